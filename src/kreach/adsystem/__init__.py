@@ -1,0 +1,1 @@
+"""The ad system: knows groups only."""

@@ -1,0 +1,174 @@
+"""A reach report: the paper's measurement section as one object."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from kreach.adsystem.measurement import (  # noqa: F401 - each registers its kind of audience
+    disjoint,
+    overlapping,
+    profiled,
+)
+from kreach.adsystem.measurement.distribution import (
+    ReachDistribution,
+    exact_cost,
+    exact_distribution,
+)
+from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposure, expose
+from kreach.adsystem.measurement.sampling import sample_reach
+from kreach.boundary.audience import Audience
+from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["ReachReport", "measure"]
+
+_MOST_EXACT_STEPS = 1e9  # some twenty seconds
+_MOST_DRAWS = 4e8
+_FEWEST_TRIALS = 200
+_MOST_TRIALS = 20_000
+
+
+def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -> "ReachReport":
+    """Report what impressions per group say about reach at a frequency cap.
+
+    Nothing is computed before it is asked for. Assumptions are those of the audience: visits are
+    independent; within a group uniform, or with the given dispersion or shares.
+
+    >>> report = measure(Audience.disjoint([6] * 20), [12] * 20, cap=3)
+    >>> round(report.reach, 3), round(report.std, 3)
+    (210.597, 4.494)
+    """
+    if not isinstance(audience, Audience):
+        raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
+    n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
+    return ReachReport(audience, n, as_whole_number("cap", cap, least=1), expose(audience, n))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReachReport:
+    """Reach at one cap, with how certain it is. Made by `measure`."""
+
+    audience: Audience
+    impressions_by_group: IntArray
+    cap: int
+    exposure: Exposure
+
+    @property
+    def basis(self) -> str:
+        """The theorem and the assumptions that the numbers rest on."""
+        return self.exposure.basis
+
+    @property
+    def impressions(self) -> int:
+        """Impressions in all, on whomever."""
+        return int(self.impressions_by_group.sum())
+
+    @cached_property
+    def reach(self) -> float:
+        """Expected capped reach E[Σ min(X_i, cap)] over targeted people (Theorem 1, 5)."""
+        return self.exposure.reach(self.cap)
+
+    @cached_property
+    def variance(self) -> float:
+        """Exact variance of reach for this cap (Theorem 2 gives cap 1)."""
+        return self.exposure.variance(self.cap)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of reach."""
+        return sqrt(self.variance)
+
+    @cached_property
+    def _certified(self) -> CertifiedBounds:
+        return self.exposure.certified_bounds(self.cap)
+
+    @property
+    def bounds(self) -> Bounds:
+        """(least, most) reach that any assignment of the impressions to members allows."""
+        return self._certified.bounds
+
+    @property
+    def bounds_attained(self) -> tuple[bool, bool]:
+        """For (least, most): True if some assignment attains it, False if it is only certified."""
+        return self._certified.attained
+
+    @cached_property
+    def over_exposed(self) -> float:
+        """Expected targeted people with more than `cap` impressions (Theorem 3)."""
+        return self.exposure.over_exposed(self.cap)
+
+    def frequency(self, top: int) -> FloatArray:
+        """Expected targeted people who saw it 0, 1, ..., top − 1 times, and top times or more."""
+        return self.exposure.frequency(as_whole_number("top", top, least=1, most=10**6))
+
+    def at_least(self, top: int) -> FloatArray:
+        """Expected targeted people who saw it at least 1, 2, ..., top times (1+, 2+, ... reach)."""
+        exactly = self.frequency(top)
+        result: FloatArray = np.cumsum(exactly[::-1])[::-1][1:]
+        return result
+
+    @property
+    def average_frequency(self) -> float:
+        """Expected targeted impressions per person reached at least once; 0 if nobody was."""
+        reached = float(self.at_least(1)[0])
+        return self.exposure.targeted_impressions / reached if reached > 0.0 else 0.0
+
+    @cached_property
+    def _distribution(self) -> ReachDistribution:
+        kinds = self.exposure.served_kinds()
+        if kinds is not None and exact_cost(kinds, self.cap) <= _MOST_EXACT_STEPS:
+            return exact_distribution(kinds, self.cap)
+        trials = int(min(_MOST_TRIALS, _MOST_DRAWS / max(self.impressions, 1)))
+        if trials >= _FEWEST_TRIALS:
+            samples = sample_reach(
+                self.audience, self.impressions_by_group, self.cap, trials, seed=0
+            )
+            return ReachDistribution.of_samples(samples)
+        return ReachDistribution.normal(self.reach, self.std, *self._limits)
+
+    def distribution(self) -> ReachDistribution:
+        """The distribution of reach: exact for disjoint and profiled groups, sampled for overlap.
+
+        Sampled too where groups are so large that the exact law would take minutes, and normal
+        where even simulation would; `.method` and `.exact` say which. Sampling is seeded: the
+        same report gives the same answer.
+        """
+        return self._distribution
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        """Bounds that cost nothing; overlap's sharp ones may cost more than an interval is worth."""
+        if self.exposure.served_kinds() is not None:
+            return self.bounds
+        most = min(self.impressions, self.cap * self.audience.targeted_user_count)
+        return (0, most)
+
+    def interval(self, level: float = 0.95, method: str = "exact") -> tuple[float, float]:
+        """An interval that holds reach with probability `level`.
+
+        "exact": from the quantiles of `distribution()`, equal tails. "normal": mean ± z·std.
+        "chebyshev" (Theorem 2): mean ± std/√(1 − level), which needs no law and is wide. The last
+        two are cut off at what is possible.
+        """
+        if not isinstance(level, (int, float)) or not 0.0 < level < 1.0:
+            raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
+        if method == "exact":
+            law = self.distribution()
+            tail = (1.0 - level) / 2.0
+            return float(law.quantile(tail)), float(law.quantile(1.0 - tail))
+        if method == "normal":
+            half = NormalDist().inv_cdf(0.5 + level / 2.0) * self.std
+        elif method == "chebyshev":
+            half = self.std / sqrt(1.0 - level)
+        else:
+            raise KreachError.rule("method", 'be "exact", "normal" or "chebyshev"', method)
+        least, most = self._limits
+        return max(self.reach - half, float(least)), min(self.reach + half, float(most))
+
+    def __repr__(self) -> str:
+        return f"ReachReport(cap={self.cap}, reach={self.reach:.2f}, std={self.std:.2f})"

@@ -1,0 +1,255 @@
+"""What a campaign can target, as far as the ad system may know it: groups, never people.
+
+Three kinds. *Disjoint* groups: sizes, how many members are targeted, and at most one number on how
+unevenly members visit. *Overlapping* groups: membership classes (a set of groups and a
+head-count); everybody in a class is alike. *Profiled* groups: the sorted visit shares of each
+group, tied to nobody. All are frozen and validated when they are made.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from kreach.boundary.checks import as_counts, as_positive_floats, read_only
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = [
+    "Audience",
+    "DisjointAudience",
+    "GroupKinds",
+    "OverlappingAudience",
+    "ProfiledAudience",
+]
+
+_SHARE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Audience:
+    """Groups indexed 0..M−1 in the order given, and the targeted people in them.
+
+    Make one with `Audience.disjoint`, `Audience.overlapping` or `Audience.profiled`.
+    """
+
+    group_sizes: IntArray
+
+    @property
+    def group_count(self) -> int:
+        """M, the number of groups."""
+        return len(self.group_sizes)
+
+    @property
+    def targeted_user_count(self) -> int:
+        """N, the number of targeted people."""
+        return int(self.group_sizes.sum())
+
+    @staticmethod
+    def disjoint(
+        group_sizes: npt.ArrayLike,
+        targeted_counts: npt.ArrayLike | None = None,
+        dispersion: npt.ArrayLike | None = None,
+    ) -> "DisjointAudience":
+        """Groups that share nobody.
+
+        `targeted_counts` (default: everybody) is how many members the campaign targets.
+        `dispersion` is the concentration a of a symmetric Dirichlet law over the members' visit
+        shares: small is uneven, infinity (or None) is uniform. Both may be one number for all.
+
+        >>> Audience.disjoint([20, 20, 25], targeted_counts=[20, 5, 25])
+        DisjointAudience(groups=3, targeted=50, visits=uniform)
+        """
+        sizes = as_counts("group_sizes", group_sizes, least=1)
+        if targeted_counts is None:
+            targeted = sizes
+        else:
+            targeted = as_counts("targeted_counts", targeted_counts, length=len(sizes))
+            _refuse_more_than_members("targeted_counts", targeted, sizes)
+        concentration = None
+        if dispersion is not None:
+            concentration = as_positive_floats("dispersion", dispersion, len(sizes))
+            if np.isinf(concentration).all():
+                concentration = None
+        return DisjointAudience(read_only(sizes), read_only(targeted), concentration)
+
+    @staticmethod
+    def overlapping(
+        group_sizes: npt.ArrayLike, classes: Iterable[tuple[Sequence[int], int]]
+    ) -> "OverlappingAudience":
+        """Groups that share members, described by membership classes.
+
+        `classes` lists (group indices, targeted head-count): so many targeted people are in
+        exactly these groups. Members of a group that no class mentions are not targeted.
+
+        >>> Audience.overlapping([3, 3], [((0,), 2), ((0, 1), 1)])
+        OverlappingAudience(groups=2, classes=2, targeted=3)
+        """
+        sizes = as_counts("group_sizes", group_sizes, least=1)
+        matrix, headcounts = _class_matrix(classes, len(sizes))
+        members = np.zeros(len(sizes), dtype=np.int64)
+        for column in matrix.T:
+            np.add.at(members, column[column >= 0], headcounts[column >= 0])
+        _refuse_more_than_members("classes", members, sizes)
+        return OverlappingAudience(read_only(sizes), read_only(matrix), read_only(headcounts))
+
+    @staticmethod
+    def profiled(visit_shares: Iterable[npt.ArrayLike]) -> "ProfiledAudience":
+        """Disjoint groups whose members' visit shares are known, tied to nobody.
+
+        `visit_shares` holds for each group one share per member, summing to 1, in any order.
+        Everybody is targeted.
+
+        >>> Audience.profiled([[0.5, 0.5], [0.1, 0.2, 0.7]])
+        ProfiledAudience(groups=2, targeted=5)
+        """
+        vectors = [_share_vector(f"visit_shares[{j}]", v) for j, v in enumerate(visit_shares)]
+        sizes = np.array([len(v) for v in vectors], dtype=np.int64)
+        shares = np.concatenate(vectors) if vectors else np.zeros(0)
+        return ProfiledAudience(read_only(sizes), read_only(shares))
+
+
+@dataclass(frozen=True)
+class GroupKinds:
+    """The distinct (size, targeted, dispersion) of an audience; `of_group` is None if all agree."""
+
+    size: FloatArray
+    targeted: FloatArray
+    dispersion: FloatArray
+    of_group: IntArray | None
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DisjointAudience(Audience):
+    """Groups that share nobody. `dispersion` is None for uniform visits."""
+
+    targeted_counts: IntArray
+    dispersion: FloatArray | None
+
+    @property
+    def targeted_user_count(self) -> int:
+        return int(self.targeted_counts.sum())
+
+    @cached_property
+    def kinds(self) -> GroupKinds:
+        """Groups of one kind behave alike, so a report needs one computation per kind."""
+        spread = np.full(1, np.inf) if self.dispersion is None else self.dispersion
+        columns = [self.group_sizes.astype(float), self.targeted_counts.astype(float), spread]
+        if all(len(c) == 0 or (c == c[0]).all() for c in columns):
+            first = [c[:1] for c in columns]
+            return GroupKinds(first[0], first[1], first[2][: len(first[0])], None)
+        code = np.zeros(self.group_count, dtype=np.int64)
+        for column in columns:
+            values, index = np.unique(column, return_inverse=True)
+            code = code * len(values) + index
+        _, first_of_kind, of_group = np.unique(code, return_index=True, return_inverse=True)
+        size, targeted, spread = (
+            np.broadcast_to(c, (self.group_count,))[first_of_kind] for c in columns
+        )
+        return GroupKinds(size, targeted, spread, of_group)
+
+    def __repr__(self) -> str:
+        visits = "uniform" if self.dispersion is None else "dispersed"
+        return (
+            f"DisjointAudience(groups={self.group_count}, targeted={self.targeted_user_count}, "
+            f"visits={visits})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OverlappingAudience(Audience):
+    """Groups that share members. Row i of `classes` lists the groups of class i, then −1."""
+
+    classes: IntArray
+    headcounts: IntArray
+
+    @property
+    def targeted_user_count(self) -> int:
+        return int(self.headcounts.sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"OverlappingAudience(groups={self.group_count}, classes={len(self.classes)}, "
+            f"targeted={self.targeted_user_count})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProfiledAudience(Audience):
+    """Disjoint groups with known visit shares: those of group 0, then of group 1, and so on."""
+
+    shares: FloatArray
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """Where each group's shares begin; one more entry for the end."""
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.group_sizes)])
+
+    def shares_of(self, group: int) -> FloatArray:
+        """The visit shares of one group, ascending."""
+        return self.shares[self.offsets[group] : self.offsets[group + 1]]
+
+    def __repr__(self) -> str:
+        return f"ProfiledAudience(groups={self.group_count}, targeted={self.targeted_user_count})"
+
+
+def _refuse_more_than_members(name: str, targeted: IntArray, sizes: IntArray) -> None:
+    broken = np.flatnonzero(targeted > sizes)
+    if broken.size:
+        at = int(broken[0])
+        rule = f"not target more people than group {at} has members ({sizes[at]})"
+        raise KreachError.rule(name, rule, int(targeted[at]))
+
+
+def _class_matrix(
+    classes: Iterable[tuple[Sequence[int], int]], group_count: int
+) -> tuple[IntArray, IntArray]:
+    """Classes as a matrix of sorted group indices filled up with −1, and their head-counts."""
+    try:
+        listed = [(tuple(groups), headcount) for groups, headcount in classes]
+    except (TypeError, ValueError) as error:
+        rule = "be pairs of group indices and a head-count"
+        raise KreachError.rule("classes", rule, str(error)) from error
+    lengths = np.array([len(groups) for groups, _ in listed], dtype=np.int64)
+    if lengths.size and lengths.min() == 0:
+        at = int(lengths.argmin())
+        raise KreachError.rule(f"classes[{at}]", "name at least one group", listed[at])
+    flat = as_counts("classes", [g for groups, _ in listed for g in groups])
+    row = np.repeat(np.arange(len(listed)), lengths)
+    if flat.size and flat.max() >= group_count:
+        at = int(row[flat.argmax()])
+        rule = f"name groups from 0 to {group_count - 1}"
+        raise KreachError.rule(f"classes[{at}]", rule, listed[at])
+    order = np.lexsort((flat, row))
+    flat = flat[order]
+    twice = np.flatnonzero((flat[1:] == flat[:-1]) & (row[1:] == row[:-1]))
+    if twice.size:
+        at = int(row[twice[0]])
+        raise KreachError.rule(f"classes[{at}]", "name each group once", listed[at])
+    matrix = np.full((len(listed), int(lengths.max(initial=1))), -1, dtype=np.int64)
+    start = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    matrix[row, np.arange(len(flat)) - start] = flat
+    headcounts = as_counts("classes head-counts", [headcount for _, headcount in listed], least=1)
+    return matrix, headcounts
+
+
+def _share_vector(name: str, values: npt.ArrayLike) -> FloatArray:
+    try:
+        shares = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise KreachError.rule(name, "be numbers", values) from error
+    if shares.ndim != 1 or shares.size == 0:
+        raise KreachError.rule(name, "hold one share per member, at least one", values)
+    if not (shares >= 0.0).all():
+        raise KreachError.rule(name, "hold shares ≥ 0", float(shares[~(shares >= 0.0)][0]))
+    total = float(shares.sum())
+    if not abs(total - 1.0) <= _SHARE_TOLERANCE:
+        raise KreachError.rule(name, "sum to 1", total)
+    return np.sort(shares) / total
+
+

@@ -1,0 +1,85 @@
+"""Turn what callers pass into arrays, or say which rule it breaks."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["LARGEST_COUNT", "as_counts", "as_positive_floats", "as_whole_number", "read_only"]
+
+LARGEST_COUNT = 2**53  # beyond, a float no longer holds every whole number
+
+
+def as_whole_number(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> int:
+    """A whole number from `least` to `most`; 3.0 counts as 3, True does not count as 1."""
+    rule = f"be a whole number from {least} to {most}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        raise KreachError.rule(name, rule, value)
+    if not np.isfinite(value) or value != int(value) or not least <= int(value) <= most:
+        raise KreachError.rule(name, rule, value)
+    return int(value)
+
+
+def as_counts(
+    name: str, values: npt.ArrayLike, least: int = 0, length: int | None = None
+) -> IntArray:
+    """A vector of whole numbers ≥ least; a scalar broadcasts where the length is known."""
+    array = _vector(name, values, length)
+    if array.dtype.kind not in "iuf":
+        raise KreachError.rule(name, "be whole numbers", _kind(array))
+    if array.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    low, high = array.min(), array.max()
+    if array.dtype.kind == "f":
+        broken = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
+        if broken.size:
+            at = int(broken[0])
+            raise KreachError.rule(f"{name}[{at}]", "be a whole number", float(array[at]))
+    if low < least or high > LARGEST_COUNT:
+        at = int(array.argmin() if low < least else array.argmax())
+        rule = f"be a whole number from {least} to {LARGEST_COUNT}"
+        raise KreachError.rule(f"{name}[{at}]", rule, array[at].item())
+    return array.astype(np.int64, copy=False)
+
+
+def as_positive_floats(name: str, values: npt.ArrayLike, length: int) -> FloatArray:
+    """A vector of numbers > 0 (infinity allowed, NaN not); a scalar broadcasts."""
+    array = _vector(name, values, length)
+    if array.dtype.kind not in "iuf":
+        raise KreachError.rule(name, "be numbers", _kind(array))
+    floats = array.astype(np.float64)
+    broken = np.flatnonzero(~(floats > 0.0))
+    if broken.size:
+        at = int(broken[0])
+        raise KreachError.rule(f"{name}[{at}]", "be a number > 0", float(floats[at]))
+    return floats
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same values, safe to hand out: nobody can change them behind the owner's back."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _vector(name: str, values: npt.ArrayLike, length: int | None) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise KreachError.rule(name, "be a flat sequence of numbers", type(values)) from error
+    if array.size == 0 and array.ndim == 1:
+        array = array.astype(np.int64)
+    if array.ndim == 0 and length is not None:
+        array = np.broadcast_to(array, (length,))
+    if array.ndim != 1:
+        raise KreachError.rule(name, "be a flat sequence of numbers", f"shape {array.shape}")
+    if length is not None and len(array) != length:
+        raise KreachError.rule(name, f"have one entry per group ({length})", f"{len(array)} entries")
+    return array
+
+
+def _kind(array: npt.NDArray[Any]) -> str:
+    return f"values of type {array.dtype}"

@@ -1,0 +1,17 @@
+"""What kreach raises. One small hierarchy, so that callers catch one type at each edge."""
+
+__all__ = ["KreachError"]
+
+
+class KreachError(ValueError):
+    """Input that kreach cannot accept. The message gives the argument, the rule and the value."""
+
+    @classmethod
+    def rule(cls, argument: str, rule: str, value: object) -> "KreachError":
+        """Build the one form of message that kreach uses for a broken rule."""
+        return cls(f"{argument} must {rule}, got {_short(value)}")
+
+
+def _short(value: object, limit: int = 80) -> str:
+    text = value if isinstance(value, str) and " " in value else repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,1 @@
+"""The publisher: knows people. Everything leaves through one door, `release`."""
