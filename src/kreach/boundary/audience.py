@@ -251,5 +251,3 @@ def _share_vector(name: str, values: npt.ArrayLike) -> FloatArray:
     if not abs(total - 1.0) <= _SHARE_TOLERANCE:
         raise KreachError.rule(name, "sum to 1", total)
     return np.sort(shares) / total
-
-

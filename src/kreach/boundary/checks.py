@@ -77,7 +77,9 @@ def _vector(name: str, values: npt.ArrayLike, length: int | None) -> npt.NDArray
     if array.ndim != 1:
         raise KreachError.rule(name, "be a flat sequence of numbers", f"shape {array.shape}")
     if length is not None and len(array) != length:
-        raise KreachError.rule(name, f"have one entry per group ({length})", f"{len(array)} entries")
+        raise KreachError.rule(
+            name, f"have one entry per group ({length})", f"{len(array)} entries"
+        )
     return array
 
 

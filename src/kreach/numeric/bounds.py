@@ -16,6 +16,8 @@ larger ones keep the value of a feasible dual solution, which certifies a bound 
 Σ_j z_j with z_j ≤ min(n_j, c) and Σ_{j∈C} z_j ≤ c.
 """
 
+from typing import Any
+
 import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
@@ -51,7 +53,9 @@ def most_overlap_reach(
     class_node = 1 + len(group_ids) + np.arange(len(classes))
     edge_room = np.minimum(supply[group_node], room[rows])
     tails = np.concatenate([np.zeros(len(group_ids)), 1 + group_node, class_node])
-    heads = np.concatenate([1 + np.arange(len(group_ids)), class_node[rows], np.full(len(room), sink)])
+    heads = np.concatenate(
+        [1 + np.arange(len(group_ids)), class_node[rows], np.full(len(room), sink)]
+    )
     capacity = np.minimum(np.concatenate([supply, edge_room, room]), _INT32_MAX)
     graph = csr_array(
         (capacity.astype(np.int32), (tails.astype(np.int32), heads.astype(np.int32))),
@@ -64,20 +68,15 @@ def _most_by_linear_program(
     rows: IntArray, group_node: IntArray, supply: FloatArray, room: FloatArray
 ) -> int:
     """The same flow as a linear program, for counts beyond 32 bits; its vertices are whole."""
-    from scipy.optimize import linprog  # noqa: PLC0415
     from scipy.sparse import csr_array, vstack  # noqa: PLC0415
 
     edges = np.arange(len(rows))
     ones = np.ones(len(rows))
     out_of_group = csr_array((ones, (group_node, edges)), shape=(len(supply), len(rows)))
     into_class = csr_array((ones, (rows, edges)), shape=(len(room), len(rows)))
-    solved = linprog(
-        -ones,
-        A_ub=vstack([out_of_group, into_class]),
-        b_ub=np.concatenate([supply, room]),
-        method="highs",
-    )
-    return round(-float(solved.fun))
+    limits = np.concatenate([supply, room])
+    value, _ = _minimise(-ones, vstack([out_of_group, into_class]), -np.inf, limits, whole=False)
+    return round(-value)
 
 
 def least_overlap_reach(
@@ -100,11 +99,12 @@ def least_overlap_reach(
     price = np.minimum(impressions[group_ids], cap).astype(float)
     rows, item = _without_repeats(rows, item)
     _, rows = np.unique(rows, return_inverse=True)
-    if len(rows) <= _EXACT_EDGES:
-        return _least_by_branch_and_bound(rows, item, price, cap)
+    bound, attained = _feasible_dual(rows, item, price, cap), False
     if len(rows) <= _RELAXED_EDGES:
-        return _least_by_relaxation(rows, item, price, cap), False
-    return _whole(_feasible_dual(rows, item, price, cap)), False
+        whole = len(rows) <= _EXACT_EDGES
+        value, solved = _least_cover(rows, item, price, cap, whole=whole)
+        bound, attained = max(bound, value), solved and whole
+    return int(np.ceil(bound - 1e-6)), attained  # reach is a whole number
 
 
 def _without_repeats(rows: IntArray, item: IntArray) -> tuple[IntArray, IntArray]:
@@ -122,48 +122,39 @@ def _without_repeats(rows: IntArray, item: IntArray) -> tuple[IntArray, IntArray
     return rows[keep], item[keep]
 
 
-def _cover_problem(
-    rows: IntArray, item: IntArray, price: FloatArray, cap: int
-) -> tuple[FloatArray, object]:
+def _least_cover(
+    rows: IntArray, item: IntArray, price: FloatArray, cap: int, *, whole: bool
+) -> tuple[float, bool]:
+    """The programme of the module's docstring, or its linear relaxation; see `_minimise`."""
     from scipy.sparse import csr_array, eye_array, hstack  # noqa: PLC0415
 
     sets, items = int(rows.max()) + 1, len(price)
     cover = csr_array((np.ones(len(rows)), (item, rows)), shape=(items, sets))
     cost = np.concatenate([np.full(sets, float(cap)), price])
-    return cost, hstack([cover, eye_array(items)], format="csr")
+    matrix = hstack([cover, eye_array(items)], format="csr")
+    return _minimise(cost, matrix, 1.0, np.inf, whole=whole)
 
 
-def _least_by_branch_and_bound(
-    rows: IntArray, item: IntArray, price: FloatArray, cap: int
-) -> tuple[int, bool]:
+def _minimise(
+    cost: FloatArray, matrix: Any, low: Any, high: Any, *, whole: bool
+) -> tuple[float, bool]:
+    """min cost·x over x ≥ 0 with low ≤ matrix·x ≤ high: a value never above it, and if attained.
+
+    Branch and bound is limited in nodes, not seconds, so that every machine gives one answer.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
 
-    cost, matrix = _cover_problem(rows, item, price, cap)
     solved = milp(
         cost,
-        constraints=LinearConstraint(matrix, lb=1.0, ub=np.inf),  # type: ignore[arg-type]
-        integrality=np.ones(len(cost)),
-        bounds=Bounds(0.0, 1.0),
-        options={"node_limit": _BRANCHES},  # a limit in nodes, so that every machine agrees
+        constraints=LinearConstraint(matrix, lb=low, ub=high),
+        integrality=np.full(len(cost), int(whole)),
+        bounds=Bounds(0.0, np.inf),
+        options={"node_limit": _BRANCHES},
     )
     if solved.status == 0:
-        return round(float(solved.fun)), True
+        return float(solved.fun), True
     certified = solved.mip_dual_bound
-    return _whole(float(certified) if certified is not None else 0.0), False
-
-
-def _least_by_relaxation(rows: IntArray, item: IntArray, price: FloatArray, cap: int) -> int:
-    from scipy.optimize import linprog  # noqa: PLC0415
-
-    cost, matrix = _cover_problem(rows, item, price, cap)
-    solved = linprog(
-        cost,
-        A_ub=-matrix,  # type: ignore[operator]
-        b_ub=-np.ones(len(price)),
-        bounds=(0.0, None),
-        method="highs",
-    )
-    return _whole(float(solved.fun) if solved.status == 0 else _feasible_dual(rows, item, price, cap))
+    return (float(certified) if certified is not None else -np.inf), False
 
 
 def _feasible_dual(rows: IntArray, item: IntArray, price: FloatArray, cap: int) -> float:
@@ -172,7 +163,3 @@ def _feasible_dual(rows: IntArray, item: IntArray, price: FloatArray, cap: int) 
     share = price.copy()
     np.minimum.at(share, item, cap / set_size[rows])
     return float(share.sum())
-
-
-def _whole(bound: float) -> int:
-    return int(np.ceil(bound - 1e-6))  # reach is a whole number

@@ -65,7 +65,8 @@ class ExposureLaw:
         high_mean = from_above.sum(axis=-1)
         low = from_below @ odd - low_mean**2
         high = from_above @ odd - high_mean**2
-        return np.maximum(np.where(low_mean < high_mean, low, high), 0.0)
+        result: FloatArray = np.maximum(np.where(low_mean < high_mean, low, high), 0.0)
+        return result
 
 
 def binomial_law(trials: FloatArray, success: FloatArray, top: int) -> ExposureLaw:
@@ -108,7 +109,9 @@ def beta_binomial_law(
         left = np.maximum(trials_left + 1.0, 0.0)
         rest = np.where(left > 0.0, b[rows][..., None] + trials_left, 1.0)
         with np.errstate(divide="ignore"):
-            result: FloatArray = np.log(left * (a[rows][..., None] + (counts - 1.0)) / (counts * rest))
+            result: FloatArray = np.log(
+                left * (a[rows][..., None] + (counts - 1.0)) / (counts * rest)
+            )
         return result
 
     return _law_from_ratios(n, log_gamma_cross(b, a, n), log_ratios, certain, top)
@@ -164,7 +167,7 @@ def _tail_added_up(
 def exposure_law(
     trials: FloatArray, group_size: FloatArray, dispersion: FloatArray, top: int
 ) -> ExposureLaw:
-    """One member of a group of `group_size` with `trials` impressions; infinite dispersion = uniform."""
+    """One member of a group with so many impressions; infinite dispersion means uniform."""
     n, k, a = np.broadcast_arrays(trials, group_size, dispersion)
     uniform = np.isinf(a)
     if uniform.all():

@@ -85,7 +85,7 @@ def group_reach_pmf(kind: GroupKind, impressions: int, cap: int) -> FloatArray:
 
 
 class _Roots:
-    """The first `kept` of the `order`-th roots of unity and their powers, without rounding drift."""
+    """The first `kept` of the `order`-th roots of unity and their powers, without drift."""
 
     def __init__(self, order: int, kept: int) -> None:
         self._all = np.exp(2j * np.pi / order * np.arange(order))
@@ -131,7 +131,7 @@ def _log_member(pi: FloatArray, x: _Roots, z: _Roots, cap: int) -> ComplexArray:
 
 
 def _complex_log1p(w: ComplexArray) -> ComplexArray:
-    """ln(1 + w). NumPy's own takes the modulus of 1 + w first and so drops the digits of a small w."""
+    """ln(1 + w). NumPy's own adds the 1 first and so drops the digits of a small w."""
     square = w.real * (2.0 + w.real) + w.imag**2  # |1 + w|² − 1
     result = np.empty_like(w)
     near = square > -0.5

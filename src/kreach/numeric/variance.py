@@ -21,7 +21,7 @@ from kreach.numeric.types import FloatArray
 __all__ = ["group_variance", "profile_variance"]
 
 _PAIR_TABLE_CELLS = 1 << 21  # bounds the memory of one block of pair tables
-_NEGLIGIBLE = 1e-24
+_NEGLIGIBLE = 1e-20
 _LONGEST = 600.0  # columns of Z beyond which Y is the better choice
 
 
@@ -119,11 +119,11 @@ def _pair_covariance(
     for rows, dirichlet in ((uniform, False), (~uniform, True)):
         if not rows.any():
             continue
-        f, l = window_pmf[rows], window_counts[rows]
+        f, here = window_pmf[rows], window_counts[rows]
         if dirichlet:
-            gap[rows] = dirichlet_pair_gap(n[rows], a[rows], k[rows], f, l)
+            gap[rows] = dirichlet_pair_gap(n[rows], a[rows], k[rows], f, here)
         else:
-            gap[rows] = binomial_pair_gap(n[rows], 1.0 / k[rows], 1.0 / k[rows], f, f, l)
+            gap[rows] = binomial_pair_gap(n[rows], 1.0 / k[rows], 1.0 / k[rows], f, f, here)
     result: FloatArray = np.einsum("rij,ri,rj->r", gap, window_weight, window_weight)
     return result
 

@@ -70,10 +70,10 @@ class EveryImpressionExposure(Exposure):
     def targeted_impressions(self) -> float:
         return float(self._total)
 
-    def variance(self, cap: int) -> float:  # noqa: ARG002 - the same for every cap
+    def variance(self, cap: int) -> float:
         return 0.0
 
-    def certified_bounds(self, cap: int) -> CertifiedBounds:  # noqa: ARG002
+    def certified_bounds(self, cap: int) -> CertifiedBounds:
         return CertifiedBounds(Bounds(self._total, self._total), (True, True))
 
     def served_kinds(self) -> list[ServedKind]:
@@ -82,5 +82,5 @@ class EveryImpressionExposure(Exposure):
 
 
 @expose.register
-def _(audience: EveryImpression, impressions_by_group: IntArray) -> Exposure:  # noqa: ARG001
+def _(audience: EveryImpression, impressions_by_group: IntArray) -> Exposure:
     return EveryImpressionExposure(impressions_by_group)

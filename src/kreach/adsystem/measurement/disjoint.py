@@ -40,10 +40,8 @@ def fold(audience: DisjointAudience, impressions_by_group: IntArray) -> Cells:
     kinds = audience.kinds
     n = impressions_by_group
     span = int(n.max(initial=0)) + 1
-    code = n if kinds.of_group is None else None
     if len(kinds) * span <= max(4 * len(n), 1 << 16):
-        if code is None:
-            code = kinds.of_group * span + n
+        code = n if kinds.of_group is None else kinds.of_group * span + n
         tally = np.bincount(code, minlength=1) if len(n) else np.zeros(0, dtype=np.int64)
         found = np.flatnonzero(tally)
         kind, count = np.divmod(found, span)
@@ -87,9 +85,7 @@ class DisjointExposure(Exposure):
 
     def law(self, rows: slice, top: int) -> ExposureLaw:
         cells = self.cells
-        return exposure_law(
-            cells.impressions[rows], cells.size[rows], cells.dispersion[rows], top
-        )
+        return exposure_law(cells.impressions[rows], cells.size[rows], cells.dispersion[rows], top)
 
     @property
     def most_trials(self) -> int:
@@ -102,9 +98,7 @@ class DisjointExposure(Exposure):
 
     def variance(self, cap: int) -> float:
         cells = self.cells
-        each = group_variance(
-            cells.size, cells.targeted, cells.impressions, cells.dispersion, cap
-        )
+        each = group_variance(cells.size, cells.targeted, cells.impressions, cells.dispersion, cap)
         return float(cells.groups @ each)
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:

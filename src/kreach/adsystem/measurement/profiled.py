@@ -45,10 +45,11 @@ class ProfiledExposure(Exposure):
 
     def variance(self, cap: int) -> float:
         audience = self._audience
-        return sum(
-            profile_variance(audience.shares_of(j), int(self._impressions[j]), cap)
-            for j in np.flatnonzero(self._impressions)
+        served = np.flatnonzero(self._impressions).tolist()
+        each = (
+            profile_variance(audience.shares_of(j), int(self._impressions[j]), cap) for j in served
         )
+        return float(sum(each))
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         """Per group: least min(n, c), most min(n, c·members that visit at all)."""

@@ -142,7 +142,7 @@ class ReachReport:
 
     @property
     def _limits(self) -> tuple[int, int]:
-        """Bounds that cost nothing; overlap's sharp ones may cost more than an interval is worth."""
+        """Bounds that cost nothing: overlap's sharp ones may cost more than an interval."""
         if self.exposure.served_kinds() is not None:
             return self.bounds
         most = min(self.impressions, self.cap * self.audience.targeted_user_count)

@@ -19,7 +19,7 @@ from kreach.boundary.audience import (
 )
 from kreach.boundary.checks import as_counts, as_whole_number
 from kreach.errors import KreachError
-from kreach.numeric.types import IntArray
+from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["sample_reach"]
 
@@ -48,7 +48,9 @@ def sample_reach(
     try:
         generator = np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
-        raise KreachError.rule("seed", "be a whole number ≥ 0 or a numpy Generator", seed) from error
+        raise KreachError.rule(
+            "seed", "be a whole number ≥ 0 or a numpy Generator", seed
+        ) from error
     draw, people = _drawer(audience, n)
     total = int(n.sum())
     reaches = np.zeros(trials, dtype=np.int64)
@@ -88,7 +90,7 @@ def _group_of_impression(impressions_by_group: IntArray) -> IntArray:
 
 
 @_drawer.register
-def _(audience: EveryImpression, impressions_by_group: IntArray) -> tuple[Draw, int]:  # noqa: ARG001
+def _(audience: EveryImpression, impressions_by_group: IntArray) -> tuple[Draw, int]:
     total = int(impressions_by_group.sum())
     return lambda _, trials: np.tile(np.arange(total), (trials, 1)), total
 
@@ -99,9 +101,8 @@ def _(audience: DisjointAudience, impressions_by_group: IntArray) -> tuple[Draw,
     size = audience.group_sizes[group]
     targeted = audience.targeted_counts[group]
     first_person = (np.cumsum(audience.targeted_counts) - audience.targeted_counts)[group]
-    concentration = np.inf if audience.dispersion is None else (
-        audience.dispersion[group] * size
-    )
+    spread = 1.0 if audience.dispersion is None else audience.dispersion[group]
+    concentration = spread * size
     first_draw = (np.cumsum(impressions_by_group) - impressions_by_group)[group]
     order = np.arange(len(group)) - first_draw  # how many came before, in the same group
 
@@ -119,7 +120,7 @@ def _polya(
     fresh: IntArray,
     order: IntArray,
     first_draw: IntArray,
-    concentration: npt.ArrayLike,
+    concentration: FloatArray,
     generator: np.random.Generator,
 ) -> IntArray:
     """Dirichlet-multinomial draws without the Dirichlet: Pólya's urn.

@@ -1,0 +1,38 @@
+# Needs only Python 3.11+ and make: uv and everything else is installed into .venv by the first run.
+
+PYTHON ?= python3
+BOOT := .uv
+UV := $(BOOT)/bin/uv
+RUN := .venv/bin/
+
+.PHONY: demo test check bench docs clean
+
+demo: .venv/ready
+	$(RUN)kreach demo
+
+test: .venv/ready
+	$(RUN)pytest -n auto
+
+check: .venv/ready
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+	$(RUN)mypy
+	$(RUN)lint-imports
+
+bench: .venv/ready
+	$(RUN)python -m benchmarks
+
+docs: .venv/ready
+	$(RUN)pytest tests/docs -q
+
+clean:
+	rm -rf .venv $(BOOT) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(UV):
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kreach needs Python 3.11 or newer"'
+	$(PYTHON) -m venv $(BOOT)
+	$(BOOT)/bin/pip install --quiet --disable-pip-version-check uv
+
+.venv/ready: $(UV) pyproject.toml uv.lock
+	$(UV) sync --frozen --quiet --python $(PYTHON)
+	touch $@

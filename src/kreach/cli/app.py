@@ -1,0 +1,37 @@
+"""The `kreach` command and its options."""
+
+from typing import Annotated
+
+import typer
+
+from kreach import __version__
+from kreach.cli.demo import demo
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="kreach",
+    help="Reach measurement and bidding when the ad system may not know who anybody is.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kreach {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(demo)

@@ -1,0 +1,1 @@
+"""The lab sees both sides: simulated worlds where the truth is known. Nobody imports it."""
