@@ -1,0 +1,208 @@
+"""The users of a publisher and their visits: the sole reader of user ids.
+
+Everybody has an index 0..N−1, in the order of their ids as text. Counting, joining and sorting are
+done by the embedded engine; nothing here loops over users.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+from kreach.publisher.people import Attribute, People
+
+__all__ = ["Directory", "Visits"]
+
+
+class Visits:
+    """Visits in the order of time: who (by index) and when (microseconds since 1970, UTC)."""
+
+    def __init__(self, user: IntArray, at_us: IntArray) -> None:
+        self.user = user
+        self.at_us = at_us
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+
+class Directory:
+    """Users from a visits file, and optionally from a file that lists them with attributes.
+
+    Files are Parquet (also a directory of them) or CSV. The visits file has `user_id`, `ts` and
+    attribute columns; the users file has one row per `user_id` and attribute columns. Without a
+    users file the users are those who visit, and an attribute of a user is its most frequent
+    value in the visits.
+    """
+
+    def __init__(self, visits: str | Path, users: str | Path | None = None) -> None:
+        import duckdb  # noqa: PLC0415 - the engine is slow to import
+
+        self._engine = duckdb.connect()
+        self._engine.execute("SET TimeZone = 'UTC'")
+        self._visit_columns = self._attach("visits", visits, required=("user_id", "ts"))
+        self._user_columns: list[str] | None = None
+        if users is not None:
+            self._user_columns = self._attach("users", users, required=("user_id",))
+        self._refuse_missing("visits", "user_id")
+        self._refuse_missing("visits", "ts")
+        source = "visits"
+        if users is not None:
+            source = "users"
+            self._refuse_missing("users", "user_id")
+            self._refuse_repeated()
+        self._engine.execute(
+            f"""CREATE TABLE people AS
+            SELECT row_number() OVER (ORDER BY id) - 1 AS person, id
+            FROM (SELECT DISTINCT CAST(user_id AS VARCHAR) AS id FROM {source})"""
+        )
+        if users is not None:
+            self._refuse_strangers()
+        self._engine.execute(
+            """CREATE TABLE visit AS
+            SELECT person, epoch_us(CAST(ts AS TIMESTAMPTZ)) AS at_us
+            FROM visits JOIN people ON CAST(user_id AS VARCHAR) = id"""
+        )
+
+    @property
+    def user_count(self) -> int:
+        """N."""
+        return int(self._one("SELECT count(*) FROM people"))
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """Columns that may serve as attributes."""
+        columns = self._user_columns if self._user_columns is not None else self._visit_columns
+        return [name for name in columns if name not in {"user_id", "ts"}]
+
+    def user_ids(self) -> list[str]:
+        """All user ids as text, by index. For the gateway's table only."""
+        rows = self._engine.execute("SELECT id FROM people ORDER BY person").fetchnumpy()
+        ids: list[str] = rows["id"].tolist()
+        return ids
+
+    def visits(self, start: datetime | None = None, end: datetime | None = None) -> Visits:
+        """The visits in [start, end), in the order of time."""
+        where, bounds = _window(start, end)
+        rows = self._engine.execute(
+            f"SELECT person, at_us FROM visit {where} ORDER BY at_us, person", bounds
+        ).fetchnumpy()
+        return Visits(_plain(rows["person"]), _plain(rows["at_us"]))
+
+    def people(
+        self,
+        attributes: Sequence[str] = (),
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> People:
+        """Everybody by index, with visits counted in [start, end) and the named attributes."""
+        where, bounds = _window(start, end)
+        rows = self._engine.execute(
+            f"""SELECT coalesce(n, 0) AS n FROM people LEFT JOIN
+            (SELECT person, count(*) AS n FROM visit {where} GROUP BY person) USING (person)
+            ORDER BY person""",
+            bounds,
+        ).fetchnumpy()
+        return People(_plain(rows["n"]), {name: self._attribute(name) for name in attributes})
+
+    def _attribute(self, name: str) -> Attribute:
+        if name not in self.attribute_names:
+            known = ", ".join(self.attribute_names) or "none"
+            raise KreachError.rule("attribute", f"be a column of the file ({known})", name)
+        column = _quoted(name)
+        if self._user_columns is not None:
+            query = f"""SELECT u.{column} AS v FROM people
+            JOIN users u ON CAST(u.user_id AS VARCHAR) = id ORDER BY person"""
+        else:
+            query = f"""SELECT v FROM (
+                SELECT person, {column} AS v, count(*) AS n
+                FROM visits JOIN people ON CAST(user_id AS VARCHAR) = id GROUP BY person, {column})
+            QUALIFY row_number() OVER (PARTITION BY person ORDER BY n DESC, v) = 1
+            ORDER BY person"""
+        return Attribute.of(self._engine.execute(query).fetchnumpy()["v"])
+
+    def _attach(self, name: str, path: str | Path, required: Sequence[str]) -> list[str]:
+        """Make a file a view of the engine and return its columns."""
+        import duckdb  # noqa: PLC0415
+
+        reader = _reader(name, Path(path))
+        try:
+            self._engine.execute(f"CREATE VIEW {name} AS SELECT * FROM {reader}")
+            described = self._engine.execute(f"DESCRIBE {name}").fetchall()
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise KreachError.rule(name, "be a readable Parquet or CSV file", reason) from None
+        columns = [str(row[0]) for row in described]
+        for column in required:
+            if column not in columns:
+                held = ", ".join(columns)
+                raise KreachError.rule(name, f"have a column {column}", f"{path} with {held}")
+        return columns
+
+    def _refuse_missing(self, table: str, column: str) -> None:
+        import duckdb  # noqa: PLC0415
+
+        value = f"CAST({column} AS TIMESTAMPTZ)" if column == "ts" else column
+        try:
+            missing = int(self._one(f"SELECT count(*) FROM {table} WHERE {value} IS NULL"))
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise KreachError.rule(f"{table}.{column}", "be times", reason) from None
+        if missing:
+            raise KreachError.rule(
+                f"{table}.{column}", "not be missing", f"{missing:,} rows without"
+            )
+
+    def _refuse_repeated(self) -> None:
+        twice = int(self._one("SELECT count(*) - count(DISTINCT user_id) FROM users"))
+        if twice:
+            raise KreachError.rule("users.user_id", "be unique", f"{twice:,} repeated rows")
+
+    def _refuse_strangers(self) -> None:
+        strangers = int(
+            self._one(
+                """SELECT count(DISTINCT user_id) FROM visits
+                WHERE CAST(user_id AS VARCHAR) NOT IN (SELECT id FROM people)"""
+            )
+        )
+        if strangers:
+            rule = "hold only users of the users file"
+            raise KreachError.rule("visits", rule, f"{strangers:,} other users")
+
+    def _one(self, query: str) -> Any:
+        row = self._engine.execute(query).fetchone()
+        return row[0] if row else 0
+
+
+def _reader(name: str, path: Path) -> str:
+    if not path.exists():
+        raise KreachError.rule(name, "name a file that exists", str(path))
+    text = str(path).replace("'", "''")
+    if path.is_dir():
+        return f"read_parquet('{text}/**/*.parquet', hive_partitioning = true)"
+    if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
+        return f"read_csv('{text}')"
+    return f"read_parquet('{text}')"
+
+
+def _window(start: datetime | None, end: datetime | None) -> tuple[str, list[int]]:
+    """A WHERE clause for [start, end) and its parameters."""
+    conditions, bounds = [], []
+    for name, moment, condition in (("start", start, "at_us >= ?"), ("end", end, "at_us < ?")):
+        if moment is not None:
+            if moment.tzinfo is None:
+                raise KreachError.rule(name, "have a time zone", moment.isoformat())
+            conditions.append(condition)
+            bounds.append(round(moment.timestamp() * 1_000_000))
+    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), bounds
+
+
+def _plain(column: Any) -> IntArray:
+    return np.asarray(np.ma.getdata(column), dtype=np.int64)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,19 @@
+"""Users into groups of at least k: one file per strategy, one protocol."""
+
+from kreach.publisher.grouping.attributes import ByAttributes
+from kreach.publisher.grouping.base import Assignment, Strategy, form_groups
+from kreach.publisher.grouping.overlapping import Overlapping
+from kreach.publisher.grouping.random import AtRandom
+from kreach.publisher.grouping.rates import ByRates
+from kreach.publisher.grouping.segments import BySegments
+
+__all__ = [
+    "Assignment",
+    "AtRandom",
+    "ByAttributes",
+    "ByRates",
+    "BySegments",
+    "Overlapping",
+    "Strategy",
+    "form_groups",
+]

@@ -1,0 +1,53 @@
+"""Overlapping groups: several partitions at once, with a floor on every membership class.
+
+In m independent random partitions almost everybody has a combination of groups of their own, and
+that combination is as good as a name. So people are first tied into bundles of at least `floor`
+that stay together in every partition; the partitions shuffle bundles. A class (a combination of
+groups) is then one or more whole bundles.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+from kreach.publisher.grouping.base import cut_evenly
+from kreach.publisher.people import People
+
+__all__ = ["Overlapping"]
+
+
+@dataclass(frozen=True)
+class Overlapping:
+    """m partitions into groups of at least k, every class of at least `floor` people."""
+
+    partitions: int = 2
+    floor: int = 10
+    name = "overlapping"
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise KreachError.rule("partitions", "be at least 1", self.partitions)
+        if self.floor < 1:
+            raise KreachError.rule("floor", "be at least 1", self.floor)
+
+    def __call__(
+        self, people: People, group_size: int, generator: np.random.Generator
+    ) -> IntArray:
+        floor = min(self.floor, people.count)
+        bundle = np.empty(people.count, dtype=np.int64)
+        bundle[generator.permutation(people.count)] = cut_evenly(np.array([people.count]), floor)
+        bundles = int(bundle.max()) + 1
+        least = int(np.bincount(bundle).min())
+        per_group = -(-group_size // least)  # bundles that make at least k
+        layers, next_group = [], 0
+        for _ in range(self.partitions):
+            group_of_bundle = np.zeros(bundles, dtype=np.int64)
+            if bundles >= per_group:
+                group_of_bundle[generator.permutation(bundles)] = cut_evenly(
+                    np.array([bundles]), per_group
+                )
+            layers.append(next_group + group_of_bundle[bundle])
+            next_group += int(group_of_bundle.max()) + 1
+        return np.stack(layers, axis=1)

@@ -1,0 +1,23 @@
+"""Groups of people who visit about equally often, so that the uniform formula holds inside."""
+
+import numpy as np
+
+from kreach.numeric.types import IntArray
+from kreach.publisher.grouping.base import cut_evenly
+from kreach.publisher.people import People
+
+__all__ = ["ByRates"]
+
+
+class ByRates:
+    """Line up by past visits, equal ones at random, and cut."""
+
+    name = "rates"
+
+    def __call__(
+        self, people: People, group_size: int, generator: np.random.Generator
+    ) -> IntArray:
+        groups = np.empty(people.count, dtype=np.int64)
+        line = np.lexsort((generator.random(people.count), people.visits))
+        groups[line] = cut_evenly(np.array([people.count]), group_size)
+        return groups
