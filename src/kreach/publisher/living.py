@@ -90,7 +90,7 @@ def _dissolve(groups: IntArray, sizes: IntArray, homeless: IntArray, k: int) -> 
 
 
 def _fill(groups: IntArray, sizes: IntArray, homeless: IntArray, k: int) -> None:
-    """Seat people without a group: first where a group lacks somebody, then evenly, fewest first."""
+    """Seat people without a group: first where a group lacks somebody, then evenly."""
     alive = np.flatnonzero(sizes > 0)
     if alive.size == 0:
         groups[homeless] = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ class Attribute:
     @staticmethod
     def of(values: npt.ArrayLike) -> "Attribute":
         """Code any column; missing values become a category of their own, first in order."""
-        column = np.ma.asarray(values)
+        column: Any = np.ma.asarray(values)
         missing = np.ma.getmaskarray(column)
         plain = column.data
         if plain.dtype.kind == "O":

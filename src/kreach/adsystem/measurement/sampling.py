@@ -102,7 +102,7 @@ def _(audience: DisjointAudience, impressions_by_group: IntArray) -> tuple[Draw,
     targeted = audience.targeted_counts[group]
     first_person = (np.cumsum(audience.targeted_counts) - audience.targeted_counts)[group]
     spread = 1.0 if audience.dispersion is None else audience.dispersion[group]
-    concentration = spread * size
+    concentration: FloatArray = np.asarray(spread * size, dtype=np.float64)
     first_draw = (np.cumsum(impressions_by_group) - impressions_by_group)[group]
     order = np.arange(len(group)) - first_draw  # how many came before, in the same group
 

@@ -27,9 +27,7 @@ class ByAttributes:
     attributes: tuple[str, ...] = ()
     name = "attributes"
 
-    def __call__(
-        self, people: People, group_size: int, generator: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         names = self.attributes or tuple(sorted(people.attributes))
         ranks = [people.attribute(name).ranks() for name in names]
         order = generator.permutation(people.count)

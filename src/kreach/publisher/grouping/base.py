@@ -41,7 +41,7 @@ class Assignment:
     @property
     def overlapping(self) -> bool:
         """Whether people are in more than one group."""
-        return self.groups.shape[1] > 1
+        return bool(self.groups.shape[1] > 1)
 
     def group_of(self) -> IntArray:
         """The one group of each person; refuses overlapping assignments."""
@@ -56,9 +56,7 @@ class Strategy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __call__(
-        self, people: People, group_size: int, generator: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         """Group numbers, (people, partitions); at least `group_size` people are given."""
 
 

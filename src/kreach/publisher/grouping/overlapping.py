@@ -32,9 +32,7 @@ class Overlapping:
         if self.floor < 1:
             raise KreachError.rule("floor", "be at least 1", self.floor)
 
-    def __call__(
-        self, people: People, group_size: int, generator: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         floor = min(self.floor, people.count)
         bundle = np.empty(people.count, dtype=np.int64)
         bundle[generator.permutation(people.count)] = cut_evenly(np.array([people.count]), floor)

@@ -14,9 +14,7 @@ class AtRandom:
 
     name = "random"
 
-    def __call__(
-        self, people: People, group_size: int, generator: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         groups = np.empty(people.count, dtype=np.int64)
         groups[generator.permutation(people.count)] = cut_evenly(
             np.array([people.count]), group_size

@@ -14,9 +14,7 @@ class ByRates:
 
     name = "rates"
 
-    def __call__(
-        self, people: People, group_size: int, generator: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         groups = np.empty(people.count, dtype=np.int64)
         line = np.lexsort((generator.random(people.count), people.visits))
         groups[line] = cut_evenly(np.array([people.count]), group_size)

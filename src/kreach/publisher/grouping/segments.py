@@ -38,9 +38,7 @@ class BySegments:
         """The name on the command line."""
         return "segments+rates" if self.by_rate else "segments"
 
-    def __call__(
-        self, people: People, group_size: int, generator: np.random.Generator
-    ) -> IntArray:
+    def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         codes = people.codes(self.attributes)
         chance = generator.random(people.count)
         inside = people.visits if self.by_rate else chance
@@ -70,7 +68,7 @@ def _run_lengths(rows: IntArray) -> IntArray:
 
 
 def _place_rest(groups: IntArray, codes: IntArray, most: int) -> None:
-    """Fewer than k people are left in all: each joins a small group that is most like it, and has room."""
+    """Fewer than k people are left: each joins the group most like it that has room."""
     rest = np.flatnonzero(groups < 0)
     if rest.size == 0:
         return

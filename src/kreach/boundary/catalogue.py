@@ -1,0 +1,92 @@
+"""A released set of groups: opaque ids, sizes, and what may be known about visits. No user."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from kreach.boundary.audience import Audience
+from kreach.boundary.checks import as_counts, as_whole_number, read_only
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["Catalogue"]
+
+MembershipClass = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Groups as one buyer may know them, in one version.
+
+    Checked when it is made, hence both when it leaves the publisher and when the ad system reads
+    it: every group has at least `group_size` members, every membership class at least
+    `class_floor`, and every id is there once.
+    """
+
+    version: str
+    created: datetime
+    group_size: int  # k
+    groups: tuple[str, ...]  # opaque ids; position = group index
+    sizes: IntArray
+    dispersion: float | None = None
+    visit_shares: tuple[FloatArray, ...] | None = None
+    classes: tuple[MembershipClass, ...] | None = None  # overlapping groups only
+    class_floor: int = 1
+
+    def __post_init__(self) -> None:
+        as_whole_number("group_size", self.group_size, least=1)
+        as_whole_number("class_floor", self.class_floor, least=1)
+        object.__setattr__(self, "sizes", read_only(as_counts("sizes", self.sizes, least=1)))
+        if not self.version:
+            raise KreachError.rule("version", "not be empty", self.version)
+        if self.created.tzinfo is None:
+            raise KreachError.rule("created", "have a time zone", self.created.isoformat())
+        if len(self.groups) != len(self.sizes):
+            rule = f"have one entry per group ({len(self.groups)})"
+            raise KreachError.rule("sizes", rule, len(self.sizes))
+        if len(set(self.groups)) != len(self.groups):
+            raise KreachError.rule("groups", "name each group once", "a repeated id")
+        small = np.flatnonzero(self.sizes < self.group_size)
+        if small.size:
+            rule = f"be at least group_size ({self.group_size})"
+            raise KreachError.rule(f"sizes[{small[0]}]", rule, int(self.sizes[small[0]]))
+        for at, (_, headcount) in enumerate(self.classes or ()):
+            if headcount < self.class_floor:
+                rule = f"have at least class_floor ({self.class_floor}) people"
+                raise KreachError.rule(f"classes[{at}]", rule, headcount)
+        if self.visit_shares is not None and self.classes is not None:
+            raise KreachError.rule("visit_shares", "not come with overlapping groups", "both")
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {group: index for index, group in enumerate(self.groups)}
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __contains__(self, group: object) -> bool:
+        return group in self._index
+
+    def index(self, group: str) -> int:
+        """The index 0..M−1 of a group id."""
+        if group not in self._index:
+            raise KreachError.rule("group", f"be in catalogue {self.version}", group)
+        return self._index[group]
+
+    def audience(self, targeted_counts: npt.ArrayLike | None = None) -> Audience:
+        """An audience on these groups: everybody, or the given head-count of each group.
+
+        Visit shares serve only when everybody is targeted: they are tied to nobody, so nobody can
+        say which of them are the targeted members'.
+        """
+        if self.classes is not None:
+            if targeted_counts is not None:
+                rule = "be None for overlapping groups (target by classes)"
+                raise KreachError.rule("targeted_counts", rule, "head-counts by group")
+            return Audience.overlapping(self.sizes, self.classes)
+        if targeted_counts is None and self.visit_shares is not None:
+            return Audience.profiled(self.visit_shares)
+        return Audience.disjoint(self.sizes, targeted_counts, self.dispersion)

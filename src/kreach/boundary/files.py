@@ -1,0 +1,129 @@
+"""The files that cross: a catalogue as `catalogue.json`, `groups.parquet` and `classes.parquet`."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.boundary.catalogue import Catalogue
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+
+__all__ = ["read_catalogue", "write_catalogue", "write_groups"]
+
+
+def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
+    """Write a catalogue; the groups and classes files are those of the public surface."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_groups(catalogue, folder / "groups.parquet")
+    if catalogue.classes is not None:
+        _write_classes(catalogue, folder / "classes.parquet")
+    facts = {
+        "version": catalogue.version,
+        "created": catalogue.created.isoformat(),
+        "group_size": catalogue.group_size,
+        "class_floor": catalogue.class_floor,
+        "groups": len(catalogue),
+        "overlapping": catalogue.classes is not None,
+    }
+    (folder / "catalogue.json").write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | None = None) -> None:
+    """The groups file: group, size, targeted, and visit_shares or dispersion where released."""
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    targeted = catalogue.sizes if targeted_counts is None else targeted_counts
+    group_table = {
+        "place": np.arange(len(catalogue)),
+        "group_id": np.array(catalogue.groups, dtype=object),
+        "size": catalogue.sizes,
+        "targeted": targeted,
+    }
+    columns = 'group_id AS "group", size, targeted'
+    source = "group_table"
+    share_table: dict[str, Any] = {}
+    if catalogue.dispersion is not None:
+        columns += f", {float(catalogue.dispersion)!r}::DOUBLE AS dispersion"
+    if catalogue.visit_shares is not None and targeted_counts is None:
+        lengths = [len(shares) for shares in catalogue.visit_shares]
+        share_table = {
+            "place": np.repeat(np.arange(len(catalogue)), lengths),
+            "share": np.concatenate(catalogue.visit_shares),
+        }
+        source = """group_table JOIN
+            (SELECT place, list(share ORDER BY share) AS visit_shares
+             FROM share_table GROUP BY place) USING (place)"""
+        columns += ", visit_shares"
+    with duckdb.connect() as engine:
+        engine.register("group_table", group_table)
+        if share_table:
+            engine.register("share_table", share_table)
+        query = f"SELECT {columns} FROM {source} ORDER BY place"
+        engine.execute(f"COPY ({query}) TO '{_sql_text(path)}' (FORMAT parquet)")
+
+
+def _write_classes(catalogue: Catalogue, path: Path) -> None:
+    import duckdb  # noqa: PLC0415
+
+    classes = catalogue.classes or ()
+    names = np.array(catalogue.groups, dtype=object)
+    class_table = {
+        "place": np.repeat(np.arange(len(classes)), [len(groups) for groups, _ in classes]),
+        "group_id": names[[g for groups, _ in classes for g in groups]],
+        "headcount": np.repeat(
+            np.array([headcount for _, headcount in classes], dtype=np.int64),
+            [len(groups) for groups, _ in classes],
+        ),
+    }
+    with duckdb.connect() as engine:
+        engine.register("class_table", class_table)
+        query = """SELECT list(group_id ORDER BY group_id) AS groups, any_value(headcount) AS
+            headcount FROM class_table GROUP BY place ORDER BY place"""
+        engine.execute(f"COPY ({query}) TO '{_sql_text(path)}' (FORMAT parquet)")
+
+
+def read_catalogue(folder: Path) -> Catalogue:
+    """Read what `write_catalogue` wrote; all promises of a catalogue are checked again."""
+    import duckdb  # noqa: PLC0415
+
+    try:
+        facts = json.loads((folder / "catalogue.json").read_text())
+        created = datetime.fromisoformat(facts["created"])
+        version, group_size = str(facts["version"]), int(facts["group_size"])
+        class_floor, overlapping = int(facts["class_floor"]), bool(facts["overlapping"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise KreachError.rule("catalogue", "be a released folder", f"{folder} ({error})") from None
+    try:
+        with duckdb.connect() as engine:
+            path = _sql_text(folder / "groups.parquet")
+            rows = engine.execute(f"SELECT * FROM read_parquet('{path}')").fetchnumpy()
+            classes = None
+            if overlapping:
+                path = _sql_text(folder / "classes.parquet")
+                query = f"SELECT groups, headcount FROM read_parquet('{path}')"
+                classes = engine.execute(query).fetchall()
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise KreachError.rule("catalogue", "hold readable groups files", reason) from None
+    groups = tuple(str(g) for g in rows["group"])
+    index = {group: at for at, group in enumerate(groups)}
+    return Catalogue(
+        version,
+        created,
+        group_size,
+        groups,
+        np.asarray(rows["size"], dtype=np.int64),
+        float(rows["dispersion"][0]) if "dispersion" in rows and groups else None,
+        tuple(np.asarray(s) for s in rows["visit_shares"]) if "visit_shares" in rows else None,
+        None
+        if classes is None
+        else tuple((tuple(index[g] for g in listed), int(count)) for listed, count in classes),
+        class_floor,
+    )
+
+
+def _sql_text(path: Path) -> str:
+    return str(path).replace("'", "''")

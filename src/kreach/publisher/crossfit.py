@@ -1,0 +1,45 @@
+"""Dispersion of groups that were themselves formed by visits.
+
+Groups of people who visited equally often look perfectly even on the visits that formed them, and
+are not on the next ones. So the same strategy is run on the earlier half of history and its
+dispersion measured on the later half. Visits even out over a longer time; how much, is seen on
+random groups, which nobody selected: their dispersion over all of history, divided by that over
+the later half, scales the result.
+"""
+
+from datetime import UTC, datetime
+
+import numpy as np
+
+from kreach.errors import KreachError
+from kreach.publisher.directory import Directory
+from kreach.publisher.grouping.base import Strategy, form_groups
+from kreach.publisher.grouping.random import AtRandom
+from kreach.publisher.people import People
+from kreach.publisher.visit_knowledge import match_dispersion
+
+__all__ = ["cross_fitted_dispersion"]
+
+
+def cross_fitted_dispersion(
+    directory: Directory,
+    people: People,
+    strategy: Strategy,
+    group_size: int,
+    seed: int,
+    end: datetime | None = None,
+) -> float:
+    """Group by the earlier half of the visits before `end`, match dispersion on the later half."""
+    moments = directory.visits(end=end).at_us
+    if len(moments) < 2 or moments[0] == moments[-1]:
+        raise KreachError.rule("visits", "span some time to be split", f"{len(moments)} visits")
+    middle = datetime.fromtimestamp(float(moments[len(moments) // 2]) / 1e6, tz=UTC)
+    earlier = directory.people(end=middle)
+    later = directory.people(start=middle, end=end)
+    then = People(earlier.visits, people.attributes)
+    groups = form_groups(then, group_size, strategy, seed).group_of()
+    at_random = form_groups(then, group_size, AtRandom(), seed).group_of()
+    longer = match_dispersion(people.visits, at_random)
+    shorter = match_dispersion(later.visits, at_random)
+    evening_out = longer / shorter if np.isfinite(longer) and np.isfinite(shorter) else 1.0
+    return match_dispersion(later.visits, groups) * evening_out

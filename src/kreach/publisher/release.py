@@ -1,0 +1,244 @@
+"""The only exit: users in groups become a catalogue and audiences, or are refused with reasons."""
+
+import hashlib
+import secrets
+from base64 import b32encode
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from kreach.boundary.audience import Audience
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.checks import as_whole_number
+from kreach.errors import KreachError
+from kreach.numeric.types import BoolArray, IntArray
+from kreach.publisher.grouping.base import Assignment
+from kreach.publisher.people import People
+from kreach.publisher.visit_knowledge import (
+    effective_anonymity,
+    match_dispersion,
+    match_pseudo_visits,
+    shrunk_shares,
+    visit_profiles,
+)
+
+__all__ = ["Floors", "Release", "ReleaseRefused", "new_key", "release"]
+
+KNOWLEDGE = ("none", "dispersion", "shares")
+_KEY_BYTES = 32
+
+
+class ReleaseRefused(KreachError):
+    """A release that would be unsafe; `reasons` lists every rule it breaks."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        self.reasons = reasons
+        super().__init__("release refused: " + "; ".join(reasons))
+
+
+@dataclass(frozen=True)
+class Floors:
+    """The least numbers of people that a release may speak about.
+
+    `membership_class`: people with one combination of overlapping groups. `targeted`: targeted
+    people in a group that holds any. `effective_anonymity`: equally active people that every
+    group must be worth (perplexity of its expected visit shares).
+    """
+
+    membership_class: int = 10
+    targeted: int = 5
+    effective_anonymity: float = 2.0
+
+    def __post_init__(self) -> None:
+        as_whole_number("membership_class", self.membership_class, least=1)
+        as_whole_number("targeted", self.targeted, least=1)
+        if not self.effective_anonymity >= 1.0:
+            rule = "be a number ≥ 1"
+            raise KreachError.rule("effective_anonymity", rule, self.effective_anonymity)
+
+
+def new_key() -> bytes:
+    """A secret key for opaque ids. It stays with the publisher."""
+    return secrets.token_bytes(_KEY_BYTES)
+
+
+def release(
+    people: People,
+    assignment: Assignment,
+    *,
+    key: bytes,
+    buyer: str,
+    version: str,
+    now: datetime,
+    knowledge: str = "dispersion",
+    dispersion: float | None = None,
+    floors: Floors | None = None,
+) -> "Release":
+    """Turn people in groups into what one buyer may know, or refuse with every reason.
+
+    Group ids are keyed by version and buyer: two buyers, or one buyer in two versions, cannot
+    match ids. Groups are listed in the order of their ids, so neither does their position tell
+    anything. `knowledge` is what crosses about visits: "none", one "dispersion", or "shares".
+    `dispersion` is matched to the history in `people` unless given: where the groups themselves
+    were formed by visits, give one that was fitted on other visits (`cross_fitted_dispersion`).
+    """
+    floors = floors or Floors()
+    if len(key) < 16:
+        raise KreachError.rule("key", "have at least 16 bytes", f"{len(key)} bytes")
+    if knowledge not in KNOWLEDGE:
+        raise KreachError.rule("knowledge", f"be one of {', '.join(KNOWLEDGE)}", knowledge)
+    if len(assignment.groups) != people.count:
+        rule = f"place all {people.count} people"
+        raise KreachError.rule("assignment", rule, len(assignment.groups))
+    if assignment.overlapping and knowledge == "shares":
+        raise KreachError.rule("knowledge", "not be shares for overlapping groups", knowledge)
+    order, position, ids = _keyed_order(assignment, key, buyer, version)
+    reasons = _unsafe(people, assignment, floors)
+    if reasons:
+        raise ReleaseRefused(reasons)
+    profiles, masked = None, 0
+    if knowledge == "none" or assignment.overlapping or people.visits.sum() == 0:
+        dispersion = None
+    else:
+        group_of = assignment.group_of()
+        if dispersion is None:
+            dispersion = match_dispersion(people.visits, group_of)
+        dispersion = None if np.isinf(dispersion) else dispersion
+        if knowledge == "shares":
+            pseudo = match_pseudo_visits(people.visits, group_of)
+            vectors, masked = visit_profiles(
+                people.visits, group_of, pseudo, floors.effective_anonymity
+            )
+            profiles = tuple(vectors[group] for group in order.tolist())
+    placed = position[assignment.groups]
+    catalogue = Catalogue(
+        version,
+        now,
+        assignment.group_size,
+        ids,
+        assignment.group_sizes[order],
+        dispersion,
+        profiles,
+        _classes(placed, np.ones(people.count, dtype=np.bool_)) if assignment.overlapping else None,
+        floors.membership_class if assignment.overlapping else 1,
+    )
+    warnings = []
+    if assignment.group_size == 1:
+        warnings.append("group_size is 1: every group is one person. THIS IS NO ANONYMITY.")
+    if masked:
+        warnings.append(
+            f"{masked:,} groups with too few active people got an average visit profile"
+        )
+    return Release(catalogue, placed, floors, tuple(warnings))
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A catalogue that may leave, and the table behind it, which may not.
+
+    `placed` holds the catalogue's group indices of each person, for the gateway.
+    """
+
+    catalogue: Catalogue
+    placed: IntArray
+    floors: Floors
+    warnings: tuple[str, ...]
+
+    def targeted_counts(self, targeted: BoolArray, *, drop_small: bool = False) -> IntArray:
+        """How many targeted people each group holds, if every count is 0 or clears the floor.
+
+        A count below the floor is a campaign aimed at a few people inside a group. It is refused
+        or, with `drop_small`, those few are left out of the campaign.
+        """
+        self._check_length(targeted)
+        if self.catalogue.classes is not None:
+            raise KreachError.rule("catalogue", "have disjoint groups", "overlapping groups")
+        counts = np.bincount(self.placed[targeted, 0], minlength=len(self.catalogue))
+        small = (counts > 0) & (counts < self._targeted_floor())
+        if small.any() and not drop_small:
+            people = int(counts[small].sum())
+            raise ReleaseRefused(
+                [
+                    f"{int(small.sum()):,} groups hold fewer than {self._targeted_floor()} "
+                    f"targeted people ({people:,} people); drop them or choose broader targeting"
+                ]
+            )
+        return np.where(small, 0, counts)
+
+    def audience(self, targeted: BoolArray | None = None, *, drop_small: bool = False) -> Audience:
+        """What a campaign may know: everybody, or the targeted people as far as floors allow."""
+        if targeted is None:
+            return self.catalogue.audience()
+        self._check_length(targeted)
+        if self.catalogue.classes is None:
+            return self.catalogue.audience(self.targeted_counts(targeted, drop_small=drop_small))
+        classes = _classes(self.placed, targeted)
+        floor = self.floors.membership_class
+        small = [headcount for _, headcount in classes if headcount < floor]
+        if small and not drop_small:
+            raise ReleaseRefused(
+                [f"{len(small):,} classes hold fewer than {floor} targeted people ({sum(small):,})"]
+            )
+        kept = [c for c in classes if c[1] >= floor]
+        return Audience.overlapping(self.catalogue.sizes, kept)
+
+    def _targeted_floor(self) -> int:
+        return min(self.floors.targeted, self.catalogue.group_size)
+
+    def _check_length(self, targeted: BoolArray) -> None:
+        if targeted.shape != (len(self.placed),) or targeted.dtype != np.bool_:
+            rule = f"be a truth value for each of the {len(self.placed)} people"
+            raise KreachError.rule("targeted", rule, f"shape {targeted.shape} of {targeted.dtype}")
+
+
+def _unsafe(people: People, assignment: Assignment, floors: Floors) -> list[str]:
+    """Every reason why these groups must not be released."""
+    reasons = []
+    smallest = int(assignment.group_sizes.min(initial=assignment.group_size))
+    if smallest < assignment.group_size:
+        reasons.append(f"a group has {smallest} members, fewer than {assignment.group_size}")
+    if assignment.overlapping:
+        _, headcounts = np.unique(assignment.groups, axis=0, return_counts=True)
+        small = headcounts[headcounts < floors.membership_class]
+        if small.size:
+            reasons.append(
+                f"{small.size:,} combinations of groups are held by fewer than "
+                f"{floors.membership_class} people ({int(small.sum()):,} people)"
+            )
+    elif assignment.group_size > 1 and people.visits.sum() > 0:
+        group_of = assignment.group_of()
+        pseudo = match_pseudo_visits(people.visits, group_of)
+        worth = effective_anonymity(shrunk_shares(people.visits, group_of, pseudo), group_of)
+        low = worth < floors.effective_anonymity
+        if low.any():
+            reasons.append(
+                f"{int(low.sum()):,} groups are worth fewer than {floors.effective_anonymity:g} "
+                f"equally active people (the least: {float(worth.min()):.2f})"
+            )
+    return reasons
+
+
+def _keyed_order(
+    assignment: Assignment, key: bytes, buyer: str, version: str
+) -> tuple[IntArray, IntArray, tuple[str, ...]]:
+    """Opaque ids, sorted; which group stands at each position; at which position each group."""
+    head = f"{len(buyer)}:{buyer}{len(version)}:{version}:".encode()
+    ids = np.array(
+        [_opaque(key, head + str(group).encode()) for group in range(assignment.group_count)]
+    )
+    order = np.argsort(ids)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    return order, position, tuple(ids[order].tolist())
+
+
+def _opaque(key: bytes, message: bytes) -> str:
+    digest = hashlib.blake2b(message, key=key[:64], digest_size=10).digest()
+    return b32encode(digest).decode().lower()
+
+
+def _classes(placed: IntArray, targeted: BoolArray) -> tuple[tuple[tuple[int, ...], int], ...]:
+    rows, headcounts = np.unique(np.sort(placed[targeted], axis=1), axis=0, return_counts=True)
+    pairs = zip(rows.tolist(), headcounts.tolist(), strict=True)
+    return tuple((tuple(groups), headcount) for groups, headcount in pairs)
