@@ -6,6 +6,7 @@ import typer
 
 from kreach import __version__
 from kreach.cli.demo import demo
+from kreach.cli.groups import groups
 
 __all__ = ["app"]
 
@@ -35,3 +36,4 @@ def _options(
 
 
 app.command()(demo)
+app.add_typer(groups, name="groups", no_args_is_help=True)

@@ -326,15 +326,15 @@ def _findings(report: Audit, floors: Floors) -> list[Finding]:
                 f"{floors.effective_anonymity:g} equally active people: their id is nearly a name",
             )
         )
-    for view in report.diversity:
-        if view.betrayed_people:
-            found.append(
-                Finding(
-                    "warning",
-                    f"{view.attribute}: {view.betrayed_people:,} people are in groups where all "
-                    "share one value, so the group gives it away",
-                )
-            )
+    found.extend(
+        Finding(
+            "warning",
+            f"{view.attribute}: {view.betrayed_people:,} people are in groups where all share one "
+            "value, so the group gives it away",
+        )
+        for view in report.diversity
+        if view.betrayed_people
+    )
     exposed = sum(view.exposed_people for view in report.segments)
     if exposed:
         found.append(
@@ -361,13 +361,13 @@ def _attack_findings(report: Audit, floors: Floors) -> list[Finding]:
     found = []
     for link in report.linkage:
         if link.method == "sticky":
-            share = link.unique_share[-1]
+            share, anew = link.unique_share[-1], report.linkage[0].unique_share[-1]
             level = "ok" if share < 0.01 else "warning"
             found.append(
                 Finding(
                     level,
                     f"after {link.versions[-1]} sticky versions {share:.2%} of people are singled "
-                    f"out; formed anew each time, {report.linkage[0].unique_share[-1]:.1%} would be",
+                    f"out; formed anew each time, {anew:.1%} would be",
                 )
             )
     crossing = report.intersection

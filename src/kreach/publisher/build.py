@@ -1,0 +1,151 @@
+"""From a visits file to a finished build: read, group, fit, release, store."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.errors import KreachError
+from kreach.publisher.audit import coverage
+from kreach.publisher.crossfit import cross_fitted_dispersion
+from kreach.publisher.directory import Directory
+from kreach.publisher.grouping import (
+    AtRandom,
+    ByAttributes,
+    ByRates,
+    BySegments,
+    Overlapping,
+    Strategy,
+    form_groups,
+)
+from kreach.publisher.grouping.attributes import information_kept
+from kreach.publisher.grouping.base import Assignment
+from kreach.publisher.people import People
+from kreach.publisher.release import Floors, new_key, release
+from kreach.publisher.store import write_build
+from kreach.publisher.visit_knowledge import fit_dispersion
+
+__all__ = ["STRATEGIES", "BuildOptions", "build_groups", "strategy_named"]
+
+STRATEGIES = ("random", "attributes", "segments", "rates", "segments+rates", "overlapping")
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Everything that decides a build."""
+
+    visits: Path
+    group_size: int
+    strategy: str
+    out: Path
+    users: Path | None = None
+    attributes: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()  # further attributes for the audit
+    partitions: int = 2
+    history_end: datetime | None = None
+    buyer: str = "default"
+    knowledge: str = "dispersion"
+    floors: Floors = field(default_factory=Floors)
+    seed: int = 0
+
+
+def strategy_named(options: BuildOptions) -> Strategy:
+    """The strategy that the options ask for."""
+    floor = options.floors.membership_class
+    made: dict[str, Callable[[], Strategy]] = {
+        "random": AtRandom,
+        "attributes": lambda: ByAttributes(options.attributes),
+        "segments": lambda: BySegments(options.segments),
+        "rates": ByRates,
+        "segments+rates": lambda: BySegments(options.segments, by_rate=True),
+        "overlapping": lambda: Overlapping(options.partitions, floor),
+    }
+    if options.strategy not in made:
+        raise KreachError.rule("strategy", f"be one of {', '.join(STRATEGIES)}", options.strategy)
+    return made[options.strategy]()
+
+
+def build_groups(
+    options: BuildOptions, now: datetime, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """Do it all and return the facts of the build, ready for JSON."""
+    strategy = strategy_named(options)
+    progress("reading visits")
+    directory = Directory(options.visits, options.users)
+    names = tuple(dict.fromkeys((*options.attributes, *options.segments, *options.keep)))
+    if options.strategy == "attributes" and not options.attributes:
+        raise KreachError.rule("attributes", "name what to group by", "none")
+    people = directory.people(names, end=options.history_end)
+    progress(f"grouping {people.count:,} people ({strategy.name})")
+    assignment = form_groups(people, options.group_size, strategy, options.seed)
+    dispersion = None
+    if strategy.name in {"rates", "segments+rates"} and options.knowledge != "none":
+        progress("fitting dispersion on visits that did not form the groups")
+        dispersion = cross_fitted_dispersion(
+            directory, people, strategy, options.group_size, options.seed, options.history_end
+        )
+    progress("checking and releasing")
+    key = new_key()
+    version = now.strftime("%Y%m%dT%H%M%SZ")
+    released = release(
+        people,
+        assignment,
+        key=key,
+        buyer=options.buyer,
+        version=version,
+        now=now,
+        knowledge=options.knowledge,
+        dispersion=dispersion,
+        floors=options.floors,
+    )
+    facts = {
+        "version": version,
+        "strategy": strategy.name,
+        "group_size": options.group_size,
+        "people": people.count,
+        "visits": int(people.visits.sum()),
+        "groups": assignment.group_count,
+        "smallest_group": int(assignment.group_sizes.min()),
+        "largest_group": int(assignment.group_sizes.max()),
+        "seed": options.seed,
+        "buyer": options.buyer,
+        "knowledge": options.knowledge,
+        "dispersion": released.catalogue.dispersion,
+        "likelihood_dispersion": _likelihood(people, assignment),
+        "information_kept": information_kept(people, assignment.groups[:, 0], options.attributes),
+        "coverage": _coverages(people, assignment, options.segments),
+        "warnings": list(released.warnings),
+    }
+    progress("writing")
+    write_build(options.out, directory.user_ids(), people, assignment, released, key, facts)
+    return facts
+
+
+def _likelihood(people: People, assignment: Assignment) -> dict[str, float | None] | None:
+    """The maximum-likelihood dispersion with its standard error, where it is defined."""
+    if assignment.overlapping or people.visits.sum() == 0:
+        return None
+    fit = fit_dispersion(people.visits, assignment.group_of())
+    if not np.isfinite(fit.standard_error):
+        return {"value": None, "standard_error": None}
+    return {"value": fit.dispersion, "standard_error": fit.standard_error}
+
+
+def _coverages(
+    people: People, assignment: Assignment, segments: tuple[str, ...]
+) -> dict[str, float]:
+    """For each targeting attribute the mean coverage of its values, weighted by people."""
+    group_of = assignment.groups[:, 0]
+    result = {}
+    for name in segments:
+        codes = people.attribute(name).codes
+        total = 0.0
+        for code in np.unique(codes).tolist():
+            targeted = codes == code
+            total += coverage(group_of, targeted.astype(np.int64)) * np.count_nonzero(targeted)
+        result[name] = total / people.count
+    return result

@@ -1,0 +1,129 @@
+"""The publisher's own folder: who is in which group, with which traits. It never leaves.
+
+DIR/release/     what may be handed to a buyer (see boundary/files.py)
+DIR/publisher/   people.parquet, key, build.json: for the gateway and the audit only
+"""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.boundary.files import read_catalogue, write_catalogue
+from kreach.errors import KreachError
+from kreach.publisher.gateway import Gateway
+from kreach.publisher.grouping.base import Assignment
+from kreach.publisher.people import Attribute, People
+from kreach.publisher.release import Release
+
+__all__ = ["Build", "read_build", "write_build"]
+
+
+@dataclass(frozen=True, eq=False)
+class Build:
+    """What the publisher keeps of a build."""
+
+    user_ids: list[str]
+    people: People
+    assignment: Assignment
+    placed: np.ndarray[Any, np.dtype[np.int64]]  # the catalogue's groups of each person
+    key: bytes
+    facts: dict[str, Any]
+    folder: Path
+
+    def gateway(self, choice: str = "sticky") -> Gateway:
+        """The gateway for this build's catalogue."""
+        catalogue = read_catalogue(self.folder / "release")
+        return Gateway(catalogue, self.user_ids, self.placed, key=self.key, choice=choice)
+
+
+def write_build(
+    folder: Path,
+    user_ids: list[str],
+    people: People,
+    assignment: Assignment,
+    released: Release,
+    key: bytes,
+    facts: dict[str, Any],
+) -> None:
+    """Write both halves of a build: all of it, or nothing."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise KreachError.rule("out", "be a new or empty folder", str(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        write_catalogue(released.catalogue, unfinished / "release")
+        private = unfinished / "publisher"
+        private.mkdir(mode=0o700)
+        _write_people(private / "people.parquet", user_ids, people, assignment, released)
+        secret = private / "key"
+        secret.touch(mode=0o600)
+        secret.write_text(key.hex() + "\n")
+        (private / "build.json").write_text(json.dumps(facts, indent=2) + "\n")
+        if folder.exists():
+            folder.rmdir()
+        os.replace(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write_people(
+    path: Path, user_ids: list[str], people: People, assignment: Assignment, released: Release
+) -> None:
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    table: dict[str, Any] = {"user_id": np.array(user_ids, dtype=object), "visits": people.visits}
+    for layer in range(assignment.groups.shape[1]):
+        table[f"group_{layer}"] = np.ascontiguousarray(assignment.groups[:, layer])
+        table[f"placed_{layer}"] = np.ascontiguousarray(released.placed[:, layer])
+    for name, attribute in people.attributes.items():
+        labels = np.array([None if v is None else str(v) for v in attribute.labels], dtype=object)
+        table[f"attribute_{name}"] = labels[attribute.codes]
+    with duckdb.connect() as engine:
+        engine.register("people_table", table)
+        text = str(path).replace("'", "''")
+        engine.execute(f"COPY (SELECT * FROM people_table) TO '{text}' (FORMAT parquet)")
+
+
+def read_build(folder: Path) -> Build:
+    """Read what `write_build` wrote."""
+    import duckdb  # noqa: PLC0415
+
+    private = folder / "publisher"
+    try:
+        facts = json.loads((private / "build.json").read_text())
+        key = bytes.fromhex((private / "key").read_text().strip())
+        group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
+    except (OSError, ValueError, KeyError) as error:
+        rule = "be a folder made by `kreach groups build`"
+        raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
+    try:
+        with duckdb.connect() as engine:
+            text = str(private / "people.parquet").replace("'", "''")
+            rows = engine.execute(f"SELECT * FROM read_parquet('{text}')").fetchnumpy()
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise KreachError.rule("folder", "hold a readable people.parquet", reason) from None
+
+    def layers(head: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        columns = sorted(name for name in rows if name.startswith(head))
+        return np.stack([np.asarray(rows[name], dtype=np.int64) for name in columns], axis=1)
+
+    head = "attribute_"
+    attributes = {
+        name[len(head) :]: Attribute.of(rows[name]) for name in rows if name.startswith(head)
+    }
+    return Build(
+        rows["user_id"].tolist(),
+        People(np.asarray(rows["visits"], dtype=np.int64), attributes),
+        Assignment(layers("group_"), group_size, strategy),
+        layers("placed_"),
+        key,
+        facts,
+        folder,
+    )
