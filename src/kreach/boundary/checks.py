@@ -26,7 +26,7 @@ def as_whole_number(name: str, value: object, least: int, most: int = LARGEST_CO
 def as_counts(
     name: str, values: npt.ArrayLike, least: int = 0, length: int | None = None
 ) -> IntArray:
-    """A vector of whole numbers ≥ least; a scalar broadcasts where the length is known."""
+    """A new vector of whole numbers ≥ least; a scalar broadcasts where the length is known."""
     array = _vector(name, values, length)
     if array.dtype.kind not in "iuf":
         raise KreachError.rule(name, "be whole numbers", _kind(array))
@@ -42,7 +42,7 @@ def as_counts(
         at = int(array.argmin() if low < least else array.argmax())
         rule = f"be a whole number from {least} to {LARGEST_COUNT}"
         raise KreachError.rule(f"{name}[{at}]", rule, array[at].item())
-    return array.astype(np.int64, copy=False)
+    return array.astype(np.int64)  # a copy: what the caller does to its array later is its own
 
 
 def as_positive_floats(name: str, values: npt.ArrayLike, length: int) -> FloatArray:

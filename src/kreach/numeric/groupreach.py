@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.numeric.types import ComplexArray, FloatArray
+from kreach.numeric.types import ComplexArray, FloatArray, IntArray
 
 __all__ = ["GroupKind", "group_reach_pmf", "reach_pmf_cost"]
 
 _CERTAIN = 1e-19  # a chance below this of any member under the cap: reach is the maximum
+_GRID_CELLS = 1 << 20  # bounds the memory of one block of the grid
 _NOISE = 1e-14  # what lies this far below the mode is rounding noise of the Fourier sums
 
 
@@ -70,14 +71,20 @@ def group_reach_pmf(kind: GroupKind, impressions: int, cap: int) -> FloatArray:
         return pmf
     nodes = _node_count(n, kind.concentration)
     values = most + 1
-    x = _Roots(nodes, nodes)
-    z = _Roots(values, values // 2 + 1)  # the other half is conjugate
-    log_total = np.zeros((nodes, values // 2 + 1), dtype=np.complex128)
-    for people, pi in zip(kind.people, counts, strict=True):
-        log_total += people * _log_member(pi, x, z, cap)
+    x = _Roots(nodes, np.arange(nodes))
     untargeted = max(0.0, 1.0 - float(kind.people @ kind.shares))
-    log_total += _log_untargeted(untargeted, n, kind.concentration, x)[:, None]
-    transform = (np.exp(log_total) * np.conj(x.power(n))[:, None]).sum(axis=0)
+    outside = _log_untargeted(untargeted, n, kind.concentration, x)
+    outside = np.exp(outside) * np.conj(x.power(n))
+    half = values // 2 + 1  # the other half is conjugate
+    transform = np.empty(half, dtype=np.complex128)
+    step = max(1, _GRID_CELLS // nodes)
+    for low in range(0, half, step):
+        z = _Roots(values, np.arange(low, min(low + step, half)))
+        log_members = sum(
+            people * _log_member(pi, x, z, cap)
+            for people, pi in zip(kind.people, counts, strict=True)
+        )
+        transform[low : low + step] = outside @ np.exp(log_members)
     pmf = np.fft.irfft(np.conj(transform), values)
     pmf[pmf < _NOISE * pmf.max()] = 0.0
     result: FloatArray = pmf / pmf.sum()
@@ -85,11 +92,11 @@ def group_reach_pmf(kind: GroupKind, impressions: int, cap: int) -> FloatArray:
 
 
 class _Roots:
-    """The first `kept` of the `order`-th roots of unity and their powers, without drift."""
+    """Some of the `order`-th roots of unity and their powers, without drift."""
 
-    def __init__(self, order: int, kept: int) -> None:
+    def __init__(self, order: int, index: IntArray) -> None:
         self._all = np.exp(2j * np.pi / order * np.arange(order))
-        self._index = np.arange(kept)
+        self._index = index
 
     def power(self, exponent: int) -> ComplexArray:
         order = len(self._all)

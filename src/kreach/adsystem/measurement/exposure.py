@@ -83,9 +83,8 @@ class Exposure(ABC):
 
     def reach(self, cap: int) -> float:
         """Σ E[min(X_i, cap)] over targeted people (Theorem 1 and 5, alternative form)."""
-        cap = min(cap, self.most_trials)
-        if cap == 0:
-            return 0.0
+        if cap >= self.most_trials:
+            return self.targeted_impressions  # nobody can be over the cap
         return float(sum(people @ law.capped_mean(cap) for people, law in self._laws(cap - 1)))
 
     def over_exposed(self, cap: int) -> float:

@@ -29,6 +29,9 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["ReachMeter"]
 
+_NOTED_AT_MOST = 4096
+_FEW = 48  # below, impressions are quicker one by one
+
 
 class ReachMeter:
     """Expected reach so far, at several caps, updated impression by impression.
@@ -56,11 +59,15 @@ class ReachMeter:
         self.audience = audience
         self._caps = tuple(listed)
         self._counts = array("q", bytes(8 * audience.group_count))
+        # the same memory for NumPy
+        empty = np.zeros(0, np.int64)
+        self._view = np.frombuffer(self._counts, dtype=np.int64) if self._counts else empty
+        self._noted: list[int] = []  # recorded, not yet in counts and sums
         state: _State
         if isinstance(audience, OverlappingAudience):
-            state = _OverlappingState(audience, self._caps, self._counts)
+            state = _OverlappingState(audience, self._caps, self._counts, self._view)
         else:
-            state = _DisjointState(audience, self._caps, self._counts)
+            state = _DisjointState(audience, self._caps, self._counts, self._view)
         self._state = state
 
     @property
@@ -71,25 +78,39 @@ class ReachMeter:
     @property
     def reach(self) -> dict[int, float]:
         """Expected reach so far by cap; the same as `measure` on the impressions so far."""
-        return dict(zip(self._caps, self._state.totals(), strict=True))
+        self._settle()
+        return {cap: s.value for cap, s in zip(self._caps, self._state.sums, strict=True)}
 
     @property
     def impressions_by_group(self) -> IntArray:
         """Impressions so far (a read-only copy)."""
-        return read_only(np.array(self._counts, dtype=np.int64))
+        self._settle()
+        return read_only(self._view.copy())
+
+    def count(self, group: int) -> int:
+        """Impressions of one group so far."""
+        self._settle()
+        return self._counts[self._checked(group)]
 
     def record(self, group: int) -> None:
-        """Count one impression of a group. O(caps) for disjoint groups."""
+        """Count one impression of a group.
+
+        It is only noted down; the sums follow when somebody asks, one by one if little was noted
+        and in bulk if much was.
+        """
         if group.__class__ is not int or not 0 <= group < len(self._counts):
             group = self._checked(group)
-        self._state.record(group)
+        self._noted.append(group)
+        if len(self._noted) >= _NOTED_AT_MOST:
+            self._settle()
 
     def revert(self, group: int) -> None:
         """Take one impression of a group back, as if it had not been recorded."""
         group = self._checked(group)
+        self._settle()
         if self._counts[group] == 0:
             raise KreachError.rule("group", "have an impression to revert", group)
-        self._state.revert(group)
+        self._state.revert_one(group)
 
     def record_many(self, groups: npt.ArrayLike) -> None:
         """Count many impressions at once: all of them, or none if one is not acceptable."""
@@ -97,8 +118,8 @@ class ReachMeter:
         if many.size and many.max() >= len(self._counts):
             at = int(many.argmax())
             raise KreachError.rule(f"groups[{at}]", self._range_rule(), int(many[at]))
-        if many.size:
-            self._state.add(np.bincount(many, minlength=len(self._counts)))
+        self._settle()
+        self._add_many(many)
 
     def reach_probability(self, group: int, cap: int) -> float:
         """p_t: the chance that a request of this group reaches somebody under the cap."""
@@ -106,7 +127,26 @@ class ReachMeter:
         if cap not in self._caps:
             rule = f"be one of the caps of this meter {list(self._caps)}"
             raise KreachError.rule("cap", rule, cap)
-        return self._state.probability(group, self._caps.index(cap))
+        self._settle()
+        return self._state.probabilities(group)[self._caps.index(cap)]
+
+    def _settle(self) -> None:
+        """Bring counts and sums up to date."""
+        if self._noted:
+            noted, self._noted = self._noted, []
+            if len(noted) < _FEW:
+                for group in noted:
+                    self._state.record_one(group)
+            else:
+                self._add_many(np.array(noted, dtype=np.int64))
+
+    def _add_many(self, groups: IntArray) -> None:
+        if 4 * len(groups) > len(self._counts):
+            counts = np.bincount(groups, minlength=len(self._counts))
+            touched = np.flatnonzero(counts)
+            self._state.add(touched, counts[touched])
+        elif len(groups):
+            self._state.add(*np.unique(groups, return_counts=True))
 
     def _range_rule(self) -> str:
         return f"be a group from 0 to {len(self._counts) - 1}"
@@ -119,119 +159,115 @@ class ReachMeter:
         raise KreachError.rule("group", self._range_rule(), group)
 
 
-class _State(Protocol):
-    def totals(self) -> list[float]: ...
-    def record(self, group: int) -> None: ...
-    def revert(self, group: int) -> None: ...
-    def add(self, counts: IntArray) -> None: ...
-    def probability(self, group: int, cap_index: int) -> float: ...
+class _Sum:
+    """A sum that does not drift: what each addition rounds away is kept beside it."""
 
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._lost = 0.0
 
-class _RunningSums:
-    """One sum per cap that does not drift: the rounding of each addition is kept beside it."""
+    def add(self, value: float) -> None:
+        before = self._sum
+        self._sum = before + value
+        self._lost += value - (self._sum - before)
 
-    def __init__(self, count: int) -> None:
-        self.sums = [0.0] * count
-        self.lost = [0.0] * count
-
-    def add(self, at: int, value: float) -> None:
-        before = self.sums[at]
-        after = before + value
-        self.lost[at] += value - (after - before)
-        self.sums[at] = after
-
-    def totals(self) -> list[float]:
+    @property
+    def value(self) -> float:
         # what is left after everything has been reverted is rounding, never negative reach
-        return [max(0.0, s + lost) for s, lost in zip(self.sums, self.lost, strict=True)]
+        return max(0.0, self._sum + self._lost)
 
 
-class _KindTables:
-    """p(n) for n = 0, 1, 2, ... of one kind of group, one list per cap, longer when needed."""
+class _State(Protocol):
+    """Counts and sums of one kind of audience. `counts` and `view` are the meter's own memory."""
+
+    sums: list[_Sum]
+
+    def record_one(self, group: int) -> None:
+        """Raise count and sums by one impression."""
+
+    def revert_one(self, group: int) -> None:
+        """Lower count and sums by one impression."""
+
+    def add(self, groups: IntArray, counts: IntArray) -> None:
+        """Raise counts and sums by so many impressions of the given, distinct groups."""
+
+    def probabilities(self, group: int) -> Sequence[float]:
+        """p_t of a group, for each cap."""
+
+
+class _KindTable:
+    """p(n) for n = 0, 1, 2, ... of one kind of group, one value per cap, longer when needed."""
 
     def __init__(self, source: "_ProbabilitySource", caps: tuple[int, ...]) -> None:
         self._source = source
         self._caps = caps
-        self.values: list[list[float]] = [[] for _ in caps]
-        self._cumulative: list[FloatArray] = [np.zeros(1) for _ in caps]
+        self._rows: list[tuple[float, ...]] = []
+        self._reach = [np.zeros(1) for _ in caps]  # Σ_{m<n} p(m) for n = 0, 1, 2, ...
 
-    def grow(self, count: int) -> None:
-        """Make p(count) available."""
-        start = len(self.values[0])
-        stop = max(count + 1, 2 * start, 16)
-        impressions = np.arange(start, stop, dtype=np.float64)
-        for index, cap in enumerate(self._caps):
-            more = self._source(impressions, cap)
-            self.values[index].extend(more.tolist())
-            reached = self._cumulative[index]
-            self._cumulative[index] = np.concatenate([reached, reached[-1] + np.cumsum(more)])
+    def row(self, count: int) -> tuple[float, ...]:
+        """p(count) for each cap."""
+        if count >= len(self._rows):
+            self._grow(count)
+        return self._rows[count]
 
-    def reach(self, cap_index: int, counts: IntArray) -> FloatArray:
-        """Expected reach of groups with so many impressions: Σ_{m<n} p(m)."""
-        most = int(counts.max(initial=0))
-        if most >= len(self._cumulative[cap_index]):
-            self.grow(most)
-        return self._cumulative[cap_index][counts]
+    def gains(self, before: IntArray, after: IntArray) -> list[float]:
+        """How much reach grows, for each cap, when groups go from `before` to `after`."""
+        most = int(after.max(initial=0))
+        if most > len(self._rows):
+            self._grow(most)
+        return [float((reach[after] - reach[before]).sum()) for reach in self._reach]
+
+    def _grow(self, count: int) -> None:
+        start = len(self._rows)
+        impressions = np.arange(start, max(count + 1, 2 * start, 16), dtype=np.float64)
+        more = [self._source(impressions, cap) for cap in self._caps]
+        self._rows.extend(zip(*(column.tolist() for column in more), strict=True))
+        self._reach = [
+            np.concatenate([reach, reach[-1] + np.cumsum(column)])
+            for reach, column in zip(self._reach, more, strict=True)
+        ]
+
+
+class _DisjointState:
+    """Groups that share nobody: p(n) is looked up in the table of the group's kind."""
+
+    def __init__(
+        self, audience: Audience, caps: tuple[int, ...], counts: "array[int]", view: IntArray
+    ) -> None:
+        self._counts, self._view = counts, view
+        self.sums = [_Sum() for _ in caps]
+        sources, self._kind_of_group = _probability_sources(audience)
+        self._kinds = [_KindTable(source, caps) for source in sources]
+        codes = self._kind_of_group
+        self._codes = [0] * len(counts) if codes is None else codes.tolist()
+
+    def record_one(self, group: int) -> None:
+        for total, value in zip(self.sums, self.probabilities(group), strict=True):
+            total.add(value)
+        self._counts[group] += 1
+
+    def revert_one(self, group: int) -> None:
+        self._counts[group] -= 1
+        for total, value in zip(self.sums, self.probabilities(group), strict=True):
+            total.add(-value)
+
+    def add(self, groups: IntArray, counts: IntArray) -> None:
+        before = self._view[groups]
+        after = before + counts
+        codes = None if self._kind_of_group is None else self._kind_of_group[groups]
+        for code in range(1) if codes is None else np.unique(codes).tolist():
+            here = slice(None) if codes is None else codes == code
+            gains = self._kinds[code].gains(before[here], after[here])
+            for total, value in zip(self.sums, gains, strict=True):
+                total.add(value)
+        self._view[groups] = after
+
+    def probabilities(self, group: int) -> Sequence[float]:
+        return self._kinds[self._codes[group]].row(self._counts[group])
 
 
 class _ProbabilitySource(Protocol):
     def __call__(self, impressions: FloatArray, cap: int) -> FloatArray: ...
-
-
-class _DisjointState:
-    """Groups that share nobody: tables of p(n), one per kind of group."""
-
-    def __init__(self, audience: Audience, caps: tuple[int, ...], counts: "array[int]") -> None:
-        self._counts = counts
-        self._view = np.frombuffer(counts, dtype=np.int64) if len(counts) else np.zeros(0, np.int64)
-        kinds, self._kind_of_group = _probability_sources(audience)
-        self._kinds = [_KindTables(source, caps) for source in kinds]
-        codes = [0] * len(counts) if self._kind_of_group is None else self._kind_of_group.tolist()
-        self._tables = [self._kinds[code] for code in codes]
-        self._running = _RunningSums(len(caps))
-        self.totals = self._running.totals
-
-    def record(self, group: int) -> None:
-        count = self._counts[group]
-        table = self._tables[group]
-        running = self._running
-        values = table.values
-        if count >= len(values[0]):
-            table.grow(count)
-        sums, lost = running.sums, running.lost
-        for at, column in enumerate(values):
-            value = column[count]
-            before = sums[at]
-            after = before + value
-            lost[at] += value - (after - before)
-            sums[at] = after
-        self._counts[group] = count + 1
-
-    def revert(self, group: int) -> None:
-        count = self._counts[group] - 1
-        for at, column in enumerate(self._tables[group].values):
-            self._running.add(at, -column[count])
-        self._counts[group] = count
-
-    def add(self, counts: IntArray) -> None:
-        touched = np.flatnonzero(counts)
-        before = self._view[touched]
-        after = before + counts[touched]
-        codes = self._kind_of_group
-        for code, table in enumerate(self._kinds):
-            here = slice(None) if codes is None else codes[touched] == code
-            if after[here].size:
-                table.reach(0, after[here])  # grows the tables of every cap
-                for at in range(len(self._running.sums)):
-                    gain = table.reach(at, after[here]) - table.reach(at, before[here])
-                    self._running.add(at, float(gain.sum()))
-        self._view[touched] = after
-
-    def probability(self, group: int, cap_index: int) -> float:
-        count = self._counts[group]
-        table = self._tables[group]
-        if count >= len(table.values[0]):
-            table.grow(count)
-        return table.values[cap_index][count]
 
 
 def _probability_sources(
@@ -274,74 +310,77 @@ class _OverlappingState:
     """Membership classes: P(X = l) for l below the largest cap, a row per class."""
 
     def __init__(
-        self, audience: OverlappingAudience, caps: tuple[int, ...], counts: "array[int]"
+        self,
+        audience: OverlappingAudience,
+        caps: tuple[int, ...],
+        counts: "array[int]",
+        view: IntArray,
     ) -> None:
-        self._counts = counts
-        self._view = np.frombuffer(counts, dtype=np.int64) if len(counts) else np.zeros(0, np.int64)
-        self._audience = audience
+        self._caps, self._counts, self._view = caps, counts, view
+        self.sums = [_Sum() for _ in caps]
+        self._classes = audience.classes
         self._sizes = audience.group_sizes.astype(np.float64)
         self._heads = audience.headcounts.astype(np.float64)
-        self._caps = caps
-        self._pmf = np.zeros((len(audience.classes), max(caps)))
+        self._pmf = np.zeros((len(audience.classes), max(self._caps)))
         self._pmf[:, 0] = 1.0
         row, column = np.nonzero(audience.classes >= 0)
         group = audience.classes[row, column]
         order = np.argsort(group, kind="stable")
         ends = np.cumsum(np.bincount(group, minlength=audience.group_count))
         self._rows_of_group = np.split(row[order], ends[:-1]) if len(ends) else []
-        self._running = _RunningSums(len(caps))
-        self.totals = self._running.totals
+        self._heads_of_group = [
+            self._heads[rows] / size
+            for rows, size in zip(self._rows_of_group, self._sizes.tolist(), strict=True)
+        ]
 
-    def record(self, group: int) -> None:
+    def record_one(self, group: int) -> None:
         rows = self._rows_of_group[group]
         pmf = self._pmf[rows]
-        self._change(group, pmf, +1.0)
-        p = 1.0 / self._sizes[group]
-        pmf[:, 1:] = pmf[:, 1:] * (1.0 - p) + pmf[:, :-1] * p  # one more Bernoulli trial
-        pmf[:, 0] *= 1.0 - p
+        for total, value in zip(self.sums, self._below_caps(group, pmf), strict=True):
+            total.add(value)
+        moving = pmf / self._sizes[group]  # one more Bernoulli trial
+        pmf -= moving
+        pmf[:, 1:] += moving[:, :-1]
         self._pmf[rows] = pmf
         self._counts[group] += 1
 
-    def revert(self, group: int) -> None:
+    def revert_one(self, group: int) -> None:
         self._counts[group] -= 1
-        rows = self._rows_of_group[group]
+        self._refresh(self._rows_of_group[group])
+        for total, value in zip(self.sums, self.probabilities(group), strict=True):
+            total.add(-value)
+
+    def add(self, groups: IntArray, counts: IntArray) -> None:
+        served = np.zeros(len(self._view), dtype=np.bool_)
+        served[groups] = True
+        touched = ((self._classes >= 0) & served[self._classes]).any(axis=1)
+        rows = np.flatnonzero(touched)
+        before = self._reaches(rows)
+        self._view[groups] += counts
         self._refresh(rows)
-        self._change(group, self._pmf[rows], -1.0)
+        for total, old, new in zip(self.sums, before, self._reaches(rows), strict=True):
+            total.add(new - old)
 
-    def add(self, counts: IntArray) -> None:
-        before = self._reaches()
-        self._view[:] += counts
-        touched = np.zeros(len(self._pmf), dtype=np.bool_)
-        for column in self._audience.classes.T:
-            touched |= (column >= 0) & (counts[column] > 0)
-        self._refresh(np.flatnonzero(touched))
-        for at, (old, new) in enumerate(zip(before, self._reaches(), strict=True)):
-            self._running.add(at, new - old)
+    def probabilities(self, group: int) -> Sequence[float]:
+        return self._below_caps(group, self._pmf[self._rows_of_group[group]])
 
-    def probability(self, group: int, cap_index: int) -> float:
-        return self._under_cap(group, self._pmf[self._rows_of_group[group]], cap_index)
-
-    def _change(self, group: int, pmf: FloatArray, sign: float) -> None:
-        for at in range(len(self._caps)):
-            self._running.add(at, sign * self._under_cap(group, pmf, at))
-
-    def _under_cap(self, group: int, pmf: FloatArray, cap_index: int) -> float:
-        heads = self._heads[self._rows_of_group[group]]
-        below = pmf[:, : self._caps[cap_index]].sum(axis=1)
-        return float(heads @ below) / float(self._sizes[group])
+    def _below_caps(self, group: int, pmf: FloatArray) -> list[float]:
+        """Σ over classes of (h/k)·P(X < cap), for each cap."""
+        below = np.cumsum(self._heads_of_group[group] @ pmf).tolist()
+        return [below[cap - 1] for cap in self._caps]
 
     def _refresh(self, rows: IntArray) -> None:
         """The laws of some classes from their impression counts, without accumulated rounding."""
         if rows.size:
             law, row = class_exposure_laws(
-                self._audience.classes[rows], self._sizes, self._view, max(self._caps) - 1
+                self._classes[rows], self._sizes, self._view, max(self._caps) - 1
             )
             self._pmf[rows] = law.pmf[row]
 
-    def _reaches(self) -> list[float]:
-        """Σ h·E[min(X, c)] = Σ h·(c − Σ_{l<c} (c − l) P(X = l)) (Corollary 2) for each cap."""
+    def _reaches(self, rows: IntArray) -> list[float]:
+        """Σ h·(c − Σ_{l<c} (c − l) P(X = l)) over some classes (Corollary 2), for each cap."""
         result = []
         for cap in self._caps:
-            room = self._pmf[:, :cap] @ (cap - np.arange(cap, dtype=np.float64))
-            result.append(float(self._heads @ (cap - room)))
+            room = self._pmf[rows, :cap] @ (cap - np.arange(cap, dtype=np.float64))
+            result.append(float(self._heads[rows] @ (cap - room)))
         return result

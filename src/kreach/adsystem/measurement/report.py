@@ -41,7 +41,7 @@ def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -
 
     >>> report = measure(Audience.disjoint([6] * 20), [12] * 20, cap=3)
     >>> round(report.reach, 3), round(report.std, 3)
-    (210.597, 4.494)
+    (219.49, 4.275)
     """
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)

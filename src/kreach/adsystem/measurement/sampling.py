@@ -177,6 +177,8 @@ def _(audience: OverlappingAudience, impressions_by_group: IntArray) -> tuple[Dr
         place = (generator.random((trials, len(group))) * size).astype(np.int64)
         hit = place < targeted_here
         position = np.where(hit, line_start + place, 0)
+        if not hit.any():
+            return np.full(hit.shape, -1)
         segment = np.minimum(np.searchsorted(end, position, side="right"), len(end) - 1)
         return np.where(hit, first_person[segment] + position - begin[segment], -1)
 

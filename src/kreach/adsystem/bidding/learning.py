@@ -1,0 +1,115 @@
+"""Learning the market from one's own auctions.
+
+**Second price.** A win shows the price, a loss only that it was above the bid: right-censored data.
+On a grid of prices the hazard of a cell is (prices seen in it)/(auctions that would have seen it),
+and W(b) = 1 − Π (1 − hazard) (Kaplan and Meier). A prior enters as so many auctions already seen.
+
+**First price.** A win shows nothing about the next lower bid: only win or loss at the bids made.
+Rates per cell are made monotone by pooling neighbours that fall (isotonic regression).
+"""
+
+import numpy as np
+
+from kreach.adsystem.bidding.market import EmpiricalMarket, Market, check_auction
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray
+
+__all__ = ["MarketLearner"]
+
+_CELLS = 240
+_SPREAD = 4.0  # the grid covers e^±4 times … of the prior's middle half
+
+
+class MarketLearner:
+    """Own outcomes in, a market out; before the first outcome it is the prior.
+
+    Updating costs one look-up; `market()` costs a pass over the grid and is meant to be called at
+    intervals. `prior_auctions` is what the prior counts for.
+    """
+
+    def __init__(self, prior: Market, prior_auctions: float = 10.0) -> None:
+        check_auction(prior.auction)
+        if not prior_auctions > 0.0:
+            raise KreachError.rule("prior_auctions", "be a number > 0", prior_auctions)
+        self.auction = prior.auction
+        low, high = _quantile(prior, 0.25), _quantile(prior, 0.75)
+        edges = np.exp(np.linspace(np.log(low) - _SPREAD, np.log(high) + _SPREAD, _CELLS))
+        self._edges = edges  # cell i holds prices in (edges[i−1], edges[i]]
+        cumulative = prior.win_probability(edges)
+        mass = np.diff(np.concatenate([[0.0], cumulative]))
+        self._prior_seen: FloatArray = prior_auctions * mass
+        self._prior_risk = prior_auctions * (1.0 - np.concatenate([[0.0], cumulative[:-1]]))
+        self._prior_win = cumulative
+        self._prior_auctions = prior_auctions
+        self._seen = np.zeros(_CELLS)  # second price: prices seen; first price: wins at bids
+        self._price_sum = np.zeros(_CELLS)
+        self._lost = np.zeros(_CELLS)  # losses, by bid
+        self.auctions = 0
+
+    def win(self, bid: float, price: float) -> None:
+        """Record a win; with a first price the price paid is the bid."""
+        value = bid if self.auction == "first_price" else price
+        cell = self._cell(value)
+        self._seen[cell] += 1.0
+        self._price_sum[cell] += value
+        self.auctions += 1
+
+    def loss(self, bid: float) -> None:
+        """Record a loss."""
+        if bid > 0.0:
+            self._lost[self._cell(bid)] += 1.0
+            self.auctions += 1
+
+    def _cell(self, value: float) -> int:
+        return min(int(np.searchsorted(self._edges, value, side="left")), _CELLS - 1)
+
+    def market(self) -> EmpiricalMarket:
+        """The market as known now."""
+        win = self._isotonic() if self.auction == "first_price" else self._kaplan_meier()
+        mass = np.diff(np.concatenate([[0.0], win]))
+        middle = np.sqrt(self._edges * np.concatenate([self._edges[:1], self._edges[:-1]]))
+        centre: FloatArray = np.where(
+            self._seen > 0.0, self._price_sum / np.maximum(self._seen, 1.0), middle
+        )
+        prices = centre if self.auction == "second_price" else self._edges
+        beyond = max(0.0, 1.0 - float(win[-1]))
+        return EmpiricalMarket(
+            np.append(prices, self._edges[-1] * 10.0), np.append(mass, beyond + 1e-12), self.auction
+        )
+
+    def _kaplan_meier(self) -> FloatArray:
+        ended = self._seen + self._lost
+        at_risk = np.cumsum(ended[::-1])[::-1]
+        # a loss at a bid inside a cell says that the price is above it: it leaves after the cell
+        hazard = (self._seen + self._prior_seen) / np.maximum(at_risk + self._prior_risk, 1e-12)
+        result: FloatArray = 1.0 - np.cumprod(1.0 - np.minimum(hazard, 1.0))
+        return result
+
+    def _isotonic(self) -> FloatArray:
+        """Pool adjacent violators on win rates, the prior spread evenly over the cells."""
+        share = self._prior_auctions / _CELLS
+        trials = self._seen + self._lost + share
+        rate = (self._seen + share * self._prior_win) / trials
+        blocks: list[list[float]] = []  # rate, trials, cells
+        for value, weight in zip(rate.tolist(), trials.tolist(), strict=True):
+            blocks.append([value, weight, 1.0])
+            while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+                high = blocks.pop()
+                low = blocks[-1]
+                weight_sum = low[1] + high[1]
+                low[0] = (low[0] * low[1] + high[0] * high[1]) / weight_sum
+                low[1] = weight_sum
+                low[2] += high[2]
+        return np.repeat([b[0] for b in blocks], [int(b[2]) for b in blocks])
+
+
+def _quantile(market: Market, p: float) -> float:
+    """The price below which a share p of the market lies, by bisection on its logarithm."""
+    low, high = -60.0, 60.0
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if float(market.win_probability(np.exp(middle))) < p:
+            low = middle
+        else:
+            high = middle
+    return float(np.exp(high))

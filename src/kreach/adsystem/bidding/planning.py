@@ -1,0 +1,188 @@
+"""Plans for a whole campaign: one multiplier for all groups, tables shared by groups of a kind."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.adsystem.bidding.market import Market
+from kreach.numeric.planning import PlanTable, Response, solve_plan
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["GroupState", "Plan", "Planner", "market_response"]
+
+_COLUMNS = 64
+_MOST_STEPS = 192
+_LOWEST, _HIGHEST = 1e-9, 1e9
+_CLOSE = 0.005  # relative error in spend that a plan may leave: re-planning corrects it
+
+KindProbability = Callable[[int, FloatArray], FloatArray]
+"""(kind, impressions) → reach probability."""
+
+
+def market_response(market: Market, lowest: float = 1e-4, highest: float = 1e4) -> Response:
+    """The market's answer on a grid of values around its prices, dense where it bends."""
+    grid = np.exp(np.linspace(np.log(lowest), np.log(highest), 1024))
+    bids = market.optimal_bid(grid)
+    zero = np.zeros(1)
+    return Response(
+        np.concatenate([zero, grid]),
+        np.concatenate([zero, bids]),
+        np.concatenate([zero, market.win_probability(bids)]),
+        np.concatenate([zero, market.expected_cost(bids)]),
+    )
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """Where each group stands: its kind, impressions so far, and requests still expected."""
+
+    kind: IntArray
+    impressions: IntArray
+    requests_left: FloatArray
+
+
+@dataclass(frozen=True)
+class _KindTable:
+    """A table in units of blocks: impressions and requests are both divided by `block`."""
+
+    table: PlanTable
+    first: float  # impressions of column 0
+    block: float
+
+
+class Plan:
+    """A solved plan: what a request is worth, and the multiplier that turns worth into money."""
+
+    def __init__(
+        self, multiplier: float, tables: list[_KindTable | None], spend: float, reach: float
+    ) -> None:
+        self.multiplier = multiplier
+        self.expected_spend = spend
+        self.expected_reach = reach
+        self._lookup = [None if t is None else _Lookup(t) for t in tables]
+
+    def discount(self, kind: int, impressions: int, requests_left: float) -> float:
+        """worth/p: the part of a request's reach probability that later ones cannot make up."""
+        lookup = self._lookup[kind]
+        return 1.0 if lookup is None else lookup.discount(impressions, requests_left)
+
+
+class _Lookup:
+    """A table as plain lists: a look-up from Python costs well under a microsecond."""
+
+    def __init__(self, made: _KindTable) -> None:
+        first = made.table.worth[0]  # at τ = 0 nothing comes later: worth = p
+        ratio = made.table.worth / np.maximum(first, 1e-300)
+        self._rows: list[list[float]] = np.clip(ratio, 0.0, 1.0).tolist()
+        self._first, self._block = made.first, made.block
+        self._last_row, self._last_column = len(self._rows) - 1, len(self._rows[0]) - 1
+        self._step = float(made.table.tau[1]) * made.block if self._last_row else 1.0
+
+    def discount(self, impressions: int, requests_left: float) -> float:
+        row = min(int(requests_left / self._step + 0.5), self._last_row)
+        column = int((impressions - self._first) / self._block)
+        return self._rows[row][min(max(column, 0), self._last_column)]
+
+
+class Planner:
+    """Solves for the multiplier at which the expected spend of all groups is the budget.
+
+    Large groups are planned in blocks of impressions (with p averaged over a block and requests
+    counted in blocks as well), so the work does not grow with group sizes or budgets.
+    """
+
+    def __init__(self, kind_count: int, probability: KindProbability, *, ahead: bool = True):
+        self._kind_count = kind_count
+        self._probability = probability
+        self._ahead = ahead
+
+    def solve(
+        self, state: GroupState, budget: float, market: Market, guess: float | None = None
+    ) -> Plan:
+        """The plan for the rest of a flight. A good guess of the multiplier saves most of the work."""
+        response = market_response(market)
+        if budget <= 0.0 or state.requests_left.sum() <= 0.0:
+            return Plan(_HIGHEST, [None] * self._kind_count, 0.0, 0.0)
+        tried: dict[float, tuple[float, float, list[_KindTable | None]]] = {}
+
+        def spend(log_multiplier: float) -> float:
+            if log_multiplier not in tried:
+                tried[log_multiplier] = self._evaluate(
+                    state, float(np.exp(log_multiplier)), response
+                )
+            return tried[log_multiplier][0]
+
+        best = _find_multiplier(spend, budget, guess)
+        total, reach, tables = tried[best]
+        return Plan(float(np.exp(best)), tables, total, reach)
+
+    def _evaluate(
+        self, state: GroupState, multiplier: float, response: Response
+    ) -> tuple[float, float, list[_KindTable | None]]:
+        spend = reach = 0.0
+        tables: list[_KindTable | None] = []
+        for kind in range(self._kind_count):
+            mine = state.kind == kind
+            left = state.requests_left[mine]
+            if left.size == 0 or left.max() <= 0.0:
+                tables.append(None)
+                continue
+            n = state.impressions[mine].astype(np.float64)
+            made = self._kind_table(kind, n, float(left.max()), multiplier, response)
+            column, tau = (n - made.first) / made.block, left / made.block
+            own_spend = float(made.table.at(made.table.spend, column, tau).sum()) * made.block
+            own_value = float(made.table.at(made.table.value, column, tau).sum()) * made.block
+            spend += own_spend
+            reach += own_value + multiplier * own_spend
+            tables.append(made)
+        return spend, reach, tables
+
+    def _kind_table(
+        self, kind: int, n: FloatArray, left: float, multiplier: float, response: Response
+    ) -> _KindTable:
+        first = float(n.min())
+        start = self._probability(kind, np.array([first]))
+        win, _ = response.win_and_cost(start / multiplier)
+        most_wins = left * float(win[0])
+        span = float(n.max()) - first + most_wins + 4.0 * np.sqrt(most_wins) + 4.0
+        block = max(1.0, np.ceil(span / _COLUMNS))
+        columns = int(np.ceil(span / block)) + 1
+        offsets = (
+            np.arange(columns)[:, None] * block
+            + (np.arange(int(min(block, 8))) + 0.5) * (block / min(block, 8))
+            - 0.5
+        )
+        probability = self._probability(kind, first + offsets.ravel()).reshape(offsets.shape)
+        steps = int(np.clip(np.ceil(2.0 * most_wins / block), 16, _MOST_STEPS))
+        table = solve_plan(
+            probability.mean(axis=1), left / block, steps, multiplier, response, ahead=self._ahead
+        )
+        return _KindTable(table, first, block)
+
+
+def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float | None) -> float:
+    """ln λ with spend(ln λ) ≈ budget; spend falls as λ rises. Bracket from the guess, then narrow."""
+    low_limit, high_limit = np.log(_LOWEST), np.log(_HIGHEST)
+    at = float(np.log(guess)) if guess is not None else 0.0
+    width = 0.1 if guess is not None else 1.0
+    low = high = at
+    while spend(low) < budget and low > low_limit:  # too little is spent: money is worth less
+        high, low, width = low, max(low - width, low_limit), 2.0 * width
+    while spend(high) > budget and high < high_limit:
+        low, high, width = max(low, high), min(high + width, high_limit), 2.0 * width
+    for _ in range(40):
+        below, above = spend(high), spend(low)
+        if above <= budget * (1.0 + _CLOSE):
+            return low
+        if below >= budget * (1.0 - _CLOSE):
+            return high
+        share = np.clip((above - budget) / max(above - below, 1e-300), 0.1, 0.9)
+        middle = low + share * (high - low)
+        if spend(middle) > budget:
+            low = middle
+        else:
+            high = middle
+        if high - low < 1e-6:
+            break
+    return high
