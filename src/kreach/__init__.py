@@ -15,6 +15,18 @@ from typing import TYPE_CHECKING
 from kreach.errors import KreachError
 
 if TYPE_CHECKING:
+    from kreach.adsystem.bidding.bidder import BidLimits, PaperBidder, PlanningBidder
+    from kreach.adsystem.bidding.budget import Purse
+    from kreach.adsystem.bidding.hindsight import hindsight_limit
+    from kreach.adsystem.bidding.market import EmpiricalMarket, LogNormalMarket
+    from kreach.adsystem.bidding.offline import offline_multiplier
+    from kreach.adsystem.bidding.portfolio import Portfolio
+    from kreach.adsystem.bidding.valuation import (
+        CapRule,
+        CapValuation,
+        RecencyValuation,
+        StackedValuation,
+    )
     from kreach.adsystem.measurement import baselines
     from kreach.adsystem.measurement.distribution import ReachDistribution
     from kreach.adsystem.measurement.meter import ReachMeter
@@ -28,20 +40,47 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Audience",
+    "BidLimits",
+    "CapRule",
+    "CapValuation",
+    "EmpiricalMarket",
     "KreachError",
+    "LogNormalMarket",
+    "PaperBidder",
+    "PlanningBidder",
+    "Portfolio",
+    "Purse",
     "ReachDistribution",
     "ReachMeter",
     "ReachReport",
+    "RecencyValuation",
     "RollingReachMeter",
+    "StackedValuation",
     "__version__",
     "baselines",
+    "hindsight_limit",
     "measure",
+    "offline_multiplier",
     "reach_probability",
     "sample_reach",
 ]
 
+_BIDDING = "kreach.adsystem.bidding"
 _HOME = {
     "Audience": "kreach.boundary.audience",
+    "BidLimits": f"{_BIDDING}.bidder",
+    "CapRule": f"{_BIDDING}.valuation",
+    "CapValuation": f"{_BIDDING}.valuation",
+    "EmpiricalMarket": f"{_BIDDING}.market",
+    "LogNormalMarket": f"{_BIDDING}.market",
+    "PaperBidder": f"{_BIDDING}.bidder",
+    "PlanningBidder": f"{_BIDDING}.bidder",
+    "Portfolio": f"{_BIDDING}.portfolio",
+    "Purse": f"{_BIDDING}.budget",
+    "RecencyValuation": f"{_BIDDING}.valuation",
+    "StackedValuation": f"{_BIDDING}.valuation",
+    "hindsight_limit": f"{_BIDDING}.hindsight",
+    "offline_multiplier": f"{_BIDDING}.offline",
     "ReachDistribution": "kreach.adsystem.measurement.distribution",
     "ReachMeter": "kreach.adsystem.measurement.meter",
     "ReachReport": "kreach.adsystem.measurement.report",

@@ -14,13 +14,10 @@ from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
-from kreach.adsystem.bidding.planning import GroupState, Plan, Planner
-from kreach.adsystem.measurement.baselines import EveryImpression
-from kreach.adsystem.measurement.meter import ReachMeter
-from kreach.boundary.audience import Audience, DisjointAudience
+from kreach.adsystem.bidding.planning import GroupState, Plan, Planner, kind_probabilities
+from kreach.adsystem.bidding.valuation import CapValuation, StackedValuation, Valuation
+from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.errors import KreachError
-from kreach.numeric.probability import group_reach_probability
-from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder"]
 
@@ -35,13 +32,13 @@ class BidLimits:
 
 
 class Bidder(ABC):
-    """A campaign's bidder: `bid` for each request, then `won` or `lost` for each bid made."""
+    """A campaign's bidder: `bid` for each request, then `won` or `lost` for each bid made.
 
-    def __init__(
-        self, audience: Audience, cap: int, purse: Purse, limits: BidLimits | None = None
-    ) -> None:
-        self.meter = ReachMeter(audience, [cap])
-        self.cap = cap
+    A win counts at once, confirmed or not; `void` takes it back if it was never shown.
+    """
+
+    def __init__(self, valuation: Valuation, purse: Purse, limits: BidLimits | None = None) -> None:
+        self.valuation = valuation
         self.purse = purse
         self.limits = limits or BidLimits()
 
@@ -52,27 +49,35 @@ class Bidder(ABC):
 
     def bid(self, group: int, now: float, floor: float = 0.0) -> float:
         """What to bid for a request of this group; 0 means no bid."""
+        if not floor >= 0.0:
+            raise KreachError.rule("floor", "be a number ≥ 0", floor)
         wanted = min(self._wanted(group, now), self.limits.most, self.purse.available(now))
         return wanted if wanted > 0.0 and wanted >= max(floor, self.limits.least) else 0.0
 
     def won(self, group: int, bid: float, price: float, now: float) -> None:
-        """A bid won and was shown; `price` is what is paid, at most the bid."""
+        """A bid won; `price` is what is paid, at most the bid."""
         if not 0.0 <= price <= bid:
             raise KreachError.rule("price", f"lie between 0 and the bid ({bid})", price)
         self.purse.pay(price, now)
-        self.meter.record(group)
+        self.valuation.record(group, now)
         self._learn(bid, price, won=True)
 
     def lost(self, group: int, bid: float) -> None:
         """A bid lost."""
         self._learn(bid, 0.0, won=False)
 
+    def void(self, group: int, price: float, won_at: float) -> None:
+        """A win was never shown: the money comes back and the impression does not count."""
+        self.purse.refund(price)
+        self.valuation.revert(group, won_at)
+
     @abstractmethod
     def _wanted(self, group: int, now: float) -> float:
         """The bid before limits and budget."""
 
+    @abstractmethod
     def _learn(self, bid: float, price: float, *, won: bool) -> None:
-        """What an outcome teaches; nothing by default."""
+        """What an outcome teaches."""
 
 
 class PaperBidder(Bidder):
@@ -85,8 +90,7 @@ class PaperBidder(Bidder):
 
     def __init__(
         self,
-        audience: Audience,
-        cap: int,
+        valuation: Valuation,
         purse: Purse,
         market: Market,
         requests: int,
@@ -95,7 +99,7 @@ class PaperBidder(Bidder):
         base_bids: tuple[float, float] = (0.1, 10.0),
         limits: BidLimits | None = None,
     ) -> None:
-        super().__init__(audience, cap, purse, limits)
+        super().__init__(valuation, purse, limits)
         if requests < 1:
             raise KreachError.rule("requests", "be at least 1", requests)
         self._market = market
@@ -112,7 +116,7 @@ class PaperBidder(Bidder):
 
     def _wanted(self, group: int, now: float) -> float:
         self._update()
-        value = self.meter.reach_probability(group, self.cap) / self._multiplier
+        value = self.valuation.probability(group, now) / self._multiplier
         if self._market.auction == "second_price":
             return value
         return float(self._market.optimal_bid(value))
@@ -125,13 +129,20 @@ class PaperBidder(Bidder):
             self._multiplier = min(max(moved, self._least), self._most)
         self._pending, self._spent_before = True, self.purse.spent
 
+    def _learn(self, bid: float, price: float, *, won: bool) -> None:
+        """The paper's rule takes its market as given."""
+
 
 class PlanningBidder(Bidder):
     """Plans the rest of the flight at intervals, with what it has learned by then.
 
     `market` is what is believed at first; with `learn` it is only a prior, worth
     `prior_auctions`. Until `first_plan` requests have come nothing is known about arrivals, and it
-    bids as the paper does, at the multiplier λ = `first_multiplier`.
+    bids as the paper does, at the multiplier `first_multiplier`.
+
+    Groups are planned by kind. Profiled audiences, where every group is a kind of its own, are
+    planned with the average group. Overlapping audiences and stacked or rolling caps are paced by
+    the same plans but valued at p_t (`ahead` must be off).
     """
 
     def __init__(
@@ -141,67 +152,72 @@ class PlanningBidder(Bidder):
         purse: Purse,
         market: Market,
         *,
+        valuation: Valuation | None = None,
         learn: bool = True,
         ahead: bool = True,
-        plans: int = 40,
+        plans: int = 20,
         first_plan: int = 20,
         first_multiplier: float = 10.0,
         prior_auctions: float = 10.0,
+        half_life_auctions: float = 2000.0,
         limits: BidLimits | None = None,
         arrivals: Arrivals | None = None,
     ) -> None:
-        super().__init__(audience, cap, purse, limits)
+        super().__init__(valuation or CapValuation(audience, cap), purse, limits)
+        if ahead and isinstance(self.valuation, StackedValuation):
+            raise KreachError.rule("ahead", "be off for stacked caps", ahead)
+        if ahead and isinstance(audience, OverlappingAudience):
+            raise KreachError.rule("ahead", "be off for overlapping audiences", ahead)
+        if plans < 1:
+            raise KreachError.rule("plans", "be at least 1", plans)
         self._market = market
-        self._learner = MarketLearner(market, prior_auctions) if learn else None
-        groups = audience.group_count
-        self._arrivals = arrivals or Arrivals(groups, purse.start, purse.end)
-        self._kinds, self._kind_of_group = _kinds_of(audience)
-        self._codes = self._kind_of_group.tolist()
-        self._planner = Planner(*self._kinds_for_plan(cap), ahead=ahead)
+        self._learner = MarketLearner(market, prior_auctions, half_life_auctions) if learn else None
+        self._arrivals = arrivals or Arrivals(audience.group_count, purse.start, purse.end)
+        probability, kind_of_group = kind_probabilities(audience, cap)
+        self._kind_of_group = kind_of_group
+        self._codes = kind_of_group.tolist()
+        self._planner = Planner(int(kind_of_group.max(initial=0)) + 1, probability, ahead=ahead)
         self._interval = (purse.end - purse.start) / plans
         self._first_plan = first_plan
         self._next_plan_at = purse.start
         self._plan: Plan | None = None
-        self._first_multiplier = first_multiplier
-        self._requests_left = 0.0
-
-    def _kinds_for_plan(self, cap: int) -> tuple[int, "_KindProbability"]:
-        return len(self._kinds), _KindProbability(self._kinds, cap)
+        self._multiplier = first_multiplier
+        self._left_per_time = 0.0
 
     @property
     def multiplier(self) -> float:
-        return self._first_multiplier if self._plan is None else self._plan.multiplier
+        return self._multiplier
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in force."""
+        return self._plan
 
     def _wanted(self, group: int, now: float) -> float:
-        self._arrivals.record(group)
-        if now >= self._next_plan_at and self._arrivals.total >= self._first_plan:
+        arrivals = self._arrivals
+        arrivals.record(group)
+        if now >= self._next_plan_at and arrivals.total >= self._first_plan:
             self._replan(now)
-        worth = self.meter.reach_probability(group, self.cap)
+        worth = self.valuation.probability(group, now)
         plan = self._plan
         if plan is not None:
-            left = self._arrivals.left_of(group, self._requests_left_at(now))
-            worth *= plan.discount(self._codes[group], self.meter.count(group), left)
-        value = worth / self.multiplier
+            left = arrivals.left_of(group, self._left_per_time * max(self.purse.end - now, 0.0))
+            worth *= plan.discount(self._codes[group], self.valuation.count(group), left)
+        value = worth / self._multiplier
         if self._market.auction == "second_price":
             return value
         return float(self._market.optimal_bid(value))
 
-    def _requests_left_at(self, now: float) -> float:
-        span = self.purse.end - self._planned_at
-        return self._requests_left * max(self.purse.end - now, 0.0) / span if span > 0 else 0.0
-
     def _replan(self, now: float) -> None:
         if self._learner is not None:
             self._market = self._learner.market()
-        self._requests_left = self._arrivals.left(now)
-        self._planned_at = now
-        state = GroupState(
-            self._kind_of_group,
-            self.meter.impressions_by_group,
-            self._arrivals.left_by_group(now),
-        )
-        guess = None if self._plan is None else self._plan.multiplier
-        self._plan = self._planner.solve(state, self.purse.plannable(now), self._market, guess)
+        left = self._arrivals.left_by_group(now)
+        self._left_per_time = float(left.sum()) / max(self.purse.end - now, 1e-9)
+        counts = np.array([self.valuation.count(g) for g in range(len(self._codes))])
+        state = GroupState(self._kind_of_group, counts, left)
+        guess = None if self._plan is None else self._multiplier
+        plan = self._planner.solve(state, self.purse.plannable(now), self._market, guess)
+        self._plan, self._multiplier = plan, plan.multiplier
         self._next_plan_at = now + self._interval
 
     def _learn(self, bid: float, price: float, *, won: bool) -> None:
@@ -211,33 +227,3 @@ class PlanningBidder(Bidder):
             self._learner.win(bid, price)
         else:
             self._learner.loss(bid)
-
-
-class _KindProbability:
-    """p(n) of each kind of group, also between whole numbers of impressions."""
-
-    def __init__(self, kinds: list[tuple[float, float, float]], cap: int) -> None:
-        self._kinds = kinds
-        self._cap = cap
-
-    def __call__(self, kind: int, impressions: FloatArray) -> FloatArray:
-        size, targeted, dispersion = self._kinds[kind]
-        n = np.maximum(np.round(impressions), 0.0)
-        ones = np.ones(len(n))
-        return group_reach_probability(
-            size * ones, targeted * ones, n, dispersion * ones, self._cap
-        )
-
-
-def _kinds_of(audience: Audience) -> tuple[list[tuple[float, float, float]], IntArray]:
-    """Kinds of groups that a plan tells apart, and the kind of each group."""
-    if isinstance(audience, DisjointAudience):
-        kinds = audience.kinds
-        listed = list(zip(kinds.size, kinds.targeted, kinds.dispersion, strict=True))
-        of_group = kinds.of_group
-        zeros = np.zeros(audience.group_count, dtype=np.int64)
-        return listed, zeros if of_group is None else of_group
-    if isinstance(audience, EveryImpression):
-        return [(1e12, 1e12, np.inf)], np.zeros(audience.group_count, dtype=np.int64)
-    rule = "have disjoint groups to be planned ahead (use PaperBidder for others)"
-    raise KreachError.rule("audience", rule, type(audience).__name__)

@@ -48,6 +48,12 @@ class Purse:
             self._spent_today += price
         self.spent += price
 
+    def refund(self, price: float) -> None:
+        """Take back the price of a win that was never shown (for the flight, not for its day)."""
+        if not 0.0 <= price <= self.spent:
+            raise KreachError.rule("price", f"lie between 0 and the spend ({self.spent})", price)
+        self.spent -= price
+
     def plannable(self, now: float) -> float:
         """What is left for the rest of the flight, as far as daily budgets will let it be spent."""
         left = self.budget - self.spent

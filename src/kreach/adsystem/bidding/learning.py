@@ -17,20 +17,30 @@ from kreach.numeric.types import FloatArray
 __all__ = ["MarketLearner"]
 
 _CELLS = 240
-_SPREAD = 4.0  # the grid covers e^±4 times … of the prior's middle half
+_SPREAD = 4.0  # the grid reaches e⁴ times beyond the middle half of the prior's prices
 
 
 class MarketLearner:
     """Own outcomes in, a market out; before the first outcome it is the prior.
 
     Updating costs one look-up; `market()` costs a pass over the grid and is meant to be called at
-    intervals. `prior_auctions` is what the prior counts for.
+    intervals. `prior_auctions` is what the prior counts for. With `half_life_auctions` what was
+    seen so many auctions ago counts half, so that a market that moves is followed.
     """
 
-    def __init__(self, prior: Market, prior_auctions: float = 10.0) -> None:
+    def __init__(
+        self,
+        prior: Market,
+        prior_auctions: float = 10.0,
+        half_life_auctions: float = float("inf"),
+    ) -> None:
         check_auction(prior.auction)
         if not prior_auctions > 0.0:
             raise KreachError.rule("prior_auctions", "be a number > 0", prior_auctions)
+        if not half_life_auctions > 0.0:
+            raise KreachError.rule("half_life_auctions", "be a number > 0", half_life_auctions)
+        self._half_life = half_life_auctions
+        self._faded_at = 0
         self.auction = prior.auction
         low, high = _quantile(prior, 0.25), _quantile(prior, 0.75)
         edges = np.exp(np.linspace(np.log(low) - _SPREAD, np.log(high) + _SPREAD, _CELLS))
@@ -65,24 +75,32 @@ class MarketLearner:
 
     def market(self) -> EmpiricalMarket:
         """The market as known now."""
+        self._fade()
         win = self._isotonic() if self.auction == "first_price" else self._kaplan_meier()
         mass = np.diff(np.concatenate([[0.0], win]))
         middle = np.sqrt(self._edges * np.concatenate([self._edges[:1], self._edges[:-1]]))
-        centre: FloatArray = np.where(
-            self._seen > 0.0, self._price_sum / np.maximum(self._seen, 1.0), middle
-        )
+        seen = self._seen > 1e-9
+        centre = np.where(seen, self._price_sum / np.where(seen, self._seen, 1.0), middle)
         prices = centre if self.auction == "second_price" else self._edges
         beyond = max(0.0, 1.0 - float(win[-1]))
         return EmpiricalMarket(
             np.append(prices, self._edges[-1] * 10.0), np.append(mass, beyond + 1e-12), self.auction
         )
 
+    def _fade(self) -> None:
+        keep = 0.5 ** ((self.auctions - self._faded_at) / self._half_life)
+        self._seen *= keep
+        self._price_sum *= keep
+        self._lost *= keep
+        self._faded_at = self.auctions
+
     def _kaplan_meier(self) -> FloatArray:
         ended = self._seen + self._lost
         at_risk = np.cumsum(ended[::-1])[::-1]
         # a loss at a bid inside a cell says that the price is above it: it leaves after the cell
-        hazard = (self._seen + self._prior_seen) / np.maximum(at_risk + self._prior_risk, 1e-12)
-        result: FloatArray = 1.0 - np.cumprod(1.0 - np.minimum(hazard, 1.0))
+        risk = np.maximum(at_risk + self._prior_risk, 1e-12)
+        hazard = (self._seen + self._prior_seen) / risk
+        result: FloatArray = np.asarray(1.0 - np.cumprod(1.0 - np.minimum(hazard, 1.0)))
         return result
 
     def _isotonic(self) -> FloatArray:

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.measurement.baselines import EveryImpression
+from kreach.adsystem.measurement.probability import profile_reach_probability
+from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.numeric.planning import PlanTable, Response, solve_plan
+from kreach.numeric.probability import group_reach_probability
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["GroupState", "Plan", "Planner", "market_response"]
+__all__ = ["GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
 
 _COLUMNS = 64
 _MOST_STEPS = 192
+_SAMPLED_PROFILES = 200
 _LOWEST, _HIGHEST = 1e-9, 1e9
 _CLOSE = 0.005  # relative error in spend that a plan may leave: re-planning corrects it
 
@@ -100,7 +105,7 @@ class Planner:
     def solve(
         self, state: GroupState, budget: float, market: Market, guess: float | None = None
     ) -> Plan:
-        """The plan for the rest of a flight. A good guess of the multiplier saves most of the work."""
+        """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
         response = market_response(market)
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
             return Plan(_HIGHEST, [None] * self._kind_count, 0.0, 0.0)
@@ -162,7 +167,7 @@ class Planner:
 
 
 def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float | None) -> float:
-    """ln λ with spend(ln λ) ≈ budget; spend falls as λ rises. Bracket from the guess, then narrow."""
+    """ln λ with spend(ln λ) ≈ budget: bracket it from the guess, then narrow. Spend falls in λ."""
     low_limit, high_limit = np.log(_LOWEST), np.log(_HIGHEST)
     at = float(np.log(guess)) if guess is not None else 0.0
     width = 0.1 if guess is not None else 1.0
@@ -186,3 +191,40 @@ def _find_multiplier(spend: Callable[[float], float], budget: float, guess: floa
         if high - low < 1e-6:
             break
     return high
+
+
+def kind_probabilities(audience: Audience, cap: int) -> tuple[KindProbability, IntArray]:
+    """p(n) by kind of group, and the kind of each group.
+
+    Kinds of a disjoint audience are its own. Any other audience is planned with one average group:
+    for profiled ones p averaged over (a sample of) the groups, for overlapping ones as if the
+    groups were disjoint.
+    """
+    one_kind = np.zeros(audience.group_count, dtype=np.int64)
+    if isinstance(audience, ProfiledAudience):
+        step = max(1, audience.group_count // _SAMPLED_PROFILES)
+        profiles = [audience.shares_of(j) for j in range(0, audience.group_count, step)]
+
+        def average(kind: int, impressions: FloatArray) -> FloatArray:
+            del kind  # there is one
+            n: FloatArray = np.rint(np.maximum(impressions, 0.0))
+            each = [profile_reach_probability(shares, n, cap) for shares in profiles]
+            result: FloatArray = np.mean(each, axis=0)
+            return result
+
+        return average, one_kind
+    if isinstance(audience, EveryImpression):
+        return lambda kind, impressions: np.ones(len(impressions)), one_kind
+    if isinstance(audience, DisjointAudience):
+        kinds = audience.kinds
+        of_group = one_kind if kinds.of_group is None else kinds.of_group
+    else:
+        kinds, of_group = Audience.disjoint([round(audience.group_sizes.mean())]).kinds, one_kind
+
+    def by_kind(kind: int, impressions: FloatArray) -> FloatArray:
+        n: FloatArray = np.rint(np.maximum(impressions, 0.0))
+        columns = (kinds.size, kinds.targeted, kinds.dispersion)
+        size, targeted, dispersion = (np.full(len(n), c[kind]) for c in columns)
+        return group_reach_probability(size, targeted, n, dispersion, cap)
+
+    return by_kind, of_group

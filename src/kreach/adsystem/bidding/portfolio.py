@@ -1,0 +1,66 @@
+"""Many campaigns in one bidder: each with its own counts, budget and pace."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kreach.adsystem.bidding.bidder import Bidder
+from kreach.errors import KreachError
+
+__all__ = ["Offer", "Portfolio"]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The campaign that bids for a request, and what."""
+
+    campaign: str
+    bid: float
+
+
+class Portfolio:
+    """Campaigns side by side. The best bid goes out; the others neither pay nor learn.
+
+    A campaign is eligible for the groups it names (all, if none). Its wins touch its own counts
+    and purse only.
+    """
+
+    def __init__(self) -> None:
+        self._bidders: dict[str, Bidder] = {}
+        self._groups: dict[str, frozenset[int] | None] = {}
+
+    def add(self, campaign: str, bidder: Bidder, groups: Iterable[int] | None = None) -> None:
+        """Add a campaign under a name of its own."""
+        if campaign in self._bidders:
+            raise KreachError.rule("campaign", "be new", campaign)
+        self._bidders[campaign] = bidder
+        self._groups[campaign] = None if groups is None else frozenset(groups)
+
+    def remove(self, campaign: str) -> Bidder:
+        """Take a campaign out and return its bidder."""
+        self._known(campaign)
+        del self._groups[campaign]
+        return self._bidders.pop(campaign)
+
+    def offer(self, group: int, now: float, floor: float = 0.0) -> Offer | None:
+        """The best bid of all eligible campaigns, the earlier added of equal ones; None if none."""
+        best: Offer | None = None
+        for campaign, bidder in self._bidders.items():
+            groups = self._groups[campaign]
+            if groups is None or group in groups:
+                bid = bidder.bid(group, now, floor)
+                if bid > 0.0 and (best is None or bid > best.bid):
+                    best = Offer(campaign, bid)
+        return best
+
+    def won(self, offer: Offer, group: int, price: float, now: float) -> None:
+        """The offer won at this price."""
+        self._known(offer.campaign).won(group, offer.bid, price, now)
+
+    def lost(self, offer: Offer, group: int) -> None:
+        """The offer lost."""
+        self._known(offer.campaign).lost(group, offer.bid)
+
+    def _known(self, campaign: str) -> Bidder:
+        if campaign not in self._bidders:
+            raise KreachError.rule("campaign", "be one of the portfolio", campaign)
+        return self._bidders[campaign]

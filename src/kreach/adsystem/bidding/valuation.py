@@ -1,0 +1,198 @@
+"""What a request is worth in reach: the chance that it is from somebody still under every cap.
+
+All valuations share the kernel of measurement. `record` when an impression is won, whether or not
+it is confirmed yet (pending ones count); `revert` when it turns out not to have been shown.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from kreach.adsystem.measurement.meter import ReachMeter
+from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
+from kreach.boundary.checks import as_whole_number
+from kreach.boundary.recency import RecencyTable
+from kreach.errors import KreachError
+from kreach.numeric.exposure import binomial_law, exposure_law
+from kreach.numeric.stacked import open_share
+
+__all__ = ["CapRule", "CapValuation", "RecencyValuation", "StackedValuation", "Valuation"]
+
+
+class Valuation(Protocol):
+    """Reach probability of requests, given what was won so far."""
+
+    def probability(self, group: int, now: float) -> float:
+        """p_t of a request of this group at this moment."""
+
+    def record(self, group: int, now: float) -> None:
+        """An impression of this group was won."""
+
+    def revert(self, group: int, won_at: float) -> None:
+        """The impression won at that moment was not shown after all."""
+
+    def count(self, group: int) -> int:
+        """Impressions of this group so far."""
+
+
+class CapValuation:
+    """One cap for the whole flight, for any kind of audience (Theorem 4 and 6)."""
+
+    def __init__(self, audience: Audience, cap: int) -> None:
+        self.cap = as_whole_number("cap", cap, least=1)
+        self.meter = ReachMeter(audience, [self.cap])
+        self.count = self.meter.count
+
+    def probability(self, group: int, now: float) -> float:
+        return self.meter.reach_probability(group, self.cap)
+
+    def record(self, group: int, now: float) -> None:
+        self.meter.record(group)
+
+    def revert(self, group: int, won_at: float) -> None:
+        self.meter.revert(group)
+
+
+class RecencyValuation:
+    """One cap, and the chance that the request is from the group's previous visitor.
+
+    If our ad was shown on the previous request of the group, its visitor has seen it once more
+    than chance would have it: under the cap with the probability of a request at cap c − 1 and one
+    impression fewer. With s the chance of the same visitor at this gap,
+
+        p = (1 − s)·p(n, c) + s·p(n − 1, c − 1)      after a win, else p(n, c).
+    """
+
+    def __init__(self, audience: Audience, cap: int, recency: RecencyTable) -> None:
+        self.cap = as_whole_number("cap", cap, least=1)
+        self._recency = recency
+        self.meter = ReachMeter(audience, [self.cap])
+        self._lower = ReachMeter(audience, [self.cap - 1]) if self.cap > 1 else None
+        self._last: dict[int, tuple[float, float]] = {}  # group: last request, p if it was won
+        self.count = self.meter.count
+
+    def probability(self, group: int, now: float) -> float:
+        fresh = self.meter.reach_probability(group, self.cap)
+        last = self._last.get(group)
+        value = fresh
+        if last is not None and last[1] >= 0.0:
+            same = self._recency.same(now - last[0])
+            value = (1.0 - same) * fresh + same * last[1]
+        self._last[group] = (now, -1.0)  # until `record` says that it was won
+        return value
+
+    def record(self, group: int, now: float) -> None:
+        seen_before = 0.0
+        if self._lower is not None:
+            seen_before = self._lower.reach_probability(group, self.cap - 1)
+            self._lower.record(group)
+        self.meter.record(group)
+        self._last[group] = (now, seen_before)
+
+    def revert(self, group: int, won_at: float) -> None:
+        self.meter.revert(group)
+        if self._lower is not None:
+            self._lower.revert(group)
+        last = self._last.get(group)
+        if last is not None and last[0] == won_at:
+            self._last[group] = (won_at, -1.0)
+
+
+@dataclass(frozen=True)
+class CapRule:
+    """At most `limit` impressions within `span_seconds`; None for the whole flight."""
+
+    limit: int
+    span_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        as_whole_number("limit", self.limit, least=1)
+        if self.span_seconds is not None and not 0.0 < self.span_seconds < float("inf"):
+            raise KreachError.rule("span_seconds", "be a number > 0, or None", self.span_seconds)
+
+
+class StackedValuation:
+    """Several rolling caps at once, exact under the model (numeric/stacked.py).
+
+    Rules need a higher limit for a longer span; a rule that another makes redundant is refused,
+    because it is more likely a mistake than a wish. A window covers (now − span, now].
+    """
+
+    def __init__(self, audience: Audience, rules: Sequence[CapRule]) -> None:
+        if not isinstance(audience, (DisjointAudience, ProfiledAudience)):
+            raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
+        if not rules:
+            raise KreachError.rule("rules", "hold at least one cap", "none")
+        endless = float("inf")
+        ordered = sorted(rules, key=lambda r: r.span_seconds or endless)
+        for short, long in pairwise(ordered):
+            if (short.span_seconds or endless) == (long.span_seconds or endless):
+                raise KreachError.rule("rules", "have different spans", long)
+            if short.limit >= long.limit:
+                raise KreachError.rule("rules", "allow more in a longer span", long)
+        self._caps = [rule.limit for rule in ordered]
+        self._spans = [rule.span_seconds or endless for rule in ordered]
+        self._profiles = audience if isinstance(audience, ProfiledAudience) else None
+        self._kinds = audience.kinds if isinstance(audience, DisjointAudience) else None
+        self._shown: list[deque[float]] = [deque() for _ in range(audience.group_count)]
+        self._cache: dict[tuple[int, ...], float] = {}
+        self._kind = list(range(audience.group_count))
+        if self._kinds is not None:
+            codes = self._kinds.of_group
+            self._kind = [0] * audience.group_count if codes is None else codes.tolist()
+
+    def count(self, group: int) -> int:
+        return len(self._shown[self._checked(group)])
+
+    def probability(self, group: int, now: float) -> float:
+        shown = self._shown[self._checked(group)]
+        if self._spans[-1] != float("inf"):  # what no window holds any more is forgotten
+            while shown and shown[0] <= now - self._spans[-1]:
+                shown.popleft()
+        inside = [sum(1 for at in shown if at > now - span) for span in self._spans]
+        segments = tuple(
+            here - before for here, before in zip(inside, (0, *inside[:-1]), strict=True)
+        )
+        key = (self._kind[group], *segments)
+        if key not in self._cache:
+            self._cache[key] = self._value(group, segments)
+        return self._cache[key]
+
+    def record(self, group: int, now: float) -> None:
+        shown = self._shown[self._checked(group)]
+        if shown and now < shown[-1]:
+            raise KreachError.rule("now", f"not be before the last impression ({shown[-1]})", now)
+        shown.append(now)
+
+    def revert(self, group: int, won_at: float) -> None:
+        try:
+            self._shown[self._checked(group)].remove(won_at)
+        except ValueError:
+            rule = "be the moment of a recorded impression"
+            raise KreachError.rule("won_at", rule, won_at) from None
+
+    def _checked(self, group: int) -> int:
+        if not 0 <= group < len(self._shown):
+            raise KreachError.rule("group", f"be from 0 to {len(self._shown) - 1}", group)
+        return group
+
+    def _value(self, group: int, segments: tuple[int, ...]) -> float:
+        """Σ over members of E[share · 1{all caps open}]."""
+        share_open = open_share(segments, self._caps)
+        top = len(share_open) - 1
+        if self._kinds is not None:
+            kinds, kind = self._kinds, self._kind[group]
+            size, targeted, a = kinds.size[kind], kinds.targeted[kind], kinds.dispersion[kind]
+            n = float(sum(segments))
+            pmf = exposure_law(np.array([n]), np.array([size]), np.array([a]), top).pmf[0]
+            visit = np.full(top + 1, 1.0 / size)
+            if np.isfinite(a):
+                visit = (a + np.arange(top + 1.0)) / (size * a + n)
+            return float(targeted * (pmf * visit) @ share_open)
+        shares = self._profiles.shares_of(group) if self._profiles is not None else np.zeros(0)
+        pmf = binomial_law(np.full(len(shares), float(sum(segments))), shares, top).pmf
+        return float(shares @ (pmf @ share_open))

@@ -1,0 +1,80 @@
+"""An auction loop in which the bidder sees only what crosses the boundary: group, time, outcome."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.adsystem.bidding.bidder import Bidder
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["Outcome", "Stream", "paper_stream", "run_auctions"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Requests in the order of time: who (the truth), from which group, when, and at what price."""
+
+    person: IntArray
+    group: IntArray
+    at: FloatArray
+    price: FloatArray  # the highest competing bid
+    people: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a bidder achieved; reach is the truth that it never saw."""
+
+    reach: int
+    spend: float
+    impressions: int
+    expected_reach: float  # as the ad system would measure it
+
+
+def paper_stream(
+    group_size: int,
+    generator: np.random.Generator,
+    *,
+    people: int = 120,
+    requests: int = 2000,
+    mu: float = 0.0,
+    variance: float = 0.5,
+) -> Stream:
+    """The setting of the paper's Figure 2: people visit evenly, prices are log-normal."""
+    if people % group_size:
+        raise KreachError.rule("group_size", f"divide the {people} people", group_size)
+    person = generator.integers(people, size=requests)
+    price = generator.lognormal(mu, np.sqrt(variance), size=requests)
+    return Stream(person, person // group_size, np.arange(requests, dtype=float), price, people)
+
+
+def run_auctions(
+    bidder: Bidder, stream: Stream, cap: int, *, auction: str = "second_price"
+) -> Outcome:
+    """Put every request to the bidder; it wins with a bid of at least the competing one."""
+    seen = [0] * stream.people
+    impressions, expected = 0, 0.0
+    rows = zip(
+        stream.person.tolist(),
+        stream.group.tolist(),
+        stream.at.tolist(),
+        stream.price.tolist(),
+        strict=True,
+    )
+    for person, group, now, price in rows:
+        bid = bidder.bid(group, now)
+        if bid <= 0.0:
+            continue
+        if bid >= price:
+            paid = price if auction == "second_price" else bid
+            bidder.won(group, bid, paid, now)
+            seen[person] += 1
+            impressions += 1
+        else:
+            bidder.lost(group, bid)
+    meter = getattr(bidder.valuation, "meter", None)
+    if meter is not None:
+        expected = float(meter.reach[cap])
+    reach = int(np.minimum(np.array(seen), cap).sum())
+    return Outcome(reach, bidder.purse.spent, impressions, expected)
