@@ -9,7 +9,6 @@ prior (μ 0.5, σ 1, worth ten auctions).
 
 import argparse
 import csv
-import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -25,6 +24,7 @@ TRUE_MARKET = (0.0, float(np.sqrt(0.5)))
 PRIOR_MARKET = (0.5, 1.0)
 LIMITS = (0.0, 10.0)
 
+Row = tuple[int, float, int, str, float, float, float, float, float, float]
 Make = Callable[[kr.Audience, int, float], Bidder]
 
 
@@ -61,7 +61,7 @@ BIDDERS: dict[str, Make] = {
 }
 
 
-def _setting(task: tuple[int, float, int, int]) -> list[tuple[object, ...]]:
+def _setting(task: tuple[int, float, int, int]) -> list[Row]:
     cap, budget, group_size, repetitions = task
     audience = kr.Audience.disjoint(np.full(PEOPLE // group_size, group_size))
     streams: list[Stream] = [
@@ -133,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["read_catalogue", "write_catalogue", "write_groups"]
+__all__ = ["read_catalogue", "read_groups", "write_catalogue", "write_groups"]
 
 
 def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
@@ -123,6 +124,45 @@ def read_catalogue(folder: Path) -> Catalogue:
         else tuple((tuple(index[g] for g in listed), int(count)) for listed, count in classes),
         class_floor,
     )
+
+
+def read_groups(path: Path) -> tuple[list[str], Audience]:
+    """Group ids and audience of a groups file (Parquet or CSV): group, size, and optionally
+    targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5])."""
+    import duckdb  # noqa: PLC0415
+
+    if not path.exists():
+        raise KreachError.rule("groups", "name a file that exists", str(path))
+    text = _sql_text(path)
+    reader = f"read_csv('{text}')" if path.suffix.lower() == ".csv" else f"read_parquet('{text}')"
+    try:
+        with duckdb.connect() as engine:
+            held = [str(row[0]) for row in engine.execute(f"DESCRIBE FROM {reader}").fetchall()]
+            missing = [name for name in ("group", "size") if name not in held]
+            if missing:
+                rule = f"have a column {missing[0]}"
+                raise KreachError.rule("groups", rule, f"{path} with {', '.join(held)}")
+            shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in held else "NULL"
+            rows = engine.execute(
+                f"""SELECT CAST("group" AS VARCHAR) AS id, size,
+                {"targeted" if "targeted" in held else "size"} AS targeted,
+                {"CAST(dispersion AS DOUBLE)" if "dispersion" in held else "NULL"} AS dispersion,
+                {shares} AS visit_shares FROM {reader}"""
+            ).fetchall()
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise KreachError.rule("groups", "be a readable Parquet or CSV file", reason) from None
+    ids = [row[0] for row in rows]
+    if None in ids or len(set(ids)) != len(ids):
+        raise KreachError.rule("groups", "name each group once", f"{path} repeats or misses one")
+    if rows and all(row[4] is not None for row in rows):
+        if any(row[2] != row[1] for row in rows):
+            rule = "target everybody where visit_shares are given"
+            raise KreachError.rule("groups", rule, "targeted below size")
+        return ids, Audience.profiled([row[4] for row in rows])
+    dispersion = [np.inf if row[3] is None else row[3] for row in rows]
+    sizes, targeted = [row[1] for row in rows], [row[2] for row in rows]
+    return ids, Audience.disjoint(sizes, targeted, dispersion if rows else None)
 
 
 def _sql_text(path: Path) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from kreach.errors import KreachError
 
-__all__ = ["groups"]
+__all__ = ["Json", "groups", "progress_shown"]
 
 groups = typer.Typer(help="Form groups of people, and audit what is about to be released.")
 
@@ -84,7 +84,7 @@ def build(
         Floors(membership_class=class_floor, effective_anonymity=effective_floor),
         seed,
     )
-    with _progress() as progress:
+    with progress_shown() as progress:
         facts = build_groups(options, datetime.now(UTC), progress)
     if as_json:
         typer.echo(json.dumps(facts))
@@ -112,7 +112,7 @@ def audit(
     from kreach.publisher.audit_page import audit_page  # noqa: PLC0415
     from kreach.publisher.store import read_build  # noqa: PLC0415
 
-    with _progress() as progress:
+    with progress_shown() as progress:
         progress("reading the build")
         made = read_build(folder)
         progress("attacking it")
@@ -134,7 +134,7 @@ def audit(
         raise typer.Exit(1)
 
 
-def _progress() -> Any:
+def progress_shown() -> Any:
     """A spinner that says what is being done, on a terminal only."""
     from rich.console import Console  # noqa: PLC0415
 

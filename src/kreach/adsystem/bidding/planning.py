@@ -16,10 +16,10 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
 
 _COLUMNS = 64
-_MOST_STEPS = 192
+_MOST_STEPS = 96
 _SAMPLED_PROFILES = 200
 _LOWEST, _HIGHEST = 1e-9, 1e9
-_CLOSE = 0.005  # relative error in spend that a plan may leave: re-planning corrects it
+_CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
 
 KindProbability = Callable[[int, FloatArray], FloatArray]
 """(kind, impressions) → reach probability."""
@@ -72,6 +72,13 @@ class Plan:
         lookup = self._lookup[kind]
         return 1.0 if lookup is None else lookup.discount(impressions, requests_left)
 
+    def discounts(self, kind: int, impressions: IntArray, requests_left: FloatArray) -> FloatArray:
+        """`discount` for many groups of one kind."""
+        lookup = self._lookup[kind]
+        return (
+            np.ones(len(impressions)) if lookup is None else lookup.many(impressions, requests_left)
+        )
+
 
 class _Lookup:
     """A table as plain lists: a look-up from Python costs well under a microsecond."""
@@ -79,7 +86,8 @@ class _Lookup:
     def __init__(self, made: _KindTable) -> None:
         first = made.table.worth[0]  # at τ = 0 nothing comes later: worth = p
         ratio = made.table.worth / np.maximum(first, 1e-300)
-        self._rows: list[list[float]] = np.clip(ratio, 0.0, 1.0).tolist()
+        self._table = np.clip(ratio, 0.0, 1.0)
+        self._rows: list[list[float]] = self._table.tolist()
         self._first, self._block = made.first, made.block
         self._last_row, self._last_column = len(self._rows) - 1, len(self._rows[0]) - 1
         self._step = float(made.table.tau[1]) * made.block if self._last_row else 1.0
@@ -88,6 +96,12 @@ class _Lookup:
         row = min(int(requests_left / self._step + 0.5), self._last_row)
         column = int((impressions - self._first) / self._block)
         return self._rows[row][min(max(column, 0), self._last_column)]
+
+    def many(self, impressions: IntArray, requests_left: FloatArray) -> FloatArray:
+        row = np.minimum((requests_left / self._step + 0.5).astype(np.int64), self._last_row)
+        column = ((impressions - self._first) / self._block).astype(np.int64)
+        result: FloatArray = self._table[row, np.clip(column, 0, self._last_column)]
+        return result
 
 
 class Planner:
@@ -118,9 +132,28 @@ class Planner:
                 )
             return tried[log_multiplier][0]
 
-        best = _find_multiplier(spend, budget, guess)
+        best = _find_multiplier(spend, budget, guess or self._first_guess(state, budget, response))
         total, reach, tables = tried[best]
         return Plan(float(np.exp(best)), tables, total, reach)
+
+    def _first_guess(self, state: GroupState, budget: float, response: Response) -> float:
+        """λ that would spend the budget if no request made later ones worth less."""
+        start = np.empty(len(state.kind))
+        for kind in np.unique(state.kind).tolist():
+            mine = state.kind == kind
+            values, at = np.unique(state.impressions[mine], return_inverse=True)
+            start[mine] = self._probability(kind, values.astype(np.float64))[at]
+        low, high = np.log(_LOWEST), np.log(_HIGHEST)
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            _, cost = response.win_and_cost(start / np.exp(middle))
+            low, high = (middle, high) if cost @ state.requests_left > budget else (low, middle)
+        return float(np.exp(high)) / 2.0  # requests do get worth less, so bids must be higher
+
+    def at_multiplier(self, state: GroupState, market: Market, multiplier: float) -> Plan:
+        """The plan at a given multiplier, with what it will spend and reach."""
+        spend, reach, tables = self._evaluate(state, multiplier, market_response(market))
+        return Plan(multiplier, tables, spend, reach)
 
     def _evaluate(
         self, state: GroupState, multiplier: float, response: Response
@@ -159,19 +192,18 @@ class Planner:
             - 0.5
         )
         probability = self._probability(kind, first + offsets.ravel()).reshape(offsets.shape)
-        steps = int(np.clip(np.ceil(2.0 * most_wins / block), 16, _MOST_STEPS))
+        steps = int(np.clip(np.ceil(1.25 * most_wins / block), 12, _MOST_STEPS))
         table = solve_plan(
             probability.mean(axis=1), left / block, steps, multiplier, response, ahead=self._ahead
         )
         return _KindTable(table, first, block)
 
 
-def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float | None) -> float:
+def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float) -> float:
     """ln λ with spend(ln λ) ≈ budget: bracket it from the guess, then narrow. Spend falls in λ."""
     low_limit, high_limit = np.log(_LOWEST), np.log(_HIGHEST)
-    at = float(np.log(guess)) if guess is not None else 0.0
-    width = 0.1 if guess is not None else 1.0
-    low = high = at
+    low = high = float(np.log(guess))
+    width = 0.1
     while spend(low) < budget and low > low_limit:  # too little is spent: money is worth less
         high, low, width = low, max(low - width, low_limit), 2.0 * width
     while spend(high) > budget and high < high_limit:

@@ -1,0 +1,136 @@
+"""Before a flight: what a budget will reach, and what budget a reach will take, with bands."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.bidding.planning import (
+    GroupState,
+    Plan,
+    Planner,
+    kind_probabilities,
+    market_response,
+)
+from kreach.adsystem.measurement.report import measure
+from kreach.boundary.audience import Audience, OverlappingAudience
+from kreach.boundary.checks import as_whole_number
+from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["Outlook", "OutlookMaker"]
+
+_SIMULATED_GROUPS = 300_000
+_MOST_TRIALS = 200
+_FEWEST_TRIALS = 20
+_STEPS = 64
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What to expect of a budget. `band` holds reach with probability `level`."""
+
+    budget: float
+    spend: float
+    reach: float
+    band: tuple[float, float]
+    level: float
+    impressions: float
+    average_frequency: float
+    multiplier: float
+
+
+class OutlookMaker:
+    """Plans a flight on an audience and a market, with so many requests expected in all.
+
+    Requests are taken to come from groups in proportion to their size. The plan gives the
+    multiplier; reach, spend and band come from simulating flights under it, with the chance of who
+    was behind each impression added to the band.
+    """
+
+    def __init__(self, audience: Audience, market: Market, requests: int, cap: int) -> None:
+        if isinstance(audience, OverlappingAudience):
+            raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
+        self._audience, self._market = audience, market
+        self._cap = as_whole_number("cap", cap, least=1)
+        requests = as_whole_number("requests", requests, least=1)
+        probability, kinds = kind_probabilities(audience, self._cap)
+        self._probability = probability
+        self._planner = Planner(int(kinds.max(initial=0)) + 1, probability)
+        sizes = audience.group_sizes.astype(np.float64)
+        left = requests * sizes / max(sizes.sum(), 1.0)
+        self._state = GroupState(kinds, np.zeros(len(sizes), dtype=np.int64), left)
+
+    def for_budget(self, budget: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
+        """What this budget will reach."""
+        if not 0.0 < budget < float("inf"):
+            raise KreachError.rule("budget", "be a finite number > 0", budget)
+        plan = self._planner.solve(self._state, budget, self._market)
+        return self._outlook(plan, budget, level, seed)
+
+    def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
+        """The budget that reaches so many; refuses what no budget reaches."""
+        most = self._planner.at_multiplier(self._state, self._market, 1e-9).expected_reach
+        if not 0.0 < reach <= most:
+            raise KreachError.rule(
+                "reach", f"lie between 0 and what is possible ({most:.1f})", reach
+            )
+        low, high = np.log(1e-9), np.log(1e9)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            plan = self._planner.at_multiplier(self._state, self._market, float(np.exp(middle)))
+            if abs(plan.expected_reach - reach) <= 1e-4 * reach:
+                break
+            low, high = (middle, high) if plan.expected_reach > reach else (low, middle)
+        return self._outlook(plan, plan.expected_spend, level, seed)
+
+    def _outlook(self, plan: Plan, budget: float, level: float, seed: int) -> Outlook:
+        if not 0.0 < level < 1.0:
+            raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
+        generator = np.random.default_rng(as_whole_number("seed", seed, least=0))
+        groups = self._audience.group_count
+        trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MOST_TRIALS))
+        flights, spends = self._fly(plan, trials, generator)
+        reports = [measure(self._audience, counts, self._cap) for counts in flights]
+        expected = np.array([report.reach for report in reports])
+        # what each flight reached: chance decides who was behind the impressions
+        chance = np.array([report.std for report in reports]) * generator.standard_normal(trials)
+        tail = (1.0 - level) / 2.0
+        low, high = np.quantile(expected + chance, [tail, 1.0 - tail]).tolist()
+        shown = float(np.mean([report.exposure.targeted_impressions for report in reports]))
+        unique = float(np.mean([report.at_least(1)[0] for report in reports]))
+        return Outlook(
+            budget,
+            min(float(spends.mean()), budget),
+            float(expected.mean()),
+            (max(low, 0.0), high),
+            level,
+            shown,
+            shown / unique if unique > 0.0 else 0.0,
+            plan.multiplier,
+        )
+
+    def _fly(
+        self, plan: Plan, trials: int, generator: np.random.Generator
+    ) -> tuple[IntArray, FloatArray]:
+        """Impressions by group (a row per simulated flight), and what the flights spent."""
+        response = market_response(self._market)
+        counts = np.zeros((trials, self._audience.group_count), dtype=np.int64)
+        spends = np.zeros(trials)
+        for kind in np.unique(self._state.kind).tolist():
+            mine = np.flatnonzero(self._state.kind == kind)
+            left = self._state.requests_left[mine]
+            own = np.zeros((trials, len(mine)), dtype=np.int64)
+            known = self._probability(kind, np.arange(64.0))
+            for step in range(_STEPS):
+                if own.max(initial=0) >= len(known):
+                    known = self._probability(kind, np.arange(2.0 * len(known)))
+                to_come = left * ((_STEPS - step - 0.5) / _STEPS)
+                discount = plan.discounts(kind, own, np.broadcast_to(to_come, own.shape))
+                value = known[own] * discount / plan.multiplier
+                win, cost = response.win_and_cost(value)
+                won = generator.poisson(left / _STEPS * win)
+                own += won
+                spends += (won * (cost / np.maximum(win, 1e-300))).sum(axis=1)
+            counts[:, mine] = own
+        return counts, spends

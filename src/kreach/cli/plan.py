@@ -1,0 +1,89 @@
+"""`kreach plan`: budget to reach and back."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kreach.cli.groups import Json, progress_shown
+
+__all__ = ["plan"]
+
+_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+_BAR_WIDTH = 32
+
+
+def plan(
+    groups: Annotated[Path, typer.Option(help="Groups file: group, size, targeted, ...")],
+    prices: Annotated[Path, typer.Option(help="Prices file: market_price, count, campaign.")],
+    requests: Annotated[int, typer.Option(help="Requests expected in the flight.")],
+    cap: Annotated[int, typer.Option(help="Frequency cap.")],
+    budget: Annotated[list[float] | None, typer.Option(help="A budget; may be repeated.")] = None,
+    reach: Annotated[float | None, typer.Option(help="A reach to find the budget for.")] = None,
+    campaign: Annotated[str | None, typer.Option(help="Use the prices of one campaign.")] = None,
+    auction: Annotated[str, typer.Option(help="second_price or first_price.")] = "second_price",
+    level: Annotated[float, typer.Option(help="Probability that the band holds reach.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated flights.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Tell what budgets will reach, or what a reach will cost, with bands.
+
+    Example: kreach plan --groups groups.parquet --prices prices.csv --requests 100000 --cap 2
+    --budget 500 --budget 1000
+    """
+    from kreach.adsystem.bidding.history import read_prices  # noqa: PLC0415 - slow
+    from kreach.adsystem.bidding.outlook import OutlookMaker  # noqa: PLC0415
+    from kreach.boundary.files import read_groups  # noqa: PLC0415
+
+    with progress_shown() as progress:
+        progress("reading")
+        _, audience = read_groups(groups)
+        market = read_prices(prices, campaign, auction)
+        maker = OutlookMaker(audience, market, requests, cap)
+        asked = budget or []
+        if not asked and reach is None:
+            everything = requests * float(market.expected_cost(float("inf")))
+            if auction == "first_price":
+                everything = requests * float(market.optimal_bid(1e300))
+            asked = [float(f"{share * everything:.3g}") for share in _SHARES]
+        outlooks = []
+        for amount in asked:
+            progress(f"planning {amount:,g}")
+            outlooks.append(maker.for_budget(amount, level=level, seed=seed))
+        if reach is not None:
+            progress(f"looking for the budget that reaches {reach:,g}")
+            outlooks.append(maker.for_reach(reach, level=level, seed=seed))
+    rows = [asdict(outlook) for outlook in outlooks]
+    people = audience.targeted_user_count
+    if as_json:
+        setting = {"people": people, "groups": audience.group_count, "cap": cap}
+        typer.echo(json.dumps({**setting, "requests": requests, "plans": rows}))
+    else:
+        _show(rows, people, cap, level)
+
+
+def _show(rows: list[dict[str, Any]], people: int, cap: int, level: float) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    console.print(f"\n[bold]{people:,} targeted people[/bold], reach counted up to {cap} a head\n")
+    table = Table(pad_edge=False)
+    for head in ("budget", "spend", "reach", f"{level:.0%} band", "frequency"):
+        table.add_column(head, justify="right")
+    table.add_column("of what everybody would be", min_width=_BAR_WIDTH)
+    for row in rows:
+        bar = "█" * round(_BAR_WIDTH * min(row["reach"] / max(cap * people, 1), 1.0))
+        low, high = row["band"]
+        table.add_row(
+            f"{row['budget']:,.5g}",
+            f"{row['spend']:,.5g}",
+            f"{row['reach']:,.1f}",
+            f"{low:,.0f} to {high:,.0f}",
+            f"{row['average_frequency']:.2f}",
+            bar,
+        )
+    console.print(table)
+    console.print()
