@@ -340,8 +340,8 @@ def _findings(report: Audit, floors: Floors) -> list[Finding]:
         found.append(
             Finding(
                 "warning",
-                f"{exposed:,} targeted people (over all segments) are fewer than "
-                f"{floors.targeted} in their group; audiences will leave them out",
+                f"targeted people below the floor of {floors.targeted} in their group, over all "
+                f"segments: {exposed:,}; such audiences are refused, or leave them out if so asked",
             )
         )
     found.extend(_attack_findings(report, floors))
@@ -383,9 +383,9 @@ def _attack_findings(report: Audit, floors: Floors) -> list[Finding]:
         found.append(
             Finding(
                 "warning",
-                f"subtracting audiences isolates {crossing.people_in_small_differences:,} people "
-                f"({crossing.small_differences} of {crossing.compared_pairs} segments): "
-                "do not sell a segment together with its complement",
+                "people isolated by subtracting an audience from its complement: "
+                f"{crossing.people_in_small_differences:,} ({crossing.small_differences} of "
+                f"{crossing.compared_pairs} segments); do not sell both to one buyer",
             )
         )
     return found

@@ -17,8 +17,9 @@ th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(-
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 ul.findings { list-style: none; padding: 0; }
 ul.findings li { padding: .4rem .8rem; margin: .3rem 0; border-left: .35rem solid; }
-li.ok { border-color: var(--ok); } li.warning { border-color: var(--warning); }
-li.danger { border-color: var(--danger); }
+ul.findings li.ok { border-color: var(--ok); }
+ul.findings li.warning { border-color: var(--warning); }
+ul.findings li.danger { border-color: var(--danger); }
 p.note { opacity: .8; }
 """
 
@@ -139,6 +140,6 @@ def _segments(report: Audit) -> str:
     ]
     note = (
         '<p class="note">Coverage: targeted members among all members of groups that hold any. '
-        "People below the floor are left out of audiences.</p>"
+        "An audience with people below the floor is refused, or leaves them out if so asked.</p>"
     )
     return "<h2>Targeting segments</h2>" + _table(heads, rows) + note

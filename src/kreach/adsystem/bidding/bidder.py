@@ -8,8 +8,6 @@ up for, or, with `ahead` off, at p_t.
 
 from abc import ABC, abstractmethod
 
-import numpy as np
-
 from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.learning import MarketLearner
@@ -213,8 +211,7 @@ class PlanningBidder(Bidder):
             self._market = self._learner.market()
         left = self._arrivals.left_by_group(now)
         self._left_per_time = float(left.sum()) / max(self.purse.end - now, 1e-9)
-        counts = np.array([self.valuation.count(g) for g in range(len(self._codes))])
-        state = GroupState(self._kind_of_group, counts, left)
+        state = GroupState(self._kind_of_group, self.valuation.counts(), left)
         guess = None if self._plan is None else self._multiplier
         plan = self._planner.solve(state, self.purse.plannable(now), self._market, guess)
         self._plan, self._multiplier = plan, plan.multiplier

@@ -19,6 +19,7 @@ from kreach.boundary.recency import RecencyTable
 from kreach.errors import KreachError
 from kreach.numeric.exposure import binomial_law, exposure_law
 from kreach.numeric.stacked import open_share
+from kreach.numeric.types import IntArray
 
 __all__ = ["CapRule", "CapValuation", "RecencyValuation", "StackedValuation", "Valuation"]
 
@@ -38,6 +39,9 @@ class Valuation(Protocol):
     def count(self, group: int) -> int:
         """Impressions of this group so far."""
 
+    def counts(self) -> IntArray:
+        """Impressions of every group so far."""
+
 
 class CapValuation:
     """One cap for the whole flight, for any kind of audience (Theorem 4 and 6)."""
@@ -46,6 +50,9 @@ class CapValuation:
         self.cap = as_whole_number("cap", cap, least=1)
         self.meter = ReachMeter(audience, [self.cap])
         self.count = self.meter.count
+
+    def counts(self) -> IntArray:
+        return self.meter.impressions_by_group
 
     def probability(self, group: int, now: float) -> float:
         return self.meter.reach_probability(group, self.cap)
@@ -74,6 +81,9 @@ class RecencyValuation:
         self._lower = ReachMeter(audience, [self.cap - 1]) if self.cap > 1 else None
         self._last: dict[int, tuple[float, float]] = {}  # group: last request, p if it was won
         self.count = self.meter.count
+
+    def counts(self) -> IntArray:
+        return self.meter.impressions_by_group
 
     def probability(self, group: int, now: float) -> float:
         fresh = self.meter.reach_probability(group, self.cap)
@@ -147,6 +157,9 @@ class StackedValuation:
 
     def count(self, group: int) -> int:
         return len(self._shown[self._checked(group)])
+
+    def counts(self) -> IntArray:
+        return np.array([len(shown) for shown in self._shown], dtype=np.int64)
 
     def probability(self, group: int, now: float) -> float:
         shown = self._shown[self._checked(group)]
