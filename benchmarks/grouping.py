@@ -3,6 +3,8 @@
 import time
 import tracemalloc
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -48,10 +50,10 @@ def run() -> None:
 def _population(count: int) -> People:
     """Ten attributes, five of numbers and five of categories from 2 to 1,000 values."""
     generator = np.random.default_rng(6)
-    columns = [generator.normal(size=count).round(2) for _ in range(5)]
-    for values in (2, 5, 20, 100, 1_000):
-        columns.append(generator.zipf(1.6, count) % values)
-    traits = {name: Attribute.of(column) for name, column in zip(_NAMES, columns, strict=True)}
+    numbers = [generator.normal(size=count).round(2) for _ in range(5)]
+    categories = [generator.zipf(1.6, count) % values for values in (2, 5, 20, 100, 1_000)]
+    columns = zip(_NAMES, (*numbers, *categories), strict=True)
+    traits = {name: Attribute.of(column) for name, column in columns}
     return People(generator.negative_binomial(0.6, 0.06, count), traits)
 
 
@@ -70,7 +72,7 @@ def _strategies() -> list[Strategy]:
 def _growth(populations: dict[int, People]) -> None:
     rows = []
     for strategy in _strategies():
-        rows += _grown(strategy.name, lambda people, s=strategy: _formed(people, s), populations)
+        rows += _grown(strategy.name, partial(_formed, strategy=strategy), populations)
     rows += _grown("a new version of random", _renewed, populations, prepare=_formed)
     print_table(
         f"Groups of at least {_GROUP_SIZE}, ten attributes; the new version has {_CHURN:.0%} of "
@@ -96,7 +98,8 @@ def _grown(
     populations: dict[int, People],
     prepare: Callable[[People], Any] = lambda people: people,
 ) -> list[tuple[str, ...]]:
-    rows, first = [], 0.0
+    rows: list[tuple[str, ...]] = []
+    first = 0.0
     for count, people in populations.items():
         given = prepare(people)
         seconds = min(_seconds(work, given) for _ in range(3 if count < 1_000_000 else 2))
@@ -173,8 +176,6 @@ def _beside_k_means() -> None:
 
 
 def _gateway(people: People) -> None:
-    from datetime import UTC, datetime  # noqa: PLC0415
-
     assignment = _formed(people)
     made = release(
         people,

@@ -14,4 +14,7 @@ class KreachError(ValueError):
 
 def _short(value: object, limit: int = 80) -> str:
     text = value if isinstance(value, str) and " " in value else repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    if len(text) <= limit:
+        return text
+    half = (limit - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"  # the end of a path says most

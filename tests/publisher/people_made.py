@@ -1,15 +1,20 @@
 """Populations and files for the tests of the publisher's side. Nothing real, all seeded."""
 
+import contextlib
+import io
+import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 
+from kreach.cli import main
 from kreach.numeric.types import IntArray
 from kreach.publisher.grouping import (
     AtRandom,
@@ -23,19 +28,17 @@ from kreach.publisher.people import Attribute, People
 
 __all__ = [
     "KEY",
-    "LAWS",
     "NOW",
     "STRATEGIES",
     "column",
     "crowd",
     "dirichlet_visits",
     "populations",
+    "run_kreach",
     "write_csv",
     "write_parquet",
 ]
 
-# The same examples on every run: a test that fails once fails again.
-LAWS = settings(derandomize=True, deadline=None, max_examples=120)
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 KEY = bytes(range(32))
 
@@ -57,7 +60,8 @@ def populations(draw: st.DrawFn, most: int = 90) -> People:
     """Any population: one person and more, ties, one value for all, values missing for all."""
     count = draw(st.integers(1, most))
     busiest = draw(st.sampled_from([0, 1, 5, 1_000]))
-    towns = draw(st.sampled_from([["Bath"], ["Bath", "York"], ["Bath", "York", "Ely", None]]))
+    choices: list[list[str | None]] = [["Bath"], ["Bath", "York"], ["Bath", "York", "Ely", None]]
+    towns = draw(st.sampled_from(choices))
     seed = draw(st.integers(0, 2**16))
     generator = np.random.default_rng(seed)
     ages = generator.integers(0, draw(st.sampled_from([1, 3, 80])) + 1, count).astype(float)
@@ -129,3 +133,25 @@ def write_csv(path: Path, *lines: str) -> Path:
     """A CSV file from its lines."""
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def run_kreach(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of the command, in this process.
+
+    What nobody catches is printed as a traceback, as the interpreter would.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["kreach", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        except Exception:
+            traceback.print_exc()
+            code = 1
+    return code, out.getvalue(), err.getvalue()

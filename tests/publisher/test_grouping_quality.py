@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from people_made import LAWS, column, crowd, populations
 
 from kreach.publisher.audit import coverage
 from kreach.publisher.grouping import AtRandom, ByAttributes, ByRates, BySegments, form_groups
 from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.people import Attribute, People
+from tests.publisher.people_made import column, crowd, populations
 
 
 def mean_coverage(people: People, group_of: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
@@ -22,7 +22,6 @@ def mean_coverage(people: People, group_of: np.ndarray[tuple[int], np.dtype[np.i
     return covered / people.count
 
 
-@LAWS
 @given(people=populations(), k=st.integers(1, 12), seed=st.integers(0, 99))
 def test_segments_cut_a_cell_of_at_least_k_on_its_own(people: People, k: int, seed: int) -> None:
     """Nobody of another cell joins, except where fewer than k people are left over in all."""
@@ -43,7 +42,6 @@ def test_segments_cut_a_cell_of_at_least_k_on_its_own(people: People, k: int, se
     assert left_over < k
 
 
-@LAWS
 @given(
     k=st.integers(1, 8),
     groups=st.integers(8, 25),
@@ -96,7 +94,6 @@ def test_small_cells_are_pooled_with_neighbours_of_the_same_town_first() -> None
     assert len(np.unique(np.stack([made.group_of(), towns], axis=1), axis=0)) == 4
 
 
-@LAWS
 @given(people=populations(), k=st.integers(1, 12), seed=st.integers(0, 99))
 def test_rates_make_groups_contiguous_in_visits(people: People, k: int, seed: int) -> None:
     if people.count < k:

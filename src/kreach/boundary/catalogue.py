@@ -57,6 +57,10 @@ class Catalogue:
             if headcount < self.class_floor:
                 rule = f"have at least class_floor ({self.class_floor}) people"
                 raise KreachError.rule(f"classes[{at}]", rule, headcount)
+        if self.visit_shares is not None:
+            lengths = np.array([len(shares) for shares in self.visit_shares])
+            if not np.array_equal(lengths, self.sizes):
+                raise KreachError.rule("visit_shares", "hold one share per member", "other lengths")
         if self.visit_shares is not None and self.classes is not None:
             raise KreachError.rule("visit_shares", "not come with overlapping groups", "both")
 

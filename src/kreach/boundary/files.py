@@ -9,6 +9,7 @@ import numpy as np
 
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints, sql_text
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -63,7 +64,7 @@ def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | N
         if share_table:
             engine.register("share_table", share_table)
         query = f"SELECT {columns} FROM {source} ORDER BY place"
-        engine.execute(f"COPY ({query}) TO '{_sql_text(path)}' (FORMAT parquet)")
+        engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
 
 
 def _write_classes(catalogue: Catalogue, path: Path) -> None:
@@ -83,13 +84,11 @@ def _write_classes(catalogue: Catalogue, path: Path) -> None:
         engine.register("class_table", class_table)
         query = """SELECT list(group_id ORDER BY group_id) AS groups, any_value(headcount) AS
             headcount FROM class_table GROUP BY place ORDER BY place"""
-        engine.execute(f"COPY ({query}) TO '{_sql_text(path)}' (FORMAT parquet)")
+        engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
 
 
 def read_catalogue(folder: Path) -> Catalogue:
     """Read what `write_catalogue` wrote; all promises of a catalogue are checked again."""
-    import duckdb  # noqa: PLC0415
-
     try:
         facts = json.loads((folder / "catalogue.json").read_text())
         created = datetime.fromisoformat(facts["created"])
@@ -97,18 +96,16 @@ def read_catalogue(folder: Path) -> Catalogue:
         class_floor, overlapping = int(facts["class_floor"]), bool(facts["overlapping"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise KreachError.rule("catalogue", "be a released folder", f"{folder} ({error})") from None
-    try:
-        with duckdb.connect() as engine:
-            path = _sql_text(folder / "groups.parquet")
-            rows = engine.execute(f"SELECT * FROM read_parquet('{path}')").fetchnumpy()
-            classes = None
-            if overlapping:
-                path = _sql_text(folder / "classes.parquet")
-                query = f"SELECT groups, headcount FROM read_parquet('{path}')"
-                classes = engine.execute(query).fetchall()
-    except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise KreachError.rule("catalogue", "hold readable groups files", reason) from None
+    engine = new_engine()
+    columns_of(engine, "catalogue", folder / "groups.parquet", ("group", "size"))
+    with no_complaints("catalogue", "hold readable groups files"):
+        reader = file_reader("catalogue", folder / "groups.parquet")
+        rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
+        classes = None
+        if overlapping:
+            columns_of(engine, "catalogue", folder / "classes.parquet", ("groups", "headcount"))
+            reader = file_reader("catalogue", folder / "classes.parquet")
+            classes = engine.execute(f"SELECT groups, headcount FROM {reader}").fetchall()
     groups = tuple(str(g) for g in rows["group"])
     index = {group: at for at, group in enumerate(groups)}
     return Catalogue(
@@ -116,42 +113,37 @@ def read_catalogue(folder: Path) -> Catalogue:
         created,
         group_size,
         groups,
-        np.asarray(rows["size"], dtype=np.int64),
+        np.ma.filled(rows["size"], -1),
         float(rows["dispersion"][0]) if "dispersion" in rows and groups else None,
         tuple(np.asarray(s) for s in rows["visit_shares"]) if "visit_shares" in rows else None,
-        None
-        if classes is None
-        else tuple((tuple(index[g] for g in listed), int(count)) for listed, count in classes),
+        None if classes is None else tuple(_class_row(index, *row) for row in classes),
         class_floor,
     )
+
+
+def _class_row(
+    index: dict[str, int], groups: list[str], headcount: int
+) -> tuple[tuple[int, ...], int]:
+    try:
+        return tuple(index[group] for group in groups), int(headcount)
+    except (KeyError, TypeError, ValueError):
+        raise KreachError.rule("classes", "name groups of the catalogue", groups) from None
 
 
 def read_groups(path: Path) -> tuple[list[str], Audience]:
     """Group ids and audience of a groups file (Parquet or CSV): group, size, and optionally
     targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5])."""
-    import duckdb  # noqa: PLC0415
-
-    if not path.exists():
-        raise KreachError.rule("groups", "name a file that exists", str(path))
-    text = _sql_text(path)
-    reader = f"read_csv('{text}')" if path.suffix.lower() == ".csv" else f"read_parquet('{text}')"
-    try:
-        with duckdb.connect() as engine:
-            held = [str(row[0]) for row in engine.execute(f"DESCRIBE FROM {reader}").fetchall()]
-            missing = [name for name in ("group", "size") if name not in held]
-            if missing:
-                rule = f"have a column {missing[0]}"
-                raise KreachError.rule("groups", rule, f"{path} with {', '.join(held)}")
-            shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in held else "NULL"
-            rows = engine.execute(
-                f"""SELECT CAST("group" AS VARCHAR) AS id, size,
-                {"targeted" if "targeted" in held else "size"} AS targeted,
-                {"CAST(dispersion AS DOUBLE)" if "dispersion" in held else "NULL"} AS dispersion,
-                {shares} AS visit_shares FROM {reader}"""
-            ).fetchall()
-    except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise KreachError.rule("groups", "be a readable Parquet or CSV file", reason) from None
+    engine = new_engine()
+    held = columns_of(engine, "groups", path, ("group", "size"))
+    reader = file_reader("groups", path, text_columns=("group",))
+    shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in held else "NULL"
+    with no_complaints("groups", "be a readable Parquet or CSV file"):
+        rows = engine.execute(
+            f"""SELECT CAST("group" AS VARCHAR) AS id, size,
+            {"targeted" if "targeted" in held else "size"} AS targeted,
+            {"CAST(dispersion AS DOUBLE)" if "dispersion" in held else "NULL"} AS dispersion,
+            {shares} AS visit_shares FROM {reader}"""
+        ).fetchall()
     ids = [row[0] for row in rows]
     if None in ids or len(set(ids)) != len(ids):
         raise KreachError.rule("groups", "name each group once", f"{path} repeats or misses one")
@@ -163,7 +155,3 @@ def read_groups(path: Path) -> tuple[list[str], Audience]:
     dispersion = [np.inf if row[3] is None else row[3] for row in rows]
     sizes, targeted = [row[1] for row in rows], [row[2] for row in rows]
     return ids, Audience.disjoint(sizes, targeted, dispersion if rows else None)
-
-
-def _sql_text(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -16,3 +16,6 @@ def main() -> None:
     except KreachError as error:
         print(f"kreach: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        print(f"kreach: cannot use {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
-from kreach.numeric.types import FloatArray, IntArray
+from kreach.numeric.types import BoolArray, FloatArray, IntArray
 from kreach.publisher.grouping.base import Assignment, form_groups
 from kreach.publisher.grouping.random import AtRandom
 from kreach.publisher.living import regroup
@@ -272,10 +272,10 @@ def _linkage(assignment: Assignment, churn: float, seed: int) -> tuple[Linkage, 
         # formed anew: the same people, shuffled afresh (the paper's random groups)
         fresh = People(np.zeros(count, dtype=np.int64))
         anew.append(form_groups(fresh, k, AtRandom(), int(generator.integers(2**31))).group_of())
-    through = kept[-1] >= 0  # people present in every version
     moved_share = moved / max(count * (len(kept) - 1), 1)
+    present = np.cumprod(np.stack(kept, axis=1) >= 0, axis=1).astype(np.bool_)
     return tuple(
-        _linked(method, np.stack(columns, axis=1)[through], share)
+        _linked(method, np.stack(columns, axis=1), present, share)
         for method, columns, share in (
             ("formed anew each version", anew, 1.0),
             ("sticky", kept, moved_share),
@@ -283,10 +283,11 @@ def _linkage(assignment: Assignment, churn: float, seed: int) -> tuple[Linkage, 
     )
 
 
-def _linked(method: str, sequences: IntArray, moved_share: float) -> Linkage:
-    seen = linkage(sequences)
-    versions = tuple(v for v in VERSIONS if v <= len(seen))
-    unique, least, median = zip(*(seen[v - 1] for v in versions), strict=True)
+def _linked(method: str, sequences: IntArray, present: BoolArray, moved_share: float) -> Linkage:
+    """The attack after each number of versions, among people who were there in all of them."""
+    versions = tuple(v for v in VERSIONS if v <= sequences.shape[1])
+    seen = [linkage(sequences[present[:, v - 1], :v])[-1] for v in versions]
+    unique, least, median = zip(*seen, strict=True)
     return Linkage(method, versions, unique, least, median, moved_share)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.people import Attribute, People
@@ -39,32 +40,30 @@ class Directory:
     """
 
     def __init__(self, visits: str | Path, users: str | Path | None = None) -> None:
-        import duckdb  # noqa: PLC0415 - the engine is slow to import
-
-        self._engine = duckdb.connect()
-        self._engine.execute("SET TimeZone = 'UTC'")
-        self._visit_columns = self._attach("visits", visits, required=("user_id", "ts"))
+        self._engine = new_engine()
+        self._visit_columns = self._attach("visits", Path(visits), ("user_id", "ts"))
         self._user_columns: list[str] | None = None
         if users is not None:
-            self._user_columns = self._attach("users", users, required=("user_id",))
+            self._user_columns = self._attach("users", Path(users), ("user_id",))
         self._refuse_missing("visits", "user_id")
         self._refuse_missing("visits", "ts")
+        self._refuse_endless_times()
         source = "visits"
         if users is not None:
             source = "users"
             self._refuse_missing("users", "user_id")
             self._refuse_repeated()
-        self._engine.execute(
+        self._run(
             f"""CREATE TABLE people AS
             SELECT row_number() OVER (ORDER BY id) - 1 AS person, id
-            FROM (SELECT DISTINCT CAST(user_id AS VARCHAR) AS id FROM {source})"""
+            FROM (SELECT DISTINCT CAST(s.user_id AS VARCHAR) AS id FROM {source} s)"""
         )
         if users is not None:
             self._refuse_strangers()
-        self._engine.execute(
+        self._run(
             """CREATE TABLE visit AS
-            SELECT person, epoch_us(CAST(ts AS TIMESTAMPTZ)) AS at_us
-            FROM visits JOIN people ON CAST(user_id AS VARCHAR) = id"""
+            SELECT p.person, epoch_us(CAST(v.ts AS TIMESTAMPTZ)) AS at_us
+            FROM visits v JOIN people p ON CAST(v.user_id AS VARCHAR) = p.id"""
         )
 
     @property
@@ -80,14 +79,14 @@ class Directory:
 
     def user_ids(self) -> list[str]:
         """All user ids as text, by index. For the gateway's table only."""
-        rows = self._engine.execute("SELECT id FROM people ORDER BY person").fetchnumpy()
+        rows = self._run("SELECT id FROM people ORDER BY person").fetchnumpy()
         ids: list[str] = rows["id"].tolist()
         return ids
 
     def visits(self, start: datetime | None = None, end: datetime | None = None) -> Visits:
         """The visits in [start, end), in the order of time."""
         where, bounds = _window(start, end)
-        rows = self._engine.execute(
+        rows = self._run(
             f"SELECT person, at_us FROM visit {where} ORDER BY at_us, person", bounds
         ).fetchnumpy()
         return Visits(_plain(rows["person"]), _plain(rows["at_us"]))
@@ -100,7 +99,7 @@ class Directory:
     ) -> People:
         """Everybody by index, with visits counted in [start, end) and the named attributes."""
         where, bounds = _window(start, end)
-        rows = self._engine.execute(
+        rows = self._run(
             f"""SELECT coalesce(n, 0) AS n FROM people LEFT JOIN
             (SELECT person, count(*) AS n FROM visit {where} GROUP BY person) USING (person)
             ORDER BY person""",
@@ -114,58 +113,57 @@ class Directory:
             raise KreachError.rule("attribute", f"be a column of the file ({known})", name)
         column = _quoted(name)
         if self._user_columns is not None:
-            query = f"""SELECT u.{column} AS v FROM people
-            JOIN users u ON CAST(u.user_id AS VARCHAR) = id ORDER BY person"""
+            query = f"""SELECT u.{column} AS v FROM people p
+            JOIN users u ON CAST(u.user_id AS VARCHAR) = p.id ORDER BY p.person"""
         else:
-            query = f"""SELECT v FROM (
-                SELECT person, {column} AS v, count(*) AS n
-                FROM visits JOIN people ON CAST(user_id AS VARCHAR) = id GROUP BY person, {column})
-            QUALIFY row_number() OVER (PARTITION BY person ORDER BY n DESC, v) = 1
+            query = f"""SELECT value AS v FROM (
+                SELECT p.person, f.{column} AS value, count(*) AS times
+                FROM visits f JOIN people p ON CAST(f.user_id AS VARCHAR) = p.id GROUP BY ALL)
+            QUALIFY row_number() OVER (PARTITION BY person ORDER BY times DESC, value) = 1
             ORDER BY person"""
-        return Attribute.of(self._engine.execute(query).fetchnumpy()["v"])
+        with no_complaints(f"attribute {name}", "be a readable column"):
+            return Attribute.of(self._engine.execute(query).fetchnumpy()["v"])
 
-    def _attach(self, name: str, path: str | Path, required: Sequence[str]) -> list[str]:
+    def _attach(self, name: str, path: Path, required: tuple[str, ...]) -> list[str]:
         """Make a file a view of the engine and return its columns."""
-        import duckdb  # noqa: PLC0415
-
-        reader = _reader(name, Path(path))
-        try:
+        columns = columns_of(self._engine, name, path, required)
+        reader = file_reader(name, path, text_columns=("user_id",))
+        with no_complaints(name, "be a readable Parquet or CSV file"):
             self._engine.execute(f"CREATE VIEW {name} AS SELECT * FROM {reader}")
-            described = self._engine.execute(f"DESCRIBE {name}").fetchall()
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise KreachError.rule(name, "be a readable Parquet or CSV file", reason) from None
-        columns = [str(row[0]) for row in described]
-        for column in required:
-            if column not in columns:
-                held = ", ".join(columns)
-                raise KreachError.rule(name, f"have a column {column}", f"{path} with {held}")
         return columns
 
-    def _refuse_missing(self, table: str, column: str) -> None:
-        import duckdb  # noqa: PLC0415
+    def _run(self, query: str, parameters: list[int] | None = None) -> Any:
+        with no_complaints("visits", "be readable to the end"):
+            return self._engine.execute(query, parameters or [])
 
+    def _refuse_missing(self, table: str, column: str) -> None:
         value = f"CAST({column} AS TIMESTAMPTZ)" if column == "ts" else column
-        try:
+        rule = "be times" if column == "ts" else "be readable"
+        with no_complaints(f"{table}.{column}", rule):
             missing = int(self._one(f"SELECT count(*) FROM {table} WHERE {value} IS NULL"))
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise KreachError.rule(f"{table}.{column}", "be times", reason) from None
         if missing:
             raise KreachError.rule(
                 f"{table}.{column}", "not be missing", f"{missing:,} rows without"
             )
 
+    def _refuse_endless_times(self) -> None:
+        endless = int(
+            self._one("SELECT count(*) FROM visits WHERE NOT isfinite(CAST(ts AS TIMESTAMPTZ))")
+        )
+        if endless:
+            raise KreachError.rule("visits.ts", "be finite times", f"{endless:,} infinite ones")
+
     def _refuse_repeated(self) -> None:
-        twice = int(self._one("SELECT count(*) - count(DISTINCT user_id) FROM users"))
+        distinct = "count(DISTINCT CAST(user_id AS VARCHAR))"
+        twice = int(self._one(f"SELECT count(*) - {distinct} FROM users"))
         if twice:
             raise KreachError.rule("users.user_id", "be unique", f"{twice:,} repeated rows")
 
     def _refuse_strangers(self) -> None:
         strangers = int(
             self._one(
-                """SELECT count(DISTINCT user_id) FROM visits
-                WHERE CAST(user_id AS VARCHAR) NOT IN (SELECT id FROM people)"""
+                """SELECT count(DISTINCT v.user_id) FROM visits v
+                WHERE CAST(v.user_id AS VARCHAR) NOT IN (SELECT id FROM people)"""
             )
         )
         if strangers:
@@ -175,17 +173,6 @@ class Directory:
     def _one(self, query: str) -> Any:
         row = self._engine.execute(query).fetchone()
         return row[0] if row else 0
-
-
-def _reader(name: str, path: Path) -> str:
-    if not path.exists():
-        raise KreachError.rule(name, "name a file that exists", str(path))
-    text = str(path).replace("'", "''")
-    if path.is_dir():
-        return f"read_parquet('{text}/**/*.parquet', hive_partitioning = true)"
-    if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
-        return f"read_csv('{text}')"
-    return f"read_parquet('{text}')"
 
 
 def _window(start: datetime | None, end: datetime | None) -> tuple[str, list[int]]:

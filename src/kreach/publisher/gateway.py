@@ -75,7 +75,7 @@ class Gateway:
 
     def identify(self, user_id: str) -> Identified:
         """The group to name for a visit of this user."""
-        at = self._table.get(user_id)
+        at = self._table.get(user_id) if isinstance(user_id, str) else None
         if at is None:
             return self._answers[self._group_of_stranger(user_id)]
         if self._layers == 1:
@@ -93,5 +93,7 @@ class Gateway:
         return int(np.searchsorted(self._size_edges, point, side="right"))
 
     def _hash(self, user_id: str, purpose: bytes) -> int:
-        digest = hashlib.blake2b(user_id.encode(), key=self._key, person=purpose, digest_size=8)
+        digest = hashlib.blake2b(
+            user_id.encode("utf-8", "surrogatepass"), key=self._key, person=purpose, digest_size=8
+        )
         return int.from_bytes(digest.digest(), "big")

@@ -39,7 +39,8 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     """Take leavers out, put `joining` new people in (appended at the end), mend what broke.
 
     Newcomers complete the groups that lack the fewest, then form groups of their own. Groups that
-    still have fewer than k merge with each other. Groups may grow to 3k − 1 before they split.
+    still have fewer than k merge with each other. Groups may grow to 3k − 1 before they split, and
+    beyond where a split would leave somebody without a companion of the old group.
     """
     k = assignment.group_size
     joining = as_whole_number("joining", joining, least=0)
@@ -56,7 +57,8 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     seats, new_groups = _seats(sizes, joining, k)
     groups = np.concatenate([staying, generator.permutation(seats)])
     merged = _merge(groups, k)
-    split = _split(groups, k, generator)
+    before = np.concatenate([staying, np.full(joining, -1)])
+    split = _split(groups, before, k)
     moved = int(np.count_nonzero(groups[: len(staying)] != staying))
     _, compact = np.unique(groups, return_inverse=True)
     renewed = Assignment(compact.reshape(-1, 1), k, assignment.strategy)
@@ -104,15 +106,36 @@ def _merge(groups: IntArray, k: int) -> int:
     return len(broken)
 
 
-def _split(groups: IntArray, k: int, generator: np.random.Generator) -> int:
-    """Split groups of 3k and more at random into parts of at least 1.5k."""
-    sizes = np.bincount(groups)
-    large = np.flatnonzero(sizes >= 3 * k)
-    next_group = len(sizes)
-    for group in large.tolist():
-        members = generator.permutation(np.flatnonzero(groups == group))
-        pieces = len(members) // (k + k // 2)
-        part = np.arange(len(members)) * pieces // len(members)
-        groups[members] = np.where(part > 0, next_group + part - 1, group)
-        next_group += pieces - 1
-    return len(large)
+def _split(groups: IntArray, before: IntArray, k: int) -> int:
+    """Split groups of 3k and more in two, again and again, as long as nobody ends up alone.
+
+    Members stand by the group they were in before, newcomers last. The cut nearest the middle is
+    taken that leaves both parts at least k, and no old group with a single member on a side.
+    """
+    split = 0
+    queue = np.flatnonzero(np.bincount(groups) >= 3 * k).tolist()
+    while queue:
+        group = queue.pop()
+        members = np.flatnonzero(groups == group)
+        members = members[np.lexsort((before[members], before[members] < 0))]
+        cut = _safe_cut(before[members], k)
+        if cut is None:
+            continue
+        fresh = int(groups.max()) + 1
+        groups[members[cut:]] = fresh
+        split += 1
+        queue.extend(g for g, n in ((group, cut), (fresh, len(members) - cut)) if n >= 3 * k)
+    return split
+
+
+def _safe_cut(before: IntArray, k: int) -> int | None:
+    """Where to cut a line of people, or None if every cut would leave somebody alone."""
+    count = len(before)
+    cuts = np.arange(k, count - k + 1)
+    run_start = np.flatnonzero(np.concatenate([[True], before[1:] != before[:-1]]))
+    run_end = np.concatenate([run_start[1:], [count]])
+    run = np.searchsorted(run_start, cuts, side="right") - 1
+    left, right = cuts - run_start[run], run_end[run] - cuts
+    newcomers = before[np.minimum(cuts, count - 1)] < 0
+    safe = cuts[newcomers | (left == 0) | ((left > 1) & (right > 1))]
+    return int(safe[np.argmin(np.abs(safe - count // 2))]) if safe.size else None

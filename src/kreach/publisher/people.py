@@ -30,8 +30,8 @@ class Attribute:
         missing = np.ma.getmaskarray(column)
         plain = column.data
         if plain.dtype.kind == "O":
-            missing = missing | np.array([value is None for value in plain])
-            plain = np.array(["" if value is None else str(value) for value in plain])
+            missing = missing | np.array([value is None for value in plain], dtype=np.bool_)
+            plain = np.array(["" if value is None else str(value) for value in plain], dtype=str)
         elif plain.dtype.kind == "f":
             missing = missing | np.isnan(plain)
         codes = np.zeros(len(plain), dtype=np.int64)

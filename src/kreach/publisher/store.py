@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.engine import file_reader, new_engine, no_complaints, sql_text
 from kreach.boundary.files import read_catalogue, write_catalogue
 from kreach.errors import KreachError
 from kreach.publisher.gateway import Gateway
@@ -20,7 +21,7 @@ from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Release
 
-__all__ = ["Build", "read_build", "write_build"]
+__all__ = ["Build", "prepare_folder", "read_build", "write_build"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,19 @@ class Build:
         return Gateway(catalogue, self.user_ids, self.placed, key=self.key, choice=choice)
 
 
+def prepare_folder(folder: Path) -> Path:
+    """The folder of a build to come, absolute; refused if something is there or cannot be."""
+    folder = folder.resolve()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise KreachError.rule("out", "be a new or empty folder", str(folder))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"be a place where a folder can be made ({error.strerror})"
+        raise KreachError.rule("out", rule, str(folder)) from None
+    return folder
+
+
 def write_build(
     folder: Path,
     user_ids: list[str],
@@ -51,9 +65,7 @@ def write_build(
     facts: dict[str, Any],
 ) -> None:
     """Write both halves of a build: all of it, or nothing."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise KreachError.rule("out", "be a new or empty folder", str(folder))
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder = prepare_folder(folder)
     unfinished = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -86,14 +98,12 @@ def _write_people(
         table[f"attribute_{name}"] = labels[attribute.codes]
     with duckdb.connect() as engine:
         engine.register("people_table", table)
-        text = str(path).replace("'", "''")
-        engine.execute(f"COPY (SELECT * FROM people_table) TO '{text}' (FORMAT parquet)")
+        query = "SELECT * FROM people_table"
+        engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
 
 
 def read_build(folder: Path) -> Build:
     """Read what `write_build` wrote."""
-    import duckdb  # noqa: PLC0415
-
     private = folder / "publisher"
     try:
         facts = json.loads((private / "build.json").read_text())
@@ -102,13 +112,9 @@ def read_build(folder: Path) -> Build:
     except (OSError, ValueError, KeyError) as error:
         rule = "be a folder made by `kreach groups build`"
         raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
-    try:
-        with duckdb.connect() as engine:
-            text = str(private / "people.parquet").replace("'", "''")
-            rows = engine.execute(f"SELECT * FROM read_parquet('{text}')").fetchnumpy()
-    except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise KreachError.rule("folder", "hold a readable people.parquet", reason) from None
+    with no_complaints("folder", "hold a readable people.parquet"):
+        reader = file_reader("folder", private / "people.parquet")
+        rows = new_engine().execute(f"SELECT * FROM {reader}").fetchnumpy()
 
     def layers(head: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         columns = sorted(name for name in rows if name.startswith(head))

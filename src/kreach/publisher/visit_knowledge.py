@@ -212,7 +212,8 @@ def visit_profiles(
 
     Shares are shrunk by pseudo visits, sorted and rounded to multiples of 1/steps, at least one
     each. A group whose effective anonymity is below the threshold gets the average vector of
-    groups of its size instead: that says nothing about it in particular.
+    the other groups of its size instead, or equal shares if there are none: that says nothing
+    about it in particular.
     """
     steps = as_whole_number("steps", steps, least=2)
     sizes = np.bincount(group_of)
@@ -226,7 +227,8 @@ def visit_profiles(
     for size in np.unique(sizes).tolist():
         groups = np.flatnonzero(sizes == size)
         table = shares[order][starts[groups][:, None] + np.arange(size)]
-        table[masked[groups]] = table.mean(axis=0)
+        shown = table[~masked[groups]]
+        table[masked[groups]] = shown.mean(axis=0) if len(shown) else 1.0 / size
         for group, row in zip(groups.tolist(), _rounded(table, steps), strict=True):
             profiles[group] = row
     return profiles, int(masked.sum())

@@ -55,7 +55,7 @@ class BySegments:
                 cut = cut_evenly(lengths[enough], group_size)
                 groups[chosen] = next_group + cut
                 next_group += int(cut[-1]) + 1
-        _place_rest(groups, codes, largest_group(group_size))
+        _place_rest(groups, codes, group_size)
         return groups
 
 
@@ -67,8 +67,11 @@ def _run_lengths(rows: IntArray) -> IntArray:
     return np.diff(np.concatenate([starts, [len(rows)]]))
 
 
-def _place_rest(groups: IntArray, codes: IntArray, most: int) -> None:
-    """Fewer than k people are left: each joins the group most like it that has room."""
+def _place_rest(groups: IntArray, codes: IntArray, group_size: int) -> None:
+    """Fewer than k people are left: those of one cell join one group, the most alike with room.
+
+    Where a group would reach 2k, it is cut in two along its cells.
+    """
     rest = np.flatnonzero(groups < 0)
     if rest.size == 0:
         return
@@ -76,8 +79,16 @@ def _place_rest(groups: IntArray, codes: IntArray, most: int) -> None:
     sizes = np.bincount(groups[placed])
     _, first = np.unique(groups[placed], return_index=True)
     portrait = codes[placed[first]]  # one member stands for each group
-    for person in rest.tolist():
-        alike = (portrait == codes[person]).cumprod(axis=1).sum(axis=1)
-        best = int(np.lexsort((sizes, -alike, sizes >= most))[0])
-        groups[person] = best
-        sizes[best] += 1
+    cells, cell_of = np.unique(codes[rest], axis=0, return_inverse=True)
+    for cell, values in enumerate(cells):
+        people = rest[cell_of.reshape(-1) == cell]
+        alike = (portrait == values).cumprod(axis=1).sum(axis=1)
+        crowded = sizes + len(people) > largest_group(group_size)
+        best = int(np.lexsort((sizes, -alike, crowded))[0])
+        groups[people] = best
+        sizes[best] += len(people)
+    for group in np.flatnonzero(sizes >= 2 * group_size).tolist():
+        members = np.flatnonzero(groups == group)
+        members = members[np.lexsort(codes[members].T[::-1])]
+        part = cut_evenly(np.array([len(members)]), group_size)
+        groups[members] = np.where(part > 0, groups.max() + part, group)

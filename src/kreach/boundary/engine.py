@@ -1,0 +1,66 @@
+"""The embedded engine and how it reads files. Its complaints stay inside: they quote rows."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kreach.errors import KreachError
+
+__all__ = ["columns_of", "file_reader", "new_engine", "no_complaints", "sql_text"]
+
+
+def new_engine() -> Any:
+    """A fresh in-memory engine that reads times without a zone as UTC."""
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    engine = duckdb.connect()
+    engine.execute("SET TimeZone = 'UTC'")
+    return engine
+
+
+@contextmanager
+def no_complaints(name: str, rule: str) -> Iterator[None]:
+    """Turn an error of the engine into ours, which names the kind of error and quotes no row."""
+    import duckdb  # noqa: PLC0415
+
+    try:
+        yield
+    except duckdb.Error as error:
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
+        raise KreachError.rule(name, rule, kind.replace("exception", "problem")) from None
+
+
+def file_reader(name: str, path: Path, text_columns: tuple[str, ...] = ()) -> str:
+    """The engine's expression for a Parquet file, a folder of them, or a CSV file.
+
+    `text_columns` of a CSV are read as they are written: an id 007 is not the number 7.
+    """
+    if not path.exists():
+        raise KreachError.rule(name, "name a file that exists", str(path))
+    literal = sql_text(re.sub(r"([*?\[])", r"[\1]", str(path)))  # no character is a wildcard
+    if path.is_dir():
+        return f"read_parquet('{literal}/**/*.parquet', hive_partitioning = true)"
+    if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
+        types = ", ".join(f"'{column}': 'VARCHAR'" for column in text_columns)
+        kept = f", types = {{{types}}}" if text_columns else ""
+        return f"read_csv('{literal}', sample_size = -1{kept})"
+    return f"read_parquet('{literal}')"
+
+
+def columns_of(engine: Any, name: str, path: Path, required: tuple[str, ...]) -> list[str]:
+    """The columns of a file; refuses one that lacks what is required."""
+    with no_complaints(name, "be a readable Parquet or CSV file"):
+        described = engine.execute(f"DESCRIBE SELECT * FROM {file_reader(name, path)}").fetchall()
+    columns = [str(row[0]) for row in described]
+    for column in required:
+        if column not in columns:
+            held = ", ".join(columns)
+            raise KreachError.rule(name, f"have a column {column}", f"{path} with {held}")
+    return columns
+
+
+def sql_text(value: object) -> str:
+    """A value inside single quotes."""
+    return str(value).replace("'", "''")

@@ -1,0 +1,230 @@
+"""A build as a whole: facts, folders, and the gateway and audit that start from them."""
+
+import json
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kreach.boundary.files import read_catalogue
+from kreach.errors import KreachError
+from kreach.publisher.build import STRATEGIES, BuildOptions, build_groups
+from kreach.publisher.crossfit import cross_fitted_dispersion
+from kreach.publisher.directory import Directory
+from kreach.publisher.grouping import AtRandom, ByRates, form_groups
+from kreach.publisher.store import read_build
+from kreach.publisher.visit_knowledge import match_dispersion
+from tests.publisher.people_made import NOW, write_csv
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """400 people whose habits last, over 20 days."""
+    generator = np.random.default_rng(71)
+    habits = generator.gamma(0.8, 12.0, 400)
+    lines = ["user_id,ts,town,age,empty"]
+    for who, habit in enumerate(habits.tolist()):
+        town, age = "ABC"[who % 3], 20 + who % 50
+        for hour in generator.uniform(0, 480, generator.poisson(habit) + 1).tolist():
+            day, rest = divmod(hour, 24)
+            lines.append(f"u{who},2026-01-{1 + int(day):02}T{int(rest):02}:00:00Z,{town},{age},")
+    return write_csv(tmp_path_factory.mktemp("visits") / "visits.csv", *lines)
+
+
+def build(visits: Path, out: Path, strategy: str = "random", **options: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "attributes": ("town", "age"),
+        "segments": ("town",),
+        "keep": ("empty",),
+        **options,
+    }
+    return build_groups(
+        BuildOptions(visits, settings.pop("group_size", 10), strategy, out, **settings),
+        NOW,
+        lambda _: None,
+    )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_build_can_be_read_back(strategy: str, visits: Path, tmp_path: Path) -> None:
+    facts = build(visits, tmp_path / "out", strategy)
+    made = read_build(tmp_path / "out")
+    catalogue = read_catalogue(tmp_path / "out" / "release")
+    assert made.facts == json.loads(json.dumps(facts))
+    assert facts["strategy"] == strategy == made.assignment.strategy
+    assert facts["people"] == 400 == len(made.user_ids) == made.people.count
+    assert facts["groups"] == len(catalogue) == made.assignment.group_count
+    assert facts["version"] == catalogue.version == "20261101T000000Z"
+    assert facts["smallest_group"] >= 10
+    assert facts["dispersion"] == catalogue.dispersion
+    assert set(facts["coverage"]) == {"town"}
+    assert set(facts["information_kept"]) == {"town", "age"}
+    sizes = np.bincount(made.placed.ravel(), minlength=len(catalogue))
+    np.testing.assert_array_equal(sizes, catalogue.sizes)
+    assert made.people.attribute("town").labels == ("A", "B", "C")
+    assert made.people.attribute("empty").labels == (None,)
+    directory = Directory(visits)
+    assert made.user_ids == directory.user_ids()
+    np.testing.assert_array_equal(made.people.visits, directory.people().visits)
+
+
+@pytest.mark.parametrize("strategy", ["random", "overlapping"])
+def test_the_gateway_starts_from_a_build(strategy: str, visits: Path, tmp_path: Path) -> None:
+    build(visits, tmp_path / "out", strategy, partitions=12)
+    made = read_build(tmp_path / "out")
+    door = made.gateway()
+    catalogue = read_catalogue(tmp_path / "out" / "release")
+    for at in range(0, 400, 17):
+        group = door.identify(made.user_ids[at]).group
+        assert catalogue.index(group) in made.placed[at]
+        assert door.identify(made.user_ids[at]).group == group
+
+
+def test_what_stays_is_closed_to_others(visits: Path, tmp_path: Path) -> None:
+    build(visits, tmp_path / "out")
+    assert stat.S_IMODE((tmp_path / "out" / "publisher").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "out" / "publisher" / "key").stat().st_mode) == 0o600
+
+
+def test_the_seed_forms_the_same_groups_under_new_ids(visits: Path, tmp_path: Path) -> None:
+    build(visits, tmp_path / "one", seed=4)
+    build(visits, tmp_path / "two", seed=4)
+    build(visits, tmp_path / "other", seed=5)
+    one, two, other = (read_build(tmp_path / name) for name in ("one", "two", "other"))
+    np.testing.assert_array_equal(one.assignment.groups, two.assignment.groups)
+    assert (one.assignment.groups != other.assignment.groups).any()
+    assert one.key != two.key
+    ids = [set(read_catalogue(tmp_path / name / "release").groups) for name in ("one", "two")]
+    assert not ids[0] & ids[1]
+
+
+def test_history_may_end_before_the_file_does(visits: Path, tmp_path: Path) -> None:
+    end = datetime(2026, 1, 11, tzinfo=UTC)
+    facts = build(visits, tmp_path / "out", history_end=end)
+    directory = Directory(visits)
+    assert facts["visits"] == directory.people(end=end).visits.sum()
+    assert facts["people"] == 400, "who comes later has a group too"
+
+
+@pytest.mark.parametrize("strategy", ["rates", "segments+rates"])
+def test_groups_by_visits_get_a_dispersion_from_other_visits(
+    strategy: str, visits: Path, tmp_path: Path
+) -> None:
+    """On the visits that formed them they look even; the released number does not say so."""
+    facts = build(visits, tmp_path / "out", strategy)
+    made = read_build(tmp_path / "out")
+    flattered = match_dispersion(made.people.visits, made.assignment.group_of())
+    assert facts["dispersion"] is not None
+    assert facts["dispersion"] < 0.5 * flattered
+
+
+def test_cross_fitting_tells_what_the_next_visits_show(visits: Path) -> None:
+    """Groups by the first 10 days, judged on the last 10, against the number fitted before."""
+    directory = Directory(visits)
+    middle = datetime(2026, 1, 11, tzinfo=UTC)
+    people = directory.people(end=middle)
+    groups = form_groups(people, 10, ByRates(), seed=1).group_of()
+    later = match_dispersion(directory.people(start=middle).visits, groups)
+    fitted = cross_fitted_dispersion(directory, people, ByRates(), 10, seed=1, end=middle)
+    naive = match_dispersion(people.visits, groups)
+    assert abs(np.log(fitted / later)) < np.log(2.0)
+    assert naive > 3.0 * later
+    plain = cross_fitted_dispersion(directory, people, AtRandom(), 10, seed=1, end=middle)
+    at_random = form_groups(people, 10, AtRandom(), seed=1).group_of()
+    assert plain == pytest.approx(match_dispersion(people.visits, at_random), rel=0.2)
+
+
+def test_cross_fitting_needs_visits_that_span_time(tmp_path: Path) -> None:
+    lines = [f"u{i},2026-01-01T00:00:00Z" for i in range(20)]
+    directory = Directory(write_csv(tmp_path / "v.csv", "user_id,ts", *lines))
+    with pytest.raises(KreachError, match=r"^visits must span some time to be split, got 20"):
+        cross_fitted_dispersion(directory, directory.people(), ByRates(), 5, seed=1)
+    never = datetime(2025, 1, 1, tzinfo=UTC)
+    with pytest.raises(KreachError, match=r"^visits must span some time to be split, got 0"):
+        cross_fitted_dispersion(directory, directory.people(), ByRates(), 5, seed=1, end=never)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"strategy": "best"}, "strategy must be one of random, attributes, segments, rates"),
+        ({"strategy": "attributes", "attributes": ()}, "attributes must name what to group by"),
+        ({"strategy": "segments", "segments": ()}, "must name at least one targeting attribute"),
+        ({"keep": ("religion",)}, r"attribute must be a column of the file \(town, age, empty\)"),
+        ({"group_size": 401}, r"people must be at least group_size \(401\) people, got 400"),
+        ({"group_size": 0}, "group_size must be a whole number from 1"),
+        ({"knowledge": "all"}, "knowledge must be one of"),
+        ({"seed": -1}, "seed must be"),
+        ({"partitions": 0, "strategy": "overlapping"}, "partitions must be at least 1"),
+    ],
+)
+def test_a_build_that_fails_leaves_nothing(
+    options: dict[str, Any], said: str, visits: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(KreachError, match=said):
+        build(visits, tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_refused(visits: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep me")
+    with pytest.raises(KreachError, match=r"^out must be a new or empty folder"):
+        build(visits, tmp_path / "out")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "mine.txt"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KreachError, match=r"^out must be a new or empty folder"):
+        build(visits, tmp_path / "file")
+
+
+def test_an_empty_folder_is_used(visits: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    build(visits, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"publisher", "release"}
+
+
+def test_the_empty_folder_one_stands_in_is_used(
+    visits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    build(visits, Path("."))
+    assert {path.name for path in (tmp_path / "here").iterdir()} == {"publisher", "release"}
+
+
+def test_writing_that_fails_leaves_nothing(
+    visits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release is written, then the disk is full."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kreach.publisher.store._write_people", full)
+    with pytest.raises(OSError, match="No space"):
+        build(visits, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["build.json", "key", "people.parquet"])
+@pytest.mark.parametrize("content", [None, b"", b"spoiled"])
+def test_a_spoiled_build_is_refused(
+    name: str, content: bytes | None, visits: Path, tmp_path: Path
+) -> None:
+    build(visits, tmp_path / "out")
+    path = tmp_path / "out" / "publisher" / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(KreachError, match=r"^(folder|key) must ") as caught:
+        read_build(tmp_path / "out").gateway()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_no_build_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KreachError, match=r"^folder must be .* `kreach groups build`"):
+        read_build(tmp_path)

@@ -1,0 +1,206 @@
+"""User in, group out: known people, strangers, and what an observer of visits can see."""
+
+import secrets
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import kreach as kr
+from kreach.boundary.catalogue import Catalogue
+from kreach.errors import KreachError
+from kreach.publisher.gateway import Gateway, Identified
+from kreach.publisher.grouping import AtRandom, Overlapping, form_groups
+from kreach.publisher.people import People
+from kreach.publisher.release import Floors, Release, release
+from tests.publisher.people_made import KEY, NOW
+
+COUNT = 330
+IDS = [f"user-{i}" for i in range(COUNT)]
+
+
+@pytest.fixture(autouse=True)
+def _seeded_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway's draws must not be guessed; a test's must be the same each time."""
+    generator = np.random.default_rng(50)
+    monkeypatch.setattr(secrets, "randbelow", lambda bound: int(generator.integers(bound)))
+
+
+def made_release(count: int = COUNT, *, layers: int = 1, k: int = 20, floor: int = 10) -> Release:
+    people = People(np.full(count, 3))
+    strategy = AtRandom() if layers == 1 else Overlapping(layers, floor)
+    assignment = form_groups(people, k, strategy, seed=1)
+    floors = Floors(membership_class=floor)
+    return release(people, assignment, key=KEY, buyer="acme", version="v7", now=NOW, floors=floors)
+
+
+def gateway(made: Release, ids: list[str] = IDS, **options: Any) -> Gateway:
+    return Gateway(made.catalogue, ids, made.placed, **{"key": KEY, **options})
+
+
+def test_every_known_user_gets_its_group() -> None:
+    made = made_release()
+    door = gateway(made)
+    assert len(door) == COUNT
+    for at, user in enumerate(IDS):
+        assert door.identify(user) == Identified(
+            made.catalogue.groups[made.placed[at, 0]], made.catalogue.version
+        )
+
+
+def test_all_that_leaves_is_a_group_and_a_version() -> None:
+    answer = gateway(made_release()).identify(IDS[0])
+    assert set(Identified.__slots__) == {"group", "catalogue"}
+    assert (answer.catalogue, len(answer.group)) == ("v7", 16)
+    assert IDS[0] not in repr(answer)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_stranger_gets_one_existing_group_and_keeps_it(layers: int) -> None:
+    made = made_release(layers=layers)
+    doors = [gateway(made, choice=choice) for choice in ("sticky", "each_visit") for _ in range(2)]
+    for stranger in (f"stranger-{i}" for i in range(200)):
+        answers = {door.identify(stranger) for door in doors for _ in range(3)}
+        assert len(answers) == 1
+        assert answers.pop().group in made.catalogue
+
+
+def test_strangers_spread_over_groups_in_proportion_to_their_sizes() -> None:
+    """χ² over 16 groups of 20 and 21; the tail beyond the tolerance is one in a million."""
+    made = made_release()
+    sizes = made.catalogue.sizes
+    assert sizes.min() < sizes.max()
+    door = gateway(made)
+    counts = np.zeros(len(sizes))
+    strangers = 40_000
+    for i in range(strangers):
+        counts[made.catalogue.index(door.identify(f"stranger {i}").group)] += 1
+    expected = strangers * sizes / sizes.sum()
+    assert float(((counts - expected) ** 2 / expected).sum()) < chi2.isf(1e-6, len(sizes) - 1)
+
+
+def test_strangers_spread_by_size_where_sizes_differ_much() -> None:
+    """Groups of 2 and 38: the small one gets a twentieth, z-tolerance 4."""
+    groups = np.repeat([0, 1], [2, 38])
+    catalogue = Catalogue("v1", NOW, 2, ("small", "large"), np.array([2, 38]))
+    ids = [f"user-{i}" for i in range(40)]
+    door = Gateway(catalogue, ids, groups.reshape(-1, 1), key=KEY)
+    small = sum(door.identify(f"stranger {i}").group == "small" for i in range(20_000))
+    assert abs(small - 1_000) < 4.0 * np.sqrt(20_000 * 0.05 * 0.95)
+
+
+def test_strangers_do_not_keep_their_group_under_another_key() -> None:
+    made = made_release()
+    one, other = gateway(made), gateway(made, key=KEY[::-1])
+    same = sum(one.identify(f"s{i}") == other.identify(f"s{i}") for i in range(400))
+    assert same < 60  # 25 expected by chance
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    "stranger",
+    ["x" * 100_000, "\u200b", "naïve 用户", "\x00", "'; DROP TABLE people; --", "\ud800"],
+)
+def test_no_text_is_an_error(stranger: str, layers: int) -> None:
+    made = made_release(layers=layers)
+    assert gateway(made).identify(stranger).group in made.catalogue
+
+
+@pytest.mark.parametrize("wrong", ["", None, 5, b"CANARY", 1.5, ["CANARY"]])
+def test_what_is_no_id_is_refused_without_an_echo(wrong: Any) -> None:
+    with pytest.raises(KreachError) as caught:
+        gateway(made_release()).identify(wrong)
+    assert str(caught.value) == "user_id must be a text that is not empty"
+    assert caught.value.__cause__ is None
+
+
+def seen_by_observer(door: Gateway, user: str, visits: int) -> set[str]:
+    """The groups that somebody sees who knows that these visits are one person's."""
+    return {door.identify(user).group for _ in range(visits)}
+
+
+def test_sticky_shows_one_group_of_the_class() -> None:
+    made = made_release(layers=3)
+    door = gateway(made, choice="sticky")
+    chosen = []
+    for at, user in enumerate(IDS):
+        seen = seen_by_observer(door, user, 40)
+        assert len(seen) == 1
+        index = made.catalogue.index(seen.pop())
+        assert index in made.placed[at]
+        chosen.append(made.placed[at].tolist().index(index))
+    # every partition serves about a third of people: z-tolerance 4
+    assert np.abs(np.bincount(chosen, minlength=3) - COUNT / 3).max() < 4.0 * np.sqrt(COUNT * 2 / 9)
+
+
+def test_each_visit_shows_all_groups_of_the_class_and_nobody_elses() -> None:
+    """A group is missed in 60 visits with chance (2/3)⁶⁰ = 3·10⁻¹¹."""
+    made = made_release(layers=3)
+    door = gateway(made, choice="each_visit")
+    for at, user in enumerate(IDS):
+        seen = {made.catalogue.index(group) for group in seen_by_observer(door, user, 60)}
+        assert seen == set(made.placed[at].tolist())
+
+
+def test_what_each_visit_shows_is_a_crowd_of_at_least_the_floor() -> None:
+    made = made_release(layers=3)
+    door = gateway(made, choice="each_visit")
+    crowds: dict[frozenset[str], int] = {}
+    for user in IDS:
+        seen = frozenset(seen_by_observer(door, user, 60))
+        crowds[seen] = crowds.get(seen, 0) + 1
+    assert min(crowds.values()) >= 10
+
+
+def reach_by_choice(choice: str, aimed: bool, seed: int) -> tuple[float, float, float]:
+    """The reach that the formula gives, its spread, and what happened, over many flights.
+
+    Everybody visits alike. Every request is won, or only those of the first partition.
+    """
+    generator = np.random.default_rng(seed)
+    made = made_release(240, layers=2, floor=5)
+    ids = [f"user-{i}" for i in range(240)]
+    door = gateway(made, ids, choice=choice)
+    first = set(made.placed[:, 0].tolist())
+    audience = made.audience()
+    gaps = []
+    for _ in range(60):
+        impressions = np.zeros(len(made.catalogue), dtype=np.int64)
+        reached = set()
+        for visitor in generator.integers(0, 240, 240).tolist():
+            group = made.catalogue.index(door.identify(ids[visitor]).group)
+            if not aimed or group in first:
+                impressions[group] += 1
+                reached.add(visitor)
+        gaps.append(kr.measure(audience, impressions, cap=1).reach - len(reached))
+    return float(np.mean(gaps)), float(np.std(gaps) / np.sqrt(len(gaps))), float(len(reached))
+
+
+@pytest.mark.parametrize("aimed", [False, True])
+def test_the_formula_for_overlap_holds_when_every_visit_draws(aimed: bool) -> None:
+    """z-tolerance 4."""
+    gap, error, _ = reach_by_choice("each_visit", aimed, seed=51)
+    assert abs(gap) < 4.0 * error
+
+
+def test_the_formula_for_overlap_overstates_sticky_reach_on_some_of_the_groups() -> None:
+    """Half of a group is never named under it, so its impressions fall on fewer people."""
+    gap, error, truth = reach_by_choice("sticky", aimed=True, seed=52)
+    assert gap > 6.0 * error
+    assert gap > 0.1 * truth
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"choice": "loudest"}, "choice must be one of sticky, each_visit, got 'loudest'"),
+        ({"key": b"short"}, "key must have at least 16 bytes, got 5 bytes"),
+        ({"ids": IDS[:-1]}, f"user_ids must match the {COUNT} people, got {COUNT - 1}"),
+        ({"ids": [*IDS[:-1], IDS[0]]}, "user_ids must be unique, got 1 repeats"),
+    ],
+)
+def test_a_gateway_checks_what_it_is_made_of(options: dict[str, Any], rule: str) -> None:
+    with pytest.raises(KreachError) as caught:
+        gateway(made_release(), **options)
+    assert str(caught.value) == rule
