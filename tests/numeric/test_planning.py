@@ -72,7 +72,7 @@ def test_one_person_by_hand() -> None:
 def brute_force(
     probability: Sequence[float], requests: int, multiplier: float, win: Curve, cost: Curve
 ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float]]:
-    """V(n, s) and the spend S(n, s) of FINDINGS 10, the best bid by trying a great many."""
+    """V(n, s) and the spend S(n, s), request by request; the best bid by trying a great many."""
     bids = np.concatenate([[0.0], np.geomspace(1e-3, 50.0, 30_000)])
     chance, price = win(bids), cost(bids)
     value: dict[tuple[int, int], float] = {}

@@ -25,7 +25,7 @@ from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, new_key, release
-from kreach.publisher.store import prepare_folder, write_build
+from kreach.publisher.store import check_folder, write_build
 from kreach.publisher.visit_knowledge import fit_dispersion
 
 __all__ = ["STRATEGIES", "BuildOptions", "build_groups", "strategy_named"]
@@ -74,7 +74,7 @@ def build_groups(
 ) -> dict[str, Any]:
     """Do it all and return the facts of the build, ready for JSON."""
     strategy = strategy_named(options)
-    prepare_folder(options.out)
+    check_folder(options.out)
     progress("reading visits")
     directory = Directory(options.visits, options.users)
     names = tuple(dict.fromkeys((*options.attributes, *options.segments, *options.keep)))

@@ -21,7 +21,7 @@ from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Release
 
-__all__ = ["Build", "prepare_folder", "read_build", "write_build"]
+__all__ = ["Build", "check_folder", "read_build", "write_build"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +42,14 @@ class Build:
         return Gateway(catalogue, self.user_ids, self.placed, key=self.key, choice=choice)
 
 
-def prepare_folder(folder: Path) -> Path:
+def check_folder(folder: Path) -> Path:
     """The folder of a build to come, absolute; refused if something is there or cannot be."""
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise KreachError.rule("out", "be a new or empty folder", str(folder))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        rule = f"be a place where a folder can be made ({error.strerror})"
-        raise KreachError.rule("out", rule, str(folder)) from None
+    above = next(parent for parent in folder.parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise KreachError.rule("out", "be a place where a folder can be made", str(folder))
     return folder
 
 
@@ -65,7 +63,8 @@ def write_build(
     facts: dict[str, Any],
 ) -> None:
     """Write both halves of a build: all of it, or nothing."""
-    folder = prepare_folder(folder)
+    folder = check_folder(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
