@@ -196,6 +196,19 @@ def test_a_page_that_cannot_be_written_is_one_line(built: Path, tmp_path: Path) 
     assert "html" in one_line(result)
 
 
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    visits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kreach.publisher.store._write_people", full)
+    said = one_line(build(visits, tmp_path / "out"))
+    assert "No space left on device" in said
+    assert "None" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_process_itself_keeps_the_promises(visits: Path, tmp_path: Path) -> None:
     """The same as above through the interpreter: streams, exit code, no traceback."""
     arguments = ("groups", "build", "--visits", str(visits), "--out", str(tmp_path / "out"))

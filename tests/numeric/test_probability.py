@@ -9,8 +9,8 @@ from tests.numeric.exact import DIGITS, beta_binomial_terms, binomial_terms
 
 
 def ours(k: int, u: int, n: int, a: float, cap: int) -> float:
-    numbers = (np.array([float(v)]) for v in (k, u, n, a))
-    return float(group_reach_probability(*numbers, cap)[0])
+    size, targeted, impressions, spread = (np.array([float(v)]) for v in (k, u, n, a))
+    return float(group_reach_probability(size, targeted, impressions, spread, cap)[0])
 
 
 @pytest.mark.parametrize("cap", [1, 3, 100])

@@ -67,7 +67,9 @@ def test_many_impressions() -> None:
     segments, caps = (2_000, 30_000), (2, 6)
     found = open_share(segments, caps)
     for seen in range(6):
-        allowed = sum(comb(2_000, day) * comb(30_000, seen - day) for day in range(min(2, seen + 1)))
+        allowed = sum(
+            comb(2_000, day) * comb(30_000, seen - day) for day in range(min(2, seen + 1))
+        )
         expected = Fraction(allowed, comb(32_000, seen))
         assert found[seen] == pytest.approx(float(expected), rel=1e-12)
 

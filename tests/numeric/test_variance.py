@@ -10,8 +10,8 @@ from tests.numeric.exact import dirichlet_variance, uniform_variance
 
 
 def ours(k: float, u: float, n: float, a: float, cap: int) -> float:
-    numbers = (np.array([float(v)]) for v in (k, u, n, a))
-    return float(group_variance(*numbers, cap)[0])
+    size, targeted, impressions, spread = (np.array([float(v)]) for v in (k, u, n, a))
+    return float(group_variance(size, targeted, impressions, spread, cap)[0])
 
 
 def test_ten_impressions_in_a_group_of_a_billion() -> None:

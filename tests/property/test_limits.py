@@ -1,5 +1,7 @@
 """What must come out at the ends: one person per group, no cap to speak of, no unevenness."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,7 +26,7 @@ CLOSE = 1e-11
 def singletons(draw: st.DrawFn) -> kr.Audience:
     """Groups of one person, said in every way."""
     count = draw(st.integers(1, 6))
-    ways = {
+    ways: dict[str, Callable[[], kr.Audience]] = {
         "disjoint": lambda: kr.Audience.disjoint([1] * count),
         "dispersed": lambda: kr.Audience.disjoint([1] * count, dispersion=0.3),
         "profiled": lambda: kr.Audience.profiled([[1.0]] * count),

@@ -195,6 +195,15 @@ def test_the_empty_folder_one_stands_in_is_used(
     assert {path.name for path in (tmp_path / "here").iterdir()} == {"publisher", "release"}
 
 
+def test_a_build_touches_nothing_beside_its_folder(visits: Path, tmp_path: Path) -> None:
+    for name in ("out.unfinished", "out.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("keep me")
+    build(visits, tmp_path / "out")
+    assert len(list(tmp_path.glob("*/mine.txt"))) == 2
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_writing_that_fails_leaves_nothing(
     visits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

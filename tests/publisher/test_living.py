@@ -186,6 +186,17 @@ def test_a_group_of_three_times_k_is_split_into_crowds() -> None:
     assert table.min() >= 5
 
 
+def test_a_split_is_not_decided_by_the_order_of_ids() -> None:
+    """People stand in the order of their ids; chance, not that order, decides who goes where."""
+    assignment = groups_of(29, k=10)
+    everybody = np.ones(29, dtype=np.bool_)
+    splits = {
+        tuple(regroup(assignment, everybody, 1, seed).assignment.group_of()[:29].tolist())
+        for seed in range(4)
+    }
+    assert len(splits) == 4
+
+
 def test_everybody_leaves_and_others_come() -> None:
     assignment = groups_of(5, 5, k=5)
     renewed = regroup(assignment, np.zeros(10, dtype=np.bool_), 11, seed=1)

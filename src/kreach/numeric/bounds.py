@@ -104,7 +104,8 @@ def least_overlap_reach(
         whole = len(rows) <= _EXACT_EDGES
         value, solved = _least_cover(rows, item, price, cap, whole=whole)
         bound, attained = max(bound, value), solved and whole
-    return int(np.ceil(bound - 1e-6)), attained  # reach is a whole number
+    rounding = 1e-6 + 1e-9 * abs(bound)
+    return int(np.ceil(bound - rounding)), attained  # reach is a whole number
 
 
 def _without_repeats(rows: IntArray, item: IntArray) -> tuple[IntArray, IntArray]:
@@ -149,12 +150,12 @@ def _minimise(
         constraints=LinearConstraint(matrix, lb=low, ub=high),
         integrality=np.full(len(cost), int(whole)),
         bounds=Bounds(0.0, np.inf),
-        options={"node_limit": _BRANCHES},
+        options={"node_limit": _BRANCHES, "mip_rel_gap": 0.0},
     )
-    if solved.status == 0:
-        return float(solved.fun), True
-    certified = solved.mip_dual_bound
-    return (float(certified) if certified is not None else -np.inf), False
+    proved = solved.mip_dual_bound if whole else solved.fun
+    if proved is None:
+        return -np.inf, False
+    return float(proved), solved.status == 0 and solved.fun - proved < 0.5
 
 
 def _feasible_dual(rows: IntArray, item: IntArray, price: FloatArray, cap: int) -> float:

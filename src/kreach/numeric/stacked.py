@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kreach.numeric.exposure import binomial_law
 from kreach.numeric.types import FloatArray
 
 __all__ = ["open_share"]
@@ -23,23 +24,33 @@ def open_share(segments: Sequence[int], caps: Sequence[int]) -> FloatArray:
     """A(l)/C(N, l) for l = 0, 1, ..., largest cap − 1: the chance that l impressions break no cap.
 
     `segments` are impressions from the shortest window outwards, without what is already counted;
-    `caps` belong to the windows. Counts are scaled by N^l, which keeps every term below 1.
+    `caps` belong to the windows. Segment by segment: of l impressions among those so far, x fall
+    into the newest segment with hypergeometric probability, and the other l − x must be open.
     """
-    total = sum(segments)
     top = max(caps)
-    ways = np.zeros(top)
-    ways[0] = 1.0
+    share = np.zeros(top)
+    share[0] = 1.0
+    so_far = 0
     for count, cap in zip(segments, caps, strict=True):
-        own = _scaled_choices(count, total, top)
-        ways = np.convolve(ways, own)[:top]
-        ways[cap:] = 0.0
-    everything = _scaled_choices(total, total, top)
-    return np.where(everything > 0.0, ways / np.where(everything > 0.0, everything, 1.0), 0.0)
+        so_far += count
+        wider = np.zeros(top)
+        for seen in range(min(cap, so_far + 1)):
+            wider[seen] = _hypergeometric(seen, count, so_far) @ share[: seen + 1][::-1]
+        share = wider
+    return share
 
 
-def _scaled_choices(count: int, total: int, top: int) -> FloatArray:
-    """C(count, l)/total^l for l < top."""
-    steps = np.arange(1, top)
-    ratios = np.maximum(count - steps + 1, 0) / (steps * max(total, 1))
-    result: FloatArray = np.concatenate([[1.0], np.cumprod(ratios)])
+def _hypergeometric(drawn: int, marked: int, total: int) -> FloatArray:
+    """P(x of `drawn` are among the `marked` of `total`), x = 0..drawn.
+
+    As a ratio of binomial probabilities, equal for every success rate; at drawn/total none of
+    them is small.
+    """
+    if total == 0:
+        return np.ones(1)
+    rate = np.array([drawn / total])
+    inside = binomial_law(np.array([float(marked)]), rate, drawn).pmf[0]
+    outside = binomial_law(np.array([float(total - marked)]), rate, drawn).pmf[0]
+    both = inside * outside[::-1]
+    result: FloatArray = both / both.sum()
     return result

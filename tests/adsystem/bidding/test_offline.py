@@ -19,15 +19,15 @@ def spend(probabilities: npt.ArrayLike, market: Market, multiplier: float) -> fl
 
 
 @pytest.mark.parametrize("auction", AUCTIONS)
-@pytest.mark.parametrize("budget", [0.5, 20.0, 90.0, 430.0, 900.0])
+@pytest.mark.parametrize("budget", [0.05, 2.0, 9.0, 43.0, 90.0])
 def test_the_budget_is_spent_to_the_cent(auction: str, budget: float) -> None:
-    p = np.random.default_rng(4).uniform(0.0, 1.0, size=2_000)
+    p = np.random.default_rng(4).uniform(0.0, 1.0, size=200)
     market = kr.LogNormalMarket(0.0, float(np.sqrt(0.5)), auction)
     multiplier = kr.offline_multiplier(p, market, budget)
     assert spend(p, market, multiplier) == pytest.approx(budget, abs=0.005)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     p=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=20),
     share=st.floats(0.01, 0.95),

@@ -30,8 +30,8 @@ def test_every_impression(cap: int) -> None:
     assert meter.reach == {cap: 6.0}
 
 
-@pytest.mark.parametrize(("cap", "reach"), [(1, 3.0), (2, 5.0), (10, 7.0)])
-def test_every_group(cap: int, reach: float) -> None:
+@pytest.mark.parametrize(("cap", "reach"), [(1, 3), (2, 5), (10, 7)])
+def test_every_group(cap: int, reach: int) -> None:
     audience = kr.baselines.every_group(4)
     report = kr.measure(audience, N, cap)
     assert report.reach == reach

@@ -1,6 +1,7 @@
 """The streaming meter: bookkeeping, several caps, all or nothing."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,17 @@ def test_record_many_is_all_or_nothing(world: str) -> None:
     meter.record_many([0, 1, 1])
     before = meter.reach, meter.impressions_by_group.tolist()
     count = audience.group_count
-    for bad in ([0, 1, count], [0, -1], [0, 0.5], [0, np.nan], [[0, 1]], ["0"], [0, None], 3):
+    bad_ones: list[Any] = [
+        [0, 1, count],
+        [0, -1],
+        [0, 0.5],
+        [0, np.nan],
+        [[0, 1]],
+        ["0"],
+        [0, None],
+        3,
+    ]
+    for bad in bad_ones:
         with pytest.raises(kr.KreachError, match="groups"):
             meter.record_many(bad)
     assert (meter.reach, meter.impressions_by_group.tolist()) == before

@@ -108,7 +108,7 @@ def test_boundaries_are_exact_to_the_microsecond(start: int, span: int, early: i
 
 @pytest.mark.parametrize("moment", [np.int64(5), np.float32(5.0), np.float64(5.0), 5, 5.0])
 def test_numbers_of_every_kind_are_moments(moment: float) -> None:
-    meter = kr.RollingReachMeter(PAIR, caps=[1], span=np.int64(10))
+    meter = kr.RollingReachMeter(PAIR, caps=[1], span=np.int64(10))  # type: ignore[arg-type]
     assert meter.record(0, moment)
     meter.advance(moment)
     assert meter.impressions == 1

@@ -16,7 +16,7 @@ def _worlds() -> dict[str, Campaign]:
     n = tuple(generator.integers(0, 16, groups).tolist())
     shares = [generator.dirichlet(np.full(int(k), 0.7)) for k in sizes]
     shares[0] = np.array([0.0, 0.0, 1.0])
-    classes = [((j,), 2) for j in range(groups)]
+    classes: list[tuple[tuple[int, ...], int]] = [((j,), 2) for j in range(groups)]
     classes += [((j, (j + 1) % groups), 2) for j in range(groups)]
     classes += [((j, (j + 3) % groups, (j + 7) % groups), 1) for j in range(0, groups, 2)]
     members = np.zeros(groups, dtype=np.int64)

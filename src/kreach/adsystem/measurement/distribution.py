@@ -34,9 +34,11 @@ class ReachDistribution:
 
     def quantile(self, p: float) -> int:
         """The least reach r with P(reach ≤ r) ≥ p."""
-        if not 0.0 <= p <= 1.0:
+        if not isinstance(p, (int, float, np.number)) or not 0.0 <= p <= 1.0:
             raise KreachError.rule("p", "lie between 0 and 1", p)
-        # the last digits of a cumulative sum are rounding; 1 must mean the end of the support
+        if p == 1.0:
+            return int(self.support[np.flatnonzero(self.pmf)[-1]])
+        # the last digits of a cumulative sum are rounding
         at = int(np.searchsorted(np.cumsum(self.pmf), p - 1e-12))
         return int(self.support[min(at, len(self.support) - 1)])
 

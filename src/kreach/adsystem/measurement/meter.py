@@ -6,7 +6,6 @@ of group and its impressions so far: a table look-up. For overlapping groups an 
 the classes of its group and nothing else.
 """
 
-from array import array
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,7 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kreach.adsystem.measurement.baselines import EveryImpression
-from kreach.adsystem.measurement.probability import profile_reach_probability
+from kreach.adsystem.measurement.probability import (
+    profile_reach_probability,
+    reach_probability,
+)
 from kreach.boundary.audience import (
     Audience,
     DisjointAudience,
@@ -30,6 +32,7 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["ReachMeter"]
 
 _NOTED_AT_MOST = 4096
+_MOST_COLUMNS = 1024
 _FEW = 48  # below, impressions are quicker one by one
 
 
@@ -58,16 +61,13 @@ class ReachMeter:
             raise KreachError.rule("caps", "name at least one cap, each once", caps)
         self.audience = audience
         self._caps = tuple(listed)
-        self._counts = array("q", bytes(8 * audience.group_count))
-        # the same memory for NumPy
-        empty = np.zeros(0, np.int64)
-        self._view = np.frombuffer(self._counts, dtype=np.int64) if self._counts else empty
+        self._counts = np.zeros(audience.group_count, dtype=np.int64)
         self._noted: list[int] = []  # recorded, not yet in counts and sums
         state: _State
         if isinstance(audience, OverlappingAudience):
-            state = _OverlappingState(audience, self._caps, self._counts, self._view)
+            state = _OverlappingState(audience, self._caps, self._counts)
         else:
-            state = _DisjointState(audience, self._caps, self._counts, self._view)
+            state = _DisjointState(audience, self._caps, self._counts)
         self._state = state
 
     @property
@@ -85,12 +85,12 @@ class ReachMeter:
     def impressions_by_group(self) -> IntArray:
         """Impressions so far (a read-only copy)."""
         self._settle()
-        return read_only(self._view.copy())
+        return read_only(self._counts.copy())
 
     def count(self, group: int) -> int:
         """Impressions of one group so far."""
         self._settle()
-        return self._counts[self._checked(group)]
+        return int(self._counts[self._checked(group)])
 
     def record(self, group: int) -> None:
         """Count one impression of a group.
@@ -178,7 +178,7 @@ class _Sum:
 
 
 class _State(Protocol):
-    """Counts and sums of one kind of audience. `counts` and `view` are the meter's own memory."""
+    """Sums of one kind of audience; the counts it raises are the meter's own array."""
 
     sums: list[_Sum]
 
@@ -231,10 +231,8 @@ class _KindTable:
 class _DisjointState:
     """Groups that share nobody: p(n) is looked up in the table of the group's kind."""
 
-    def __init__(
-        self, audience: Audience, caps: tuple[int, ...], counts: "array[int]", view: IntArray
-    ) -> None:
-        self._counts, self._view = counts, view
+    def __init__(self, audience: Audience, caps: tuple[int, ...], counts: IntArray) -> None:
+        self._counts = counts
         self.sums = [_Sum() for _ in caps]
         sources, self._kind_of_group = _probability_sources(audience)
         self._kinds = [_KindTable(source, caps) for source in sources]
@@ -252,7 +250,7 @@ class _DisjointState:
             total.add(-value)
 
     def add(self, groups: IntArray, counts: IntArray) -> None:
-        before = self._view[groups]
+        before = self._counts[groups]
         after = before + counts
         codes = None if self._kind_of_group is None else self._kind_of_group[groups]
         for code in range(1) if codes is None else np.unique(codes).tolist():
@@ -260,10 +258,10 @@ class _DisjointState:
             gains = self._kinds[code].gains(before[here], after[here])
             for total, value in zip(self.sums, gains, strict=True):
                 total.add(value)
-        self._view[groups] = after
+        self._counts[groups] = after
 
     def probabilities(self, group: int) -> Sequence[float]:
-        return self._kinds[self._codes[group]].row(self._counts[group])
+        return self._kinds[self._codes[group]].row(int(self._counts[group]))
 
 
 class _ProbabilitySource(Protocol):
@@ -307,21 +305,23 @@ def _profile_source(shares: FloatArray) -> _ProbabilitySource:
 
 
 class _OverlappingState:
-    """Membership classes: P(X = l) for l below the largest cap, a row per class."""
+    """Membership classes: P(X = l) for l below the largest cap, a row per class.
+
+    Caps above `_MOST_COLUMNS` have no columns: until a class has that many impressions everybody
+    in it is under such a cap, and after that the classes are worked out anew at every step.
+    """
 
     def __init__(
-        self,
-        audience: OverlappingAudience,
-        caps: tuple[int, ...],
-        counts: "array[int]",
-        view: IntArray,
+        self, audience: OverlappingAudience, caps: tuple[int, ...], counts: IntArray
     ) -> None:
-        self._caps, self._counts, self._view = caps, counts, view
+        self._audience = audience
+        self._caps, self._counts = caps, counts
         self.sums = [_Sum() for _ in caps]
         self._classes = audience.classes
         self._sizes = audience.group_sizes.astype(np.float64)
         self._heads = audience.headcounts.astype(np.float64)
-        self._pmf = np.zeros((len(audience.classes), max(self._caps)))
+        self._width = min(max(caps), _MOST_COLUMNS)
+        self._pmf = np.zeros((len(audience.classes), self._width))
         self._pmf[:, 0] = 1.0
         row, column = np.nonzero(audience.classes >= 0)
         group = audience.classes[row, column]
@@ -334,10 +334,10 @@ class _OverlappingState:
         ]
 
     def record_one(self, group: int) -> None:
+        for total, value in zip(self.sums, self.probabilities(group), strict=True):
+            total.add(value)
         rows = self._rows_of_group[group]
         pmf = self._pmf[rows]
-        for total, value in zip(self.sums, self._below_caps(group, pmf), strict=True):
-            total.add(value)
         moving = pmf / self._sizes[group]  # one more Bernoulli trial
         pmf -= moving
         pmf[:, 1:] += moving[:, :-1]
@@ -351,36 +351,47 @@ class _OverlappingState:
             total.add(-value)
 
     def add(self, groups: IntArray, counts: IntArray) -> None:
-        served = np.zeros(len(self._view), dtype=np.bool_)
+        served = np.zeros(len(self._counts), dtype=np.bool_)
         served[groups] = True
         touched = ((self._classes >= 0) & served[self._classes]).any(axis=1)
         rows = np.flatnonzero(touched)
         before = self._reaches(rows)
-        self._view[groups] += counts
+        self._counts[groups] += counts
         self._refresh(rows)
         for total, old, new in zip(self.sums, before, self._reaches(rows), strict=True):
             total.add(new - old)
 
     def probabilities(self, group: int) -> Sequence[float]:
-        return self._below_caps(group, self._pmf[self._rows_of_group[group]])
-
-    def _below_caps(self, group: int, pmf: FloatArray) -> list[float]:
         """Σ over classes of (h/k)·P(X < cap), for each cap."""
-        below = np.cumsum(self._heads_of_group[group] @ pmf).tolist()
-        return [below[cap - 1] for cap in self._caps]
+        heads, rows = self._heads_of_group[group], self._rows_of_group[group]
+        below = np.cumsum(heads @ self._pmf[rows]).tolist()
+        return [
+            below[cap - 1] if cap <= self._width else self._below_high_cap(group, cap)
+            for cap in self._caps
+        ]
+
+    def _below_high_cap(self, group: int, cap: int) -> float:
+        classes = self._classes[self._rows_of_group[group]]
+        trials = np.where(classes >= 0, self._counts[classes], 0).sum(axis=1)
+        if trials.max(initial=0) < cap:
+            return float(self._heads_of_group[group].sum())
+        return float(reach_probability(self._audience, self._counts, cap)[group])
 
     def _refresh(self, rows: IntArray) -> None:
         """The laws of some classes from their impression counts, without accumulated rounding."""
         if rows.size:
             law, row = class_exposure_laws(
-                self._classes[rows], self._sizes, self._view, max(self._caps) - 1
+                self._classes[rows], self._sizes, self._counts, self._width - 1
             )
             self._pmf[rows] = law.pmf[row]
 
     def _reaches(self, rows: IntArray) -> list[float]:
-        """Σ h·(c − Σ_{l<c} (c − l) P(X = l)) over some classes (Corollary 2), for each cap."""
-        result = []
-        for cap in self._caps:
-            room = self._pmf[rows, :cap] @ (cap - np.arange(cap, dtype=np.float64))
-            result.append(float(self._heads[rows] @ (cap - room)))
-        return result
+        """Σ h·E[min(X, c)] over some classes, for each cap."""
+        if rows.size == 0:
+            return [0.0] * len(self._caps)
+        classes = self._classes[rows]
+        most = int(np.where(classes >= 0, self._counts[classes], 0).sum(axis=1).max())
+        top = max(min(max(self._caps), most) - 1, 0)
+        law, row = class_exposure_laws(classes, self._sizes, self._counts, top)
+        heads = np.bincount(row, weights=self._heads[rows], minlength=len(law.tail))
+        return [float(heads @ law.capped_mean(min(cap, top + 1))) for cap in self._caps]

@@ -103,6 +103,7 @@ def profile_reach_probability(shares: FloatArray, impressions: FloatArray, cap: 
     """Theorem 6: Σ_i q_i F(c−1; n, q_i) of one group, for several numbers of impressions n."""
     value, people = np.unique(shares, return_counts=True)
     trials, success = np.meshgrid(impressions, value, indexing="ij")
-    law = binomial_law(trials, success, cap - 1)
-    result: FloatArray = law.below(cap) @ (people * value)
+    top = int(min(cap - 1, impressions.max(initial=0.0)))  # nobody saw more than there were
+    law = binomial_law(trials, success, top)
+    result: FloatArray = law.below(top + 1) @ (people * value)
     return result

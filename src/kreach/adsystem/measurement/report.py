@@ -21,7 +21,7 @@ from kreach.adsystem.measurement.distribution import (
 from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposure, expose
 from kreach.adsystem.measurement.sampling import sample_reach
 from kreach.boundary.audience import Audience
-from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.boundary.checks import as_counts, as_whole_number, read_only
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -46,6 +46,7 @@ def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
     n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
+    n = read_only(n)
     return ReachReport(audience, n, as_whole_number("cap", cap, least=1), expose(audience, n))
 
 

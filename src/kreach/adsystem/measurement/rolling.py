@@ -1,8 +1,10 @@
 """Reach of the last hours or days as a running number: record what comes, revert what gets old."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
+
+import numpy as np
 
 from kreach.adsystem.measurement.meter import ReachMeter
 from kreach.boundary.audience import Audience
@@ -11,6 +13,8 @@ from kreach.errors import KreachError
 __all__ = ["RollingReachMeter"]
 
 Moment = datetime | float | int
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class RollingReachMeter:
@@ -32,14 +36,12 @@ class RollingReachMeter:
     """
 
     def __init__(self, audience: Audience, caps: Sequence[int], span: timedelta | float) -> None:
-        seconds = span.total_seconds() if isinstance(span, timedelta) else span
-        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-        if not is_number or not 0.0 < seconds < float("inf"):
+        self._span_ns = _nanoseconds("span", span, "be a time > 0 (timedelta or seconds)")
+        if self._span_ns <= 0:
             raise KreachError.rule("span", "be a time > 0 (timedelta or seconds)", span)
         self._meter = ReachMeter(audience, caps)
-        self._span_seconds = float(seconds)
-        self._inside: list[tuple[float, int]] = []  # heap of (time, group)
-        self._now_seconds = float("-inf")
+        self._inside: list[tuple[int, int]] = []  # heap of (time, group)
+        self._now_ns: int | None = None
         self.late = 0
 
     @property
@@ -54,36 +56,44 @@ class RollingReachMeter:
 
     def record(self, group: int, at: Moment) -> bool:
         """Count an impression and move the window up to its time; False if it is too old."""
-        seconds = _seconds("at", at)
-        if seconds <= self._now_seconds - self._span_seconds:
+        moment = _moment_ns("at", at)
+        if self._now_ns is not None and moment <= self._now_ns - self._span_ns:
             self.late += 1
             return False
         self._meter.record(group)
-        heappush(self._inside, (seconds, int(group)))
-        self._move_to(seconds)
+        heappush(self._inside, (moment, int(group)))
+        self._move_to(moment)
         return True
 
     def advance(self, now: Moment) -> None:
         """Move the window up to `now`, without an impression. Time does not run backwards."""
-        self._move_to(_seconds("now", now))
+        self._move_to(_moment_ns("now", now))
 
     def reach_probability(self, group: int, cap: int) -> float:
         """The chance that a request now reaches somebody under the cap within the window."""
         return self._meter.reach_probability(group, cap)
 
-    def _move_to(self, seconds: float) -> None:
-        self._now_seconds = max(self._now_seconds, seconds)
-        horizon = self._now_seconds - self._span_seconds
+    def _move_to(self, moment: int) -> None:
+        self._now_ns = moment if self._now_ns is None else max(self._now_ns, moment)
+        horizon = self._now_ns - self._span_ns
         while self._inside and self._inside[0][0] <= horizon:
             self._meter.revert(heappop(self._inside)[1])
 
 
-def _seconds(name: str, moment: Moment) -> float:
+def _moment_ns(name: str, moment: Moment) -> int:
+    """Nanoseconds since 1970, exactly for datetimes."""
+    rule = "be a datetime with a zone or seconds"
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise KreachError.rule(name, "have a time zone", moment.isoformat())
-        return moment.timestamp()
-    is_number = isinstance(moment, (int, float)) and not isinstance(moment, bool)
-    if not is_number or not abs(moment) < float("inf"):
-        raise KreachError.rule(name, "be a datetime with a zone or seconds", moment)
-    return float(moment)
+        return _nanoseconds(name, moment - _EPOCH, rule)
+    return _nanoseconds(name, moment, rule)
+
+
+def _nanoseconds(name: str, span: timedelta | float, rule: str) -> int:
+    if isinstance(span, timedelta):
+        return span // _MICROSECOND * 1000
+    is_number = isinstance(span, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(span, bool) or not abs(span) < float("inf"):
+        raise KreachError.rule(name, rule, span)
+    return round(float(span) * 1e9)
