@@ -204,3 +204,16 @@ def test_a_group_with_an_untargeted_member_can_lose_everything() -> None:
     n = np.array([5, 5])
     assert least_overlap_reach(classes, heads, np.array([3, 3]), n, 1) == (0, True)
     assert least_overlap_reach(classes, heads, np.array([2, 3]), n, 1) == (1, True)
+
+
+@pytest.mark.parametrize("size", [10**6, 10**9, 10**12, 2**53])
+def test_attained_bounds_of_large_counts_are_exact_to_the_last_impression(size: int) -> None:
+    """Two full groups that share one person: she can have had them all."""
+    classes, heads = np.array([[0, 1], [0, -1], [1, -1]]), np.ones(3, dtype=np.int64)
+    n = np.array([size - 1, size // 2 + 1])
+    found, attained = least_overlap_reach(classes, heads, np.array([2, 2]), n, size // 2 + 7)
+    assert found <= size // 2 + 7
+    if attained:
+        assert found == size // 2 + 7
+    else:
+        assert found >= (size // 2 + 7) * (1 - 1e-6)

@@ -1,6 +1,7 @@
 """A build as a whole: facts, folders, and the gateway and audit that start from them."""
 
 import json
+import shutil
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,14 @@ def build(visits: Path, out: Path, strategy: str = "random", **options: Any) -> 
     )
 
 
+@pytest.fixture(scope="module")
+def built(visits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build at random, to be looked at and copied, not changed."""
+    out = tmp_path_factory.mktemp("builds") / "out"
+    build(visits, out, seed=4)
+    return out
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_build_can_be_read_back(strategy: str, visits: Path, tmp_path: Path) -> None:
     facts = build(visits, tmp_path / "out", strategy)
@@ -83,21 +92,22 @@ def test_the_gateway_starts_from_a_build(strategy: str, visits: Path, tmp_path: 
         assert door.identify(made.user_ids[at]).group == group
 
 
-def test_what_stays_is_closed_to_others(visits: Path, tmp_path: Path) -> None:
-    build(visits, tmp_path / "out")
-    assert stat.S_IMODE((tmp_path / "out" / "publisher").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "out" / "publisher" / "key").stat().st_mode) == 0o600
+def test_what_stays_is_closed_to_others(built: Path) -> None:
+    assert stat.S_IMODE((built / "publisher").stat().st_mode) == 0o700
+    assert stat.S_IMODE((built / "publisher" / "key").stat().st_mode) == 0o600
 
 
-def test_the_seed_forms_the_same_groups_under_new_ids(visits: Path, tmp_path: Path) -> None:
-    build(visits, tmp_path / "one", seed=4)
+def test_the_seed_forms_the_same_groups_under_new_ids(
+    built: Path, visits: Path, tmp_path: Path
+) -> None:
     build(visits, tmp_path / "two", seed=4)
     build(visits, tmp_path / "other", seed=5)
-    one, two, other = (read_build(tmp_path / name) for name in ("one", "two", "other"))
+    folders = (built, tmp_path / "two", tmp_path / "other")
+    one, two, other = (read_build(folder) for folder in folders)
     np.testing.assert_array_equal(one.assignment.groups, two.assignment.groups)
     assert (one.assignment.groups != other.assignment.groups).any()
     assert one.key != two.key
-    ids = [set(read_catalogue(tmp_path / name / "release").groups) for name in ("one", "two")]
+    ids = [set(read_catalogue(folder / "release").groups) for folder in folders[:2]]
     assert not ids[0] & ids[1]
 
 
@@ -221,9 +231,9 @@ def test_writing_that_fails_leaves_nothing(
 @pytest.mark.parametrize("name", ["build.json", "key", "people.parquet"])
 @pytest.mark.parametrize("content", [None, b"", b"spoiled"])
 def test_a_spoiled_build_is_refused(
-    name: str, content: bytes | None, visits: Path, tmp_path: Path
+    name: str, content: bytes | None, built: Path, tmp_path: Path
 ) -> None:
-    build(visits, tmp_path / "out")
+    shutil.copytree(built, tmp_path / "out")
     path = tmp_path / "out" / "publisher" / name
     if content is None:
         path.unlink()

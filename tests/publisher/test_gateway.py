@@ -59,11 +59,21 @@ def test_all_that_leaves_is_a_group_and_a_version() -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_stranger_gets_one_existing_group_and_keeps_it(layers: int) -> None:
     made = made_release(layers=layers)
-    doors = [gateway(made, choice=choice) for choice in ("sticky", "each_visit") for _ in range(2)]
+    doors = [gateway(made, choice="sticky") for _ in range(2)]
     for stranger in (f"stranger-{i}" for i in range(200)):
         answers = {door.identify(stranger) for door in doors for _ in range(3)}
         assert len(answers) == 1
         assert answers.pop().group in made.catalogue
+
+
+def test_at_each_visit_a_stranger_looks_like_a_member() -> None:
+    """Somebody who always showed one group would stand out as a stranger."""
+    made = made_release(layers=3)
+    classes = {frozenset(made.catalogue.groups[g] for g in row) for row in made.placed.tolist()}
+    door = gateway(made, choice="each_visit")
+    for stranger in (f"stranger-{i}" for i in range(50)):
+        shown = frozenset(door.identify(stranger).group for _ in range(60))
+        assert shown in classes
 
 
 def test_strangers_spread_over_groups_in_proportion_to_their_sizes() -> None:

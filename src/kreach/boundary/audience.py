@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 _SHARE_TOLERANCE = 1e-6
+_LEAST_SHARE = 1e-200  # no number of impressions could tell less from it
+_AS_GOOD_AS_UNIFORM = 1e24  # a dispersion that no number of impressions could tell from infinity
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +73,8 @@ class Audience:
         concentration = None
         if dispersion is not None:
             concentration = as_positive_floats("dispersion", dispersion, len(sizes))
-            if np.isinf(concentration).all():
-                concentration = None
+            concentration[concentration > _AS_GOOD_AS_UNIFORM] = np.inf
+            concentration = None if np.isinf(concentration).all() else read_only(concentration)
         return DisjointAudience(read_only(sizes), read_only(targeted), concentration)
 
     @staticmethod
@@ -105,7 +107,12 @@ class Audience:
         >>> Audience.profiled([[0.5, 0.5], [0.1, 0.2, 0.7]])
         ProfiledAudience(groups=2, targeted=5)
         """
-        vectors = [_share_vector(f"visit_shares[{j}]", v) for j, v in enumerate(visit_shares)]
+        try:
+            listed = list(visit_shares)
+        except TypeError:
+            rule = "be one vector of shares per group"
+            raise KreachError.rule("visit_shares", rule, visit_shares) from None
+        vectors = [_share_vector(f"visit_shares[{j}]", v) for j, v in enumerate(listed)]
         sizes = np.array([len(v) for v in vectors], dtype=np.int64)
         shares = np.concatenate(vectors) if vectors else np.zeros(0)
         return ProfiledAudience(read_only(sizes), read_only(shares))
@@ -142,16 +149,18 @@ class DisjointAudience(Audience):
         columns = [self.group_sizes.astype(float), self.targeted_counts.astype(float), spread]
         if all(len(c) == 0 or (c == c[0]).all() for c in columns):
             first = [c[:1] for c in columns]
-            return GroupKinds(first[0], first[1], first[2][: len(first[0])], None)
+            return GroupKinds(
+                read_only(first[0]), read_only(first[1]), read_only(first[2][: len(first[0])]), None
+            )
         code = np.zeros(self.group_count, dtype=np.int64)
         for column in columns:
             values, index = np.unique(column, return_inverse=True)
             code = code * len(values) + index
         _, first_of_kind, of_group = np.unique(code, return_index=True, return_inverse=True)
         size, targeted, spread = (
-            np.broadcast_to(c, (self.group_count,))[first_of_kind] for c in columns
+            read_only(np.broadcast_to(c, (self.group_count,))[first_of_kind]) for c in columns
         )
-        return GroupKinds(size, targeted, spread, of_group)
+        return GroupKinds(size, targeted, spread, read_only(of_group))
 
     def __repr__(self) -> str:
         visits = "uniform" if self.dispersion is None else "dispersed"
@@ -188,7 +197,7 @@ class ProfiledAudience(Audience):
     @cached_property
     def offsets(self) -> IntArray:
         """Where each group's shares begin; one more entry for the end."""
-        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.group_sizes)])
+        return read_only(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.group_sizes)]))
 
     def shares_of(self, group: int) -> FloatArray:
         """The visit shares of one group, ascending."""
@@ -219,7 +228,12 @@ def _class_matrix(
     if lengths.size and lengths.min() == 0:
         at = int(lengths.argmin())
         raise KreachError.rule(f"classes[{at}]", "name at least one group", listed[at])
-    flat = as_counts("classes", [g for groups, _ in listed for g in groups])
+    try:
+        flat = as_counts("classes", [g for groups, _ in listed for g in groups])
+    except KreachError:
+        for at, (groups, _) in enumerate(listed):  # once more, to name the class
+            as_counts(f"classes[{at}]", groups)
+        raise
     row = np.repeat(np.arange(len(listed)), lengths)
     if flat.size and flat.max() >= group_count:
         at = int(row[flat.argmax()])
@@ -240,14 +254,19 @@ def _class_matrix(
 
 def _share_vector(name: str, values: npt.ArrayLike) -> FloatArray:
     try:
-        shares = np.asarray(values, dtype=np.float64)
+        given = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise KreachError.rule(name, "be numbers", values) from error
-    if shares.ndim != 1 or shares.size == 0:
+    if given.ndim != 1 or given.size == 0:
         raise KreachError.rule(name, "hold one share per member, at least one", values)
+    truths = isinstance(values, (list, tuple)) and any(isinstance(v, bool) for v in values)
+    if truths or given.dtype.kind not in "iuf":
+        raise KreachError.rule(name, "be numbers", values)
+    shares = given.astype(np.float64)
     if not (shares >= 0.0).all():
         raise KreachError.rule(name, "hold shares ≥ 0", float(shares[~(shares >= 0.0)][0]))
     total = float(shares.sum())
     if not abs(total - 1.0) <= _SHARE_TOLERANCE:
         raise KreachError.rule(name, "sum to 1", total)
+    shares[shares > 0.0] = np.maximum(shares[shares > 0.0], _LEAST_SHARE)
     return np.sort(shares) / total

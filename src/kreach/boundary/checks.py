@@ -8,19 +8,48 @@ import numpy.typing as npt
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["LARGEST_COUNT", "as_counts", "as_positive_floats", "as_whole_number", "read_only"]
+__all__ = [
+    "LARGEST_COUNT",
+    "as_counts",
+    "as_positive_floats",
+    "as_probability",
+    "as_seed",
+    "as_whole_number",
+    "read_only",
+]
 
 LARGEST_COUNT = 2**53  # beyond, a float no longer holds every whole number
 
 
 def as_whole_number(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> int:
     """A whole number from `least` to `most`; 3.0 counts as 3, True does not count as 1."""
-    rule = f"be a whole number from {least} to {most}"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        raise KreachError.rule(name, rule, value)
-    if not np.isfinite(value) or value != int(value) or not least <= int(value) <= most:
-        raise KreachError.rule(name, rule, value)
-    return int(value)
+    number = None
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        number = int(value)
+    if isinstance(value, (float, np.floating)) and np.isfinite(value) and value == int(value):
+        number = int(value)
+    if number is None or not least <= number <= most:
+        raise KreachError.rule(name, f"be a whole number from {least} to {most}", value)
+    return number
+
+
+def as_seed(name: str, seed: object) -> np.random.Generator:
+    """A generator from a whole number ≥ 0, or the generator itself."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0:
+        return np.random.default_rng(int(seed))
+    raise KreachError.rule(name, "be a whole number ≥ 0 or a numpy Generator", seed)
+
+
+def as_probability(name: str, value: object, *, ends: bool = False) -> float:
+    """A number between 0 and 1, with or without the ends."""
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        number = float(value)
+        if 0.0 < number < 1.0 or (ends and 0.0 <= number <= 1.0):
+            return number
+    rule = "lie between 0 and 1" if ends else "lie between 0 and 1, both excluded"
+    raise KreachError.rule(name, rule, value)
 
 
 def as_counts(
@@ -32,12 +61,13 @@ def as_counts(
         raise KreachError.rule(name, "be whole numbers", _kind(array))
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
-    low, high = array.min(), array.max()
     if array.dtype.kind == "f":
+        array = array.astype(np.float64)
         broken = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
         if broken.size:
             at = int(broken[0])
             raise KreachError.rule(f"{name}[{at}]", "be a whole number", float(array[at]))
+    low, high = array.min(), array.max()
     if low < least or high > LARGEST_COUNT:
         at = int(array.argmin() if low < least else array.argmax())
         rule = f"be a whole number from {least} to {LARGEST_COUNT}"
@@ -66,6 +96,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _vector(name: str, values: npt.ArrayLike, length: int | None) -> npt.NDArray[Any]:
+    _refuse_truths(name, values, "be a whole number")
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
@@ -81,6 +112,14 @@ def _vector(name: str, values: npt.ArrayLike, length: int | None) -> npt.NDArray
             name, f"have one entry per group ({length})", f"{len(array)} entries"
         )
     return array
+
+
+def _refuse_truths(name: str, values: object, rule: str) -> None:
+    """True among numbers would silently become 1."""
+    if isinstance(values, (list, tuple)):
+        for at, value in enumerate(values):
+            if isinstance(value, (bool, np.bool_)):
+                raise KreachError.rule(f"{name}[{at}]", rule, f"the bool {value}")
 
 
 def _kind(array: npt.NDArray[Any]) -> str:

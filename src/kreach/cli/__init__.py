@@ -17,5 +17,6 @@ def main() -> None:
         print(f"kreach: {error}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
-        print(f"kreach: cannot use {error.filename}: {error.strerror}", file=sys.stderr)
+        where = f" {error.filename}" if error.filename else " a file"
+        print(f"kreach: cannot use{where}: {error.strerror or error}", file=sys.stderr)
         sys.exit(1)

@@ -104,8 +104,9 @@ def least_overlap_reach(
         whole = len(rows) <= _EXACT_EDGES
         value, solved = _least_cover(rows, item, price, cap, whole=whole)
         bound, attained = max(bound, value), solved and whole
-    rounding = 1e-6 + 1e-9 * abs(bound)
-    return int(np.ceil(bound - rounding)), attained  # reach is a whole number
+    if attained:
+        return round(bound), True
+    return int(np.ceil(bound - 1e-6 - 1e-9 * abs(bound))), False  # reach is a whole number
 
 
 def _without_repeats(rows: IntArray, item: IntArray) -> tuple[IntArray, IntArray]:

@@ -135,7 +135,8 @@ def overlap_variance(
     if len(classes) == 0:
         return 0.0
     totals = np.where(classes >= 0, impressions[classes], 0).sum(axis=1)
-    cap = int(min(cap, totals.max()))
+    if cap >= totals.max():
+        return _uncapped_variance(classes, headcount, group_size, impressions)
     law, law_of_class = class_exposure_laws(classes, group_size, impressions, cap - 1)
     variance = float(headcount @ law.capped_variance(cap)[law_of_class])
     certain = group_size == 1.0  # a group of one leaves nothing to chance, so it couples nobody
@@ -146,6 +147,17 @@ def overlap_variance(
     pairs = _pair_blocks(coupled, headcount)
     blocks = (_direct(classes, group_size, impressions, cap, *block) for block in pairs)
     return max(variance + sum(blocks), 0.0)
+
+
+def _uncapped_variance(
+    classes: IntArray, headcount: FloatArray, group_size: FloatArray, impressions: IntArray
+) -> float:
+    """Where nobody can be over the cap, reach is the impressions on targeted people: binomial."""
+    row, column = np.nonzero(classes >= 0)
+    group = classes[row, column]
+    targeted = np.bincount(group, weights=headcount[row], minlength=len(group_size))
+    share = targeted / group_size
+    return float((impressions * share) @ np.maximum(1.0 - share, 0.0))
 
 
 def _pair_blocks(

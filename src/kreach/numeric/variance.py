@@ -152,11 +152,12 @@ def profile_variance(shares: FloatArray, impressions: int, cap: int) -> float:
     Σ Var + Σ_{i≠i'} Cov with the trinomial gap of each pair of distinct share values; people of
     equal share are counted, not repeated. O(d²c²) for d distinct shares.
     """
-    cap = min(cap, impressions)
+    if cap >= impressions:
+        return 0.0  # every impression counts
     value, people = np.unique(shares, return_counts=True)
     random = (value > 0.0) & (value < 1.0)
     value, people = value[random], people[random].astype(np.float64)
-    if cap == 0 or value.size == 0:
+    if value.size == 0:
         return 0.0
     counts = np.arange(cap, dtype=np.float64)
     weight = cap - counts

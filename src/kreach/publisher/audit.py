@@ -24,9 +24,10 @@ from kreach.publisher.visit_knowledge import (
     shrunk_shares,
 )
 
-__all__ = ["Audit", "Finding", "audit", "coverage", "linkage"]
+__all__ = ["FORMED_BY_VISITS", "Audit", "Finding", "audit", "coverage", "linkage"]
 
 VERSIONS = (1, 2, 4, 8)
+FORMED_BY_VISITS = ("rates", "segments+rates")  # strategies that look at visits
 _REPLACED = 0.8  # of those who leave; a shrinking population breaks groups and forces moves
 
 
@@ -319,6 +320,9 @@ def _intersection(
 
 def _findings(report: Audit, floors: Floors) -> list[Finding]:
     found = [_size_finding(report)]
+    if report.strategy in FORMED_BY_VISITS:
+        text = "groups were formed by these visits, so the equally active people are overstated"
+        found.append(Finding("warning", text))
     if report.groups_below_effective_floor:
         found.append(
             Finding(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kreach.errors import KreachError
-from kreach.publisher.audit import coverage
+from kreach.publisher.audit import FORMED_BY_VISITS, coverage
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
 from kreach.publisher.grouping import (
@@ -84,7 +84,11 @@ def build_groups(
     progress(f"grouping {people.count:,} people ({strategy.name})")
     assignment = form_groups(people, options.group_size, strategy, options.seed)
     dispersion = None
-    if strategy.name in {"rates", "segments+rates"} and options.knowledge != "none":
+    by_visits = strategy.name in FORMED_BY_VISITS
+    if by_visits and options.knowledge == "shares":
+        rule = "be dispersion or none for groups formed by visits, which look even on them"
+        raise KreachError.rule("knowledge", rule, options.knowledge)
+    if by_visits and options.knowledge != "none":
         progress("fitting dispersion on visits that did not form the groups")
         dispersion = cross_fitted_dispersion(
             directory, people, strategy, options.group_size, options.seed, options.history_end

@@ -5,8 +5,6 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
@@ -27,16 +25,18 @@ class Identified:
 class Gateway:
     """User id → one group of the current version; O(1) and in memory.
 
-    **Unknown users** get an existing group, chosen by a keyed hash of their id: always the same one
-    while the catalogue lasts, and each group in proportion to its size. The group gains a visitor
-    and loses nobody, so nobody's anonymity shrinks; the catalogue's sizes then understate it.
+    **Unknown users** are treated like a member, picked by a keyed hash of their id: always the same
+    one while the catalogue lasts, so each group gets strangers in proportion to its size. A group
+    gains a visitor and loses nobody, so nobody's anonymity shrinks; the catalogue's sizes then
+    understate it, and nothing marks a stranger as one.
 
     **Overlapping groups.** Which of a user's groups is named matters to an observer who can tell
     that several visits are one person's (by time or place). "sticky": always the same one, by keyed
     hash; such an observer learns that one group and no more. "each_visit": a random one; the
     observer in time learns all of them, that is the membership class, which the floor keeps large.
-    The formulas for overlapping audiences hold for both, because every member of a group is as
-    likely as any other to be named under it.
+    The formulas for overlapping audiences assume that a request of a group may be from any of its
+    members. That is so with "each_visit"; with "sticky" only those whose hash chose the group ever
+    show up under it, and reach is overstated when the groups are won unevenly.
     """
 
     def __init__(
@@ -56,14 +56,11 @@ class Gateway:
         self._choice = choice
         self._answers = [Identified(group, catalogue.version) for group in catalogue.groups]
         self._layers = placed.shape[1]
-        self._size_edges = np.cumsum(catalogue.sizes)
         ids = list(user_ids)
         if len(ids) != len(placed):
             raise KreachError.rule("user_ids", f"match the {len(placed)} people", len(ids))
-        if self._layers == 1:
-            self._table: dict[str, int] = dict(zip(ids, placed[:, 0].tolist(), strict=True))
-        else:  # row numbers; the groups of a row are looked up in `placed`
-            self._table = dict(zip(ids, range(len(ids)), strict=True))
+        self._table: dict[str, int] = dict(zip(ids, range(len(ids)), strict=True))
+        self._first: list[int] = placed[:, 0].tolist()
         self._placed = placed
         if len(self._table) != len(ids):
             raise KreachError.rule(
@@ -75,22 +72,22 @@ class Gateway:
 
     def identify(self, user_id: str) -> Identified:
         """The group to name for a visit of this user."""
-        at = self._table.get(user_id) if isinstance(user_id, str) else None
-        if at is None:
-            return self._answers[self._group_of_stranger(user_id)]
+        row = self._table.get(user_id) if isinstance(user_id, str) else None
+        if row is None:
+            row = self._stand_in(user_id)
         if self._layers == 1:
-            return self._answers[at]
+            return self._answers[self._first[row]]
         if self._choice == "sticky":
             layer = self._hash(user_id, b"layer") % self._layers
         else:
             layer = secrets.randbelow(self._layers)
-        return self._answers[int(self._placed[at, layer])]
+        return self._answers[int(self._placed[row, layer])]
 
-    def _group_of_stranger(self, user_id: str) -> int:
+    def _stand_in(self, user_id: object) -> int:
+        """The member that a stranger is treated like."""
         if not isinstance(user_id, str) or not user_id:
             raise KreachError("user_id must be a text that is not empty")  # never echo an id
-        point = self._hash(user_id, b"group") % int(self._size_edges[-1])
-        return int(np.searchsorted(self._size_edges, point, side="right"))
+        return self._hash(user_id, b"group") % len(self._first)
 
     def _hash(self, user_id: str, purpose: bytes) -> int:
         digest = hashlib.blake2b(

@@ -58,7 +58,7 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     groups = np.concatenate([staying, generator.permutation(seats)])
     merged = _merge(groups, k)
     before = np.concatenate([staying, np.full(joining, -1)])
-    split = _split(groups, before, k)
+    split = _split(groups, before, k, generator)
     moved = int(np.count_nonzero(groups[: len(staying)] != staying))
     _, compact = np.unique(groups, return_inverse=True)
     renewed = Assignment(compact.reshape(-1, 1), k, assignment.strategy)
@@ -106,7 +106,7 @@ def _merge(groups: IntArray, k: int) -> int:
     return len(broken)
 
 
-def _split(groups: IntArray, before: IntArray, k: int) -> int:
+def _split(groups: IntArray, before: IntArray, k: int, generator: np.random.Generator) -> int:
     """Split groups of 3k and more in two, again and again, as long as nobody ends up alone.
 
     Members stand by the group they were in before, newcomers last. The cut nearest the middle is
@@ -116,7 +116,7 @@ def _split(groups: IntArray, before: IntArray, k: int) -> int:
     queue = np.flatnonzero(np.bincount(groups) >= 3 * k).tolist()
     while queue:
         group = queue.pop()
-        members = np.flatnonzero(groups == group)
+        members = generator.permutation(np.flatnonzero(groups == group))
         members = members[np.lexsort((before[members], before[members] < 0))]
         cut = _safe_cut(before[members], k)
         if cut is None:

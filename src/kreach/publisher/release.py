@@ -43,19 +43,21 @@ class Floors:
 
     `membership_class`: people with one combination of overlapping groups. `targeted`: targeted
     people in a group that holds any. `effective_anonymity`: equally active people that every
-    group must be worth (perplexity of its expected visit shares).
+    group must be worth (perplexity of its expected visit shares). `profile_anonymity`: the same
+    for a visit profile of its own to cross; groups below it get an average profile.
     """
 
     membership_class: int = 10
     targeted: int = 5
     effective_anonymity: float = 2.0
+    profile_anonymity: float = 4.0
 
     def __post_init__(self) -> None:
         as_whole_number("membership_class", self.membership_class, least=1)
         as_whole_number("targeted", self.targeted, least=1)
-        if not self.effective_anonymity >= 1.0:
-            rule = "be a number ≥ 1"
-            raise KreachError.rule("effective_anonymity", rule, self.effective_anonymity)
+        for name in ("effective_anonymity", "profile_anonymity"):
+            if not getattr(self, name) >= 1.0:
+                raise KreachError.rule(name, "be a number ≥ 1", getattr(self, name))
 
 
 def new_key() -> bytes:
@@ -107,8 +109,9 @@ def release(
         dispersion = None if np.isinf(dispersion) else dispersion
         if knowledge == "shares":
             pseudo = match_pseudo_visits(people.visits, group_of)
+            steps = max(1000, 10 * int(assignment.group_sizes.max()))
             vectors, masked = visit_profiles(
-                people.visits, group_of, pseudo, floors.effective_anonymity
+                people.visits, group_of, pseudo, floors.profile_anonymity, steps
             )
             profiles = tuple(vectors[group] for group in order.tolist())
     placed = position[assignment.groups]

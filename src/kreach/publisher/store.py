@@ -7,6 +7,7 @@ DIR/publisher/   people.parquet, key, build.json: for the gateway and the audit 
 import json
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,8 @@ def write_build(
     """Write both halves of a build: all of it, or nothing."""
     folder = check_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = folder.with_name(folder.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    unfinished.chmod(0o755)
     try:
         write_catalogue(released.catalogue, unfinished / "release")
         private = unfinished / "publisher"

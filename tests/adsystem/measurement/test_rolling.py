@@ -1,5 +1,6 @@
 """The rolling meter: which impressions lie inside (t − span, t]."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
@@ -112,6 +113,26 @@ def test_numbers_of_every_kind_are_moments(moment: float) -> None:
     assert meter.record(0, moment)
     meter.advance(moment)
     assert meter.impressions == 1
+
+
+@pytest.mark.parametrize(
+    "far", [1e300, -1e300, 1.7e308, 10**30, 10**400], ids=lambda far: f"{str(far)[:3]}"
+)
+def test_moments_beyond_all_measure_are_accepted_or_refused(far: float) -> None:
+    """Either way without another kind of error, and without harm to the window."""
+    meter = kr.RollingReachMeter(PAIR, caps=[1], span=10)
+    meter.record(0, 5)
+    refused = False
+    try:
+        meter.advance(far)
+    except kr.KreachError:
+        refused = True
+    assert meter.impressions == (1 if refused or far < 0 else 0)
+    with suppress(kr.KreachError):
+        endless = kr.RollingReachMeter(PAIR, caps=[1], span=abs(far))
+        endless.record(0, 0)
+        endless.advance(1e9)
+        assert endless.impressions == 1
 
 
 def test_an_unknown_group_changes_nothing() -> None:

@@ -34,7 +34,7 @@ def _worlds() -> dict[str, Campaign]:
         "overlapping": Campaign(kr.Audience.overlapping(members, classes), n),
         "overlapping, mixed sizes": Campaign(kr.Audience.overlapping(mixed, classes), n),
         "large groups, few impressions": Campaign(
-            kr.Audience.disjoint([5_000] * 5, [4_000] * 5, dispersion=0.05), (30,) * 5
+            kr.Audience.disjoint([1_000] * 5, [800] * 5, dispersion=0.05), (30,) * 5
         ),
     }
 

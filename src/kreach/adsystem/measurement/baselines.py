@@ -17,7 +17,7 @@ from kreach.adsystem.measurement.exposure import (
     expose,
 )
 from kreach.boundary.audience import Audience, DisjointAudience
-from kreach.boundary.checks import as_whole_number
+from kreach.boundary.checks import as_whole_number, read_only
 from kreach.numeric.exposure import ExposureLaw
 from kreach.numeric.groupreach import GroupKind
 from kreach.numeric.types import FloatArray, IntArray
@@ -36,7 +36,7 @@ class EveryImpression(Audience):
 def every_impression(group_count: int) -> EveryImpression:
     """Approach A of the paper: every impression is a reach (p_t = 1)."""
     count = as_whole_number("group_count", group_count, least=0)
-    return EveryImpression(np.ones(count, dtype=np.int64))
+    return EveryImpression(read_only(np.ones(count, dtype=np.int64)))
 
 
 def every_group(group_count: int) -> DisjointAudience:

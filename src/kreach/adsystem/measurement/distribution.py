@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 
 from kreach.adsystem.measurement.exposure import ServedKind
-from kreach.errors import KreachError
+from kreach.boundary.checks import as_probability
 from kreach.numeric.convolve import sum_distribution
 from kreach.numeric.groupreach import group_reach_pmf, reach_pmf_cost
 from kreach.numeric.types import FloatArray, IntArray
@@ -34,8 +34,7 @@ class ReachDistribution:
 
     def quantile(self, p: float) -> int:
         """The least reach r with P(reach ≤ r) ≥ p."""
-        if not isinstance(p, (int, float, np.number)) or not 0.0 <= p <= 1.0:
-            raise KreachError.rule("p", "lie between 0 and 1", p)
+        p = as_probability("p", p, ends=True)
         if p == 1.0:
             return int(self.support[np.flatnonzero(self.pmf)[-1]])
         # the last digits of a cumulative sum are rounding

@@ -124,7 +124,8 @@ class ReachMeter:
     def reach_probability(self, group: int, cap: int) -> float:
         """p_t: the chance that a request of this group reaches somebody under the cap."""
         group = self._checked(group)
-        if cap not in self._caps:
+        is_number = isinstance(cap, (int, np.integer)) and not isinstance(cap, bool)
+        if not is_number or cap not in self._caps:
             rule = f"be one of the caps of this meter {list(self._caps)}"
             raise KreachError.rule("cap", rule, cap)
         self._settle()

@@ -87,6 +87,8 @@ def _(audience: ProfiledAudience, n: IntArray, cap: int) -> FloatArray:
 
 @_probability.register
 def _(audience: OverlappingAudience, n: IntArray, cap: int) -> FloatArray:
+    if audience.group_count == 0:
+        return np.zeros(0)
     sizes = audience.group_sizes.astype(np.float64)
     most = np.where(audience.classes >= 0, n[audience.classes], 0).sum(axis=1).max(initial=0)
     top = int(min(cap - 1, most))

@@ -55,6 +55,7 @@ class ProfiledExposure(Exposure):
         """Per group: least min(n, c), most min(n, c·members that visit at all)."""
         visiting = np.add.reduceat(self._audience.shares > 0.0, self._audience.offsets[:-1])
         n = self._impressions
+        cap = min(cap, self.most_trials)  # a larger one changes nothing, and could overflow
         least, most = np.minimum(n, cap).sum(), np.minimum(n, cap * visiting).sum()
         return CertifiedBounds(Bounds(int(least), int(most)), (True, True))
 

@@ -21,7 +21,7 @@ from kreach.adsystem.measurement.distribution import (
 from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposure, expose
 from kreach.adsystem.measurement.sampling import sample_reach
 from kreach.boundary.audience import Audience
-from kreach.boundary.checks import as_counts, as_whole_number, read_only
+from kreach.boundary.checks import as_counts, as_probability, as_whole_number, read_only
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -156,8 +156,7 @@ class ReachReport:
         "chebyshev" (Theorem 2): mean ± std/√(1 − level), which needs no law and is wide. The last
         two are cut off at what is possible.
         """
-        if not isinstance(level, (int, float)) or not 0.0 < level < 1.0:
-            raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
+        level = as_probability("level", level)
         if method == "exact":
             law = self.distribution()
             tail = (1.0 - level) / 2.0

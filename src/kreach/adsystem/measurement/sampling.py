@@ -17,7 +17,7 @@ from kreach.boundary.audience import (
     OverlappingAudience,
     ProfiledAudience,
 )
-from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.boundary.checks import as_counts, as_seed, as_whole_number
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -42,15 +42,12 @@ def sample_reach(
     >>> reaches.shape
     (1000,)
     """
+    if not isinstance(audience, Audience):
+        raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
     n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
     cap = as_whole_number("cap", cap, least=1)
     trials = as_whole_number("trials", trials, least=0)
-    try:
-        generator = np.random.default_rng(seed)
-    except (TypeError, ValueError) as error:
-        raise KreachError.rule(
-            "seed", "be a whole number ≥ 0 or a numpy Generator", seed
-        ) from error
+    generator = as_seed("seed", seed)
     draw, people = _drawer(audience, n)
     total = int(n.sum())
     reaches = np.zeros(trials, dtype=np.int64)

@@ -1,0 +1,154 @@
+"""Budget to reach and back, before a flight."""
+
+from dataclasses import asdict
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import kreach as kr
+from kreach.adsystem.bidding.outlook import OutlookMaker
+from kreach.lab.auctions import Outcome, Stream, run_auctions
+
+FloatArray = npt.NDArray[np.float64]
+
+SPREAD = 0.7
+MARKET = kr.LogNormalMarket(0.0, SPREAD)
+AUDIENCE = kr.Audience.disjoint([20] * 10)
+REQUESTS = 1_000
+FEW_PRICES = np.array([1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8])
+FEW_COUNTS = np.arange(1, 9)
+
+
+def flights(
+    budget: float, prices: FloatArray | None = None, trials: int = 6, cap: int = 1
+) -> list[tuple[Outcome, float]]:
+    """Real flights of a bidder that knows the market, each with its hindsight limit."""
+    rows = []
+    for seed in range(trials):
+        generator = np.random.default_rng([91, seed])
+        person = generator.integers(200, size=REQUESTS)
+        price = generator.lognormal(0.0, SPREAD, size=REQUESTS)
+        market: kr.LogNormalMarket | kr.EmpiricalMarket = MARKET
+        if prices is not None:
+            price = generator.choice(prices, p=FEW_COUNTS / FEW_COUNTS.sum(), size=REQUESTS)
+            market = kr.EmpiricalMarket(prices, FEW_COUNTS)
+        stream = Stream(person, person // 20, np.arange(REQUESTS) * 1.0, price, 200)
+        purse = kr.Purse(budget, 0.0, float(REQUESTS))
+        bidder = kr.PlanningBidder(AUDIENCE, cap, purse, market, learn=False)
+        limit = kr.hindsight_limit(AUDIENCE, stream.group, price, cap, [budget])[0]
+        rows.append((run_auctions(bidder, stream, cap), float(limit)))
+    return rows
+
+
+@pytest.mark.parametrize("budget", [20.0, 50.0, 90.0, 430.0])
+def test_an_outlook_is_what_flights_do(budget: float) -> None:
+    """Mean of six flights within 3 %; true reach inside the 95 % band in at least four of six."""
+    outlook = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1).for_budget(budget)
+    outcomes = [outcome for outcome, _ in flights(budget)]
+    expected = np.mean([outcome.expected_reach for outcome in outcomes])
+    assert outlook.reach == pytest.approx(float(expected), rel=0.03)
+    assert outlook.spend == pytest.approx(
+        float(np.mean([outcome.spend for outcome in outcomes])), rel=0.04
+    )
+    low, high = outlook.band
+    assert sum(low <= outcome.reach <= high for outcome in outcomes) >= 4
+    assert low < outlook.reach < high
+    impressions = float(np.mean([outcome.impressions for outcome in outcomes]))
+    assert outlook.impressions == pytest.approx(impressions, rel=0.05)
+    assert outlook.average_frequency == pytest.approx(outlook.impressions / outlook.reach, rel=0.01)
+
+
+@pytest.mark.parametrize("budget", [31.0, 78.0, 100.0, 157.0])
+def test_a_short_price_list_promises_nothing_impossible(budget: float) -> None:
+    """Eight prices, so that a little more value wins much more: still no more reach than the
+    hindsight limit of real streams, within 1.5 %."""
+    market = kr.EmpiricalMarket(FEW_PRICES, FEW_COUNTS)
+    outlook = OutlookMaker(AUDIENCE, market, REQUESTS, 1).for_budget(budget)
+    limit = float(np.mean([limit for _, limit in flights(budget, FEW_PRICES)]))
+    assert outlook.reach <= 1.015 * limit
+    assert outlook.impressions * FEW_PRICES[0] <= 1.015 * budget
+
+
+def test_bands_widen_with_the_level() -> None:
+    maker = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1)
+    bands = [maker.for_budget(50.0, level=level).band for level in (0.5, 0.9, 0.99)]
+    widths = [high - low for low, high in bands]
+    assert widths == sorted(widths)
+    assert widths[0] < 0.6 * widths[1]
+
+
+def test_the_seed_alone_decides() -> None:
+    maker = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1)
+    first, again = maker.for_budget(50.0, seed=3), maker.for_budget(50.0, seed=3)
+    assert asdict(first) == asdict(again)
+    assert maker.for_budget(50.0, seed=4).band != first.band
+
+
+def test_more_money_reaches_more() -> None:
+    maker = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 2)
+    outlooks = [maker.for_budget(budget) for budget in (5.0, 20.0, 80.0, 320.0, 5_000.0)]
+    reaches = [outlook.reach for outlook in outlooks]
+    assert reaches == sorted(reaches)
+    most = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 2).for_budget(1e9).reach
+    assert reaches[-1] == pytest.approx(most)
+    assert most == pytest.approx(kr.measure(AUDIENCE, [100] * 10, 2).reach, rel=0.01)
+    assert outlooks[-1].spend < 2_000.0  # everything costs 1,000 · e^{σ²/2} = 1,278
+
+
+@pytest.mark.parametrize("auction", ["second_price", "first_price"])
+@pytest.mark.parametrize("budget", [30.0, 150.0])
+def test_back_from_reach_to_budget(auction: str, budget: float) -> None:
+    """Within 4 %: plans are solved to 1 % of the budget, flights are simulated."""
+    maker = OutlookMaker(AUDIENCE, kr.LogNormalMarket(0.0, SPREAD, auction), REQUESTS, 1)
+    there = maker.for_budget(budget)
+    back = maker.for_reach(there.reach)
+    assert back.budget == pytest.approx(budget, rel=0.04)
+    assert back.reach == pytest.approx(there.reach, rel=0.02)
+
+
+def test_of_two_kinds_the_one_that_reaches_more_is_bought() -> None:
+    """Half of the groups hold hardly any targeted people."""
+    audience = kr.Audience.disjoint([20] * 10, [20] * 5 + [1] * 5)
+    mixed = OutlookMaker(audience, MARKET, REQUESTS, 1).for_budget(20.0)
+    good = OutlookMaker(kr.Audience.disjoint([20] * 5), MARKET, REQUESTS // 2, 1).for_budget(20.0)
+    assert mixed.reach == pytest.approx(good.reach, rel=0.05)
+
+
+def test_a_profiled_audience_can_be_planned() -> None:
+    audience = kr.Audience.profiled([[0.1, 0.2, 0.7]] * 50)
+    outlook = OutlookMaker(audience, MARKET, REQUESTS, 1).for_budget(50.0)
+    assert 0.0 < outlook.reach < 150.0
+    assert outlook.spend == pytest.approx(50.0, rel=0.1)
+
+
+def test_what_no_budget_reaches_is_refused() -> None:
+    maker = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1)
+    for reach in (200.1, 0.0, -5.0, float("nan")):
+        with pytest.raises(
+            kr.KreachError,
+            match=r"^reach must lie between 0 and what is possible \(19\d\.\d\), got",
+        ):
+            maker.for_reach(reach)
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_budgets_are_refused(budget: float) -> None:
+    with pytest.raises(kr.KreachError, match=r"^budget must be a finite number > 0, got"):
+        OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1).for_budget(budget)
+
+
+def test_other_bad_input_is_refused() -> None:
+    maker = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1)
+    for level in (0.0, 1.0, float("nan")):
+        with pytest.raises(kr.KreachError, match=r"^level must lie between 0 and 1, both excluded"):
+            maker.for_budget(10.0, level=level)
+    with pytest.raises(kr.KreachError, match=r"^seed must be a whole number from 0 "):
+        maker.for_budget(10.0, seed=-1)
+    with pytest.raises(kr.KreachError, match=r"^cap must be a whole number from 1 "):
+        OutlookMaker(AUDIENCE, MARKET, REQUESTS, 0)
+    with pytest.raises(kr.KreachError, match=r"^requests must be a whole number from 1 "):
+        OutlookMaker(AUDIENCE, MARKET, 0, 1)
+    overlapping = kr.Audience.overlapping([2, 2], [((0, 1), 2)])
+    with pytest.raises(kr.KreachError, match=r"^audience must have disjoint groups, got"):
+        OutlookMaker(overlapping, MARKET, REQUESTS, 1)

@@ -1,0 +1,223 @@
+"""Plans for a campaign: the money is planned to the percent, and blocks change little."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kreach as kr
+from kreach.adsystem.bidding.market import AUCTIONS
+from kreach.adsystem.bidding.planning import (
+    GroupState,
+    Planner,
+    kind_probabilities,
+    market_response,
+)
+from kreach.numeric.planning import solve_plan
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MARKET = kr.LogNormalMarket(0.0, 0.7)
+
+
+def planner_of(audience: kr.Audience, cap: int, *, ahead: bool = True) -> tuple[Planner, IntArray]:
+    probability, kinds = kind_probabilities(audience, cap)
+    return Planner(int(kinds.max(initial=0)) + 1, probability, ahead=ahead), kinds
+
+
+def fresh(kinds: IntArray, requests: float) -> GroupState:
+    """Nothing shown yet; requests spread evenly."""
+    count = len(kinds)
+    return GroupState(kinds, np.zeros(count, dtype=np.int64), np.full(count, requests / count))
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("auction", AUCTIONS)
+@pytest.mark.parametrize("budget", [1.0, 20.0, 90.0, 430.0])
+@pytest.mark.parametrize("size", [1, 6, 120])
+def test_a_plan_spends_the_budget_to_the_percent(
+    size: int, budget: float, auction: str, ahead: bool
+) -> None:
+    """Or, where that is impossible, says so by a price of money next to nothing."""
+    planner, kinds = planner_of(kr.Audience.disjoint([size] * (120 // size)), 3, ahead=ahead)
+    market = kr.LogNormalMarket(0.0, 0.7, auction)
+    plan = planner.solve(fresh(kinds, 2_000.0), budget, market)
+    if plan.expected_spend < 0.99 * budget:
+        assert plan.multiplier < 1e-6
+    else:
+        assert plan.expected_spend == pytest.approx(budget, rel=0.0101)
+    assert 0.0 < plan.expected_reach <= 360.0
+
+
+@settings(max_examples=25)
+@given(
+    kinds=st.lists(
+        st.tuples(st.integers(1, 30), st.floats(0.1, 1.0), st.sampled_from([0.5, 5.0, np.inf])),
+        min_size=1,
+        max_size=3,
+    ),
+    shown=st.lists(st.integers(0, 20), min_size=6, max_size=6),
+    left=st.lists(st.floats(0.0, 200.0), min_size=6, max_size=6),
+    share=st.floats(0.01, 0.6),
+    guess=st.sampled_from([None, 1e-6, 1.0, 1e6]),
+)
+def test_any_state_can_be_planned(
+    kinds: list[tuple[int, float, float]],
+    shown: list[int],
+    left: list[float],
+    share: float,
+    guess: float | None,
+) -> None:
+    """Mixed kinds, groups that are far on and groups without requests, good and bad guesses."""
+    groups = (kinds * 6)[:6]
+    audience = kr.Audience.disjoint(
+        [size for size, _, _ in groups],
+        [max(1, int(size * part)) for size, part, _ in groups],
+        [a for _, _, a in groups],
+    )
+    planner, codes = planner_of(audience, 2)
+    state = GroupState(codes, np.array(shown), np.array(left))
+    everything = sum(left) * float(MARKET.expected_cost(np.inf))
+    budget = share * everything + 1e-3
+    plan = planner.solve(state, budget, MARKET, guess)
+    assert plan.expected_spend <= budget * 1.0101
+    if everything > 0.0 and plan.multiplier > 1e-6 and plan.multiplier < 1e8:
+        assert plan.expected_spend == pytest.approx(budget, rel=0.0101)
+    assert (
+        0.0
+        <= plan.expected_reach
+        <= kr.measure(audience, np.array(shown) + np.ceil(left).astype(int) + 100, 2).reach
+    )
+
+
+def test_money_is_worth_less_the_more_there_is() -> None:
+    planner, kinds = planner_of(kr.Audience.disjoint([20] * 6), 1)
+    plans = [planner.solve(fresh(kinds, 2_000.0), b, MARKET) for b in (2.0, 20.0, 50.0, 90.0)]
+    multipliers = [plan.multiplier for plan in plans]
+    reaches = [plan.expected_reach for plan in plans]
+    assert multipliers == sorted(multipliers, reverse=True)
+    assert reaches == sorted(reaches)
+
+
+def test_planning_ahead_promises_more_for_the_same_money() -> None:
+    audience = kr.Audience.disjoint([20] * 6)
+    reach = {}
+    for ahead in (True, False):
+        planner, kinds = planner_of(audience, 1, ahead=ahead)
+        reach[ahead] = planner.solve(fresh(kinds, 2_000.0), 20.0, MARKET).expected_reach
+    assert reach[True] > 1.1 * reach[False]
+
+
+def test_nothing_to_spend_or_nothing_to_come() -> None:
+    planner, kinds = planner_of(kr.Audience.disjoint([20] * 6), 1)
+    for state, budget in ((fresh(kinds, 100.0), 0.0), (fresh(kinds, 0.0), 5.0)):
+        plan = planner.solve(state, budget, MARKET)
+        assert (plan.expected_spend, plan.expected_reach) == (0.0, 0.0)
+        assert plan.discount(0, 3, 10.0) == 1.0
+
+
+def test_at_a_given_multiplier() -> None:
+    planner, kinds = planner_of(kr.Audience.disjoint([20] * 6), 1)
+    state = fresh(kinds, 2_000.0)
+    plan = planner.solve(state, 30.0, MARKET)
+    again = planner.at_multiplier(state, MARKET, plan.multiplier)
+    assert again.expected_spend == pytest.approx(plan.expected_spend, rel=1e-12)
+    assert again.expected_reach == pytest.approx(plan.expected_reach, rel=1e-12)
+
+
+@pytest.mark.parametrize(("size", "requests"), [(50, 400.0), (500, 3_000.0), (5_000, 20_000.0)])
+@pytest.mark.parametrize("multiplier", [0.4, 1.0])
+def test_blocks_against_no_blocks(size: int, requests: float, multiplier: float) -> None:
+    """One group. Beside the plan in at most 65 columns and 96 steps, a table with a column for
+    each impression and short steps: reach and spend within 2.5 %."""
+    planner, kinds = planner_of(kr.Audience.disjoint([size]), 1)
+    plan = planner.at_multiplier(fresh(kinds, requests), MARKET, multiplier)
+    columns = int(0.9 * requests)
+    p = (1.0 - 1.0 / size) ** np.arange(columns)
+    table = solve_plan(p, requests, 3 * columns, multiplier, market_response(MARKET))
+    spend, value = table.spend[-1, 0], table.value[-1, 0]
+    assert plan.expected_spend == pytest.approx(spend, rel=0.025)
+    assert plan.expected_reach == pytest.approx(value + multiplier * spend, rel=0.025)
+    # what a request is worth in the middle of the flight
+    half, won = requests / 2.0, int(0.2 * size)
+    fine = table.at(table.worth, np.array([float(won)]), np.array([half]))[0] / p[won]
+    assert plan.discount(0, won, half) == pytest.approx(float(fine), abs=0.04)
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+def test_a_discount_is_a_share(cap: int) -> None:
+    """Between 0 and 1; 1 when nothing is to come; lower the more is to come."""
+    planner, kinds = planner_of(kr.Audience.disjoint([6] * 20), cap)
+    plan = planner.solve(fresh(kinds, 2_000.0), 50.0, MARKET)
+    for n in (0, 1, 5, 20, 10_000):
+        row = [plan.discount(0, n, left) for left in (0.0, 5.0, 25.0, 50.0, 100.0, 1e6)]
+        assert row[0] == 1.0
+        assert row == sorted(row, reverse=True)
+        assert min(row) >= 0.0
+    many = plan.discounts(0, np.array([0, 1, 5]), np.array([100.0, 5.0, 0.0]))
+    assert many.tolist() == [plan.discount(0, *row) for row in ((0, 100.0), (1, 5.0), (5, 0.0))]
+
+
+def test_without_planning_ahead_nothing_is_discounted() -> None:
+    planner, kinds = planner_of(kr.Audience.disjoint([6] * 20), 1, ahead=False)
+    plan = planner.solve(fresh(kinds, 2_000.0), 50.0, MARKET)
+    assert [plan.discount(0, n, left) for n in (0, 3) for left in (0.0, 50.0)] == [1.0] * 4
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
+def test_the_unit_of_money_does_not_matter(scale: float) -> None:
+    """Prices and budget in micros, cents or millions: the same reach, and λ in proportion."""
+    planner, kinds = planner_of(kr.Audience.disjoint([20] * 6), 1)
+    state = fresh(kinds, 2_000.0)
+    plain = planner.solve(state, 20.0, MARKET)
+    scaled = planner.solve(state, 20.0 * scale, kr.LogNormalMarket(float(np.log(scale)), 0.7))
+    assert scaled.expected_reach == pytest.approx(plain.expected_reach, rel=0.02)
+    assert scaled.expected_spend == pytest.approx(20.0 * scale, rel=0.0101)
+    assert scaled.multiplier * scale == pytest.approx(plain.multiplier, rel=0.03)
+
+
+@pytest.mark.parametrize("auction", AUCTIONS)
+def test_the_response_of_a_market(auction: str) -> None:
+    market = kr.LogNormalMarket(0.3, 0.6, auction)
+    response = market_response(market)
+    values = np.array([0.0, 0.2, 1.0, 3.0, 50.0])
+    win, cost = response.win_and_cost(values)
+    bids = market.optimal_bid(values[1:])
+    assert win[1:] == pytest.approx(market.win_probability(bids), abs=1e-3)
+    assert cost[1:] == pytest.approx(market.expected_cost(bids), rel=5e-3)
+    assert (win[0], cost[0]) == (0.0, 0.0)
+    assert (np.diff(response.values) > 0.0).all()
+
+
+def test_kinds_of_a_disjoint_audience_are_its_own() -> None:
+    audience = kr.Audience.disjoint([5, 9, 5], [5, 4, 5], dispersion=[0.5, np.inf, 0.5])
+    probability, kinds = kind_probabilities(audience, 2)
+    assert kinds[0] == kinds[2] != kinds[1]
+    for group in range(3):
+        for n in (0, 3, 17):
+            counts = [0, 0, 0]
+            counts[group] = n
+            expected = kr.reach_probability(audience, counts, 2)[group]
+            found = probability(int(kinds[group]), np.array([float(n)]))
+            assert found.tolist() == pytest.approx([expected], rel=1e-12)
+
+
+def test_profiled_groups_are_planned_as_their_average() -> None:
+    audience = kr.Audience.profiled([[0.5, 0.5], [0.1, 0.9], [1.0]])
+    probability, kinds = kind_probabilities(audience, 1)
+    assert kinds.tolist() == [0, 0, 0]
+    for n in (0, 2, 7):
+        expected = kr.reach_probability(audience, [n] * 3, 1).mean()
+        assert probability(0, np.array([float(n)])).tolist() == pytest.approx([expected])
+
+
+def test_a_group_that_reaches_nobody_is_planned_at_nothing() -> None:
+    planner, kinds = planner_of(kr.Audience.disjoint([5, 5], [0, 5]), 1)
+    plan = planner.solve(fresh(kinds, 200.0), 5.0, MARKET)
+    only, some = planner_of(kr.Audience.disjoint([5]), 1)
+    alone = only.solve(
+        GroupState(some, np.zeros(1, dtype=np.int64), np.full(1, 100.0)), 5.0, MARKET
+    )
+    assert plan.expected_reach == pytest.approx(alone.expected_reach, rel=0.02)
