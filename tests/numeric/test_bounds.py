@@ -142,11 +142,19 @@ def cost_of_a_cover(classes: IntArray, sizes: IntArray, n: IntArray, cap: int) -
     return int(price @ chosen)
 
 
-@pytest.mark.parametrize("seed", [50, 314, 1752])
-def test_the_solver_s_last_digits_do_not_raise_the_bound(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "groups", "cap"),
+    [
+        (50, 40, 10**6),
+        (314, 40, 10**6),
+        (1752, 40, 10**6),
+        (51, 30, 10**12),
+        (256, 30, 10**12),
+    ],
+)
+def test_the_solver_s_last_digits_do_not_raise_the_bound(seed: int, groups: int, cap: int) -> None:
     """Costs of millions come back as 9000000.00001: still 9,000,000, not one more."""
-    million = 10**6
-    classes, heads, sizes, n, cap = hitting_set(seed, (8, 40), million, million // 3, million // 2)
+    classes, heads, sizes, n, _ = hitting_set(seed, (8, groups), cap, cap // 3, cap // 2)
     found, _ = least_overlap_reach(classes, heads, sizes, n, cap)
     assert found <= cost_of_a_cover(classes, sizes, n, cap)
 

@@ -45,7 +45,7 @@ def log_normal_market() -> Response:
 
 def uniform_group(size: int, count: int) -> FloatArray:
     """p(n) = (1 − 1/k)ⁿ: cap 1, everybody targeted."""
-    result: FloatArray = (1.0 - 1.0 / size) ** np.arange(count)
+    result: FloatArray = (1.0 - 1.0 / size) ** np.arange(count, dtype=np.float64)
     return result
 
 
@@ -218,7 +218,7 @@ def test_dear_money_buys_nothing_and_free_money_everything() -> None:
 
 def table_of(worth: npt.ArrayLike) -> PlanTable:
     array = np.array(worth, dtype=np.float64)
-    return PlanTable(np.arange(len(array)) * 2.0, array, array, array)
+    return PlanTable(2.0 * np.arange(len(array), dtype=np.float64), array, array, array)
 
 
 def test_look_up_between_rows_and_columns() -> None:

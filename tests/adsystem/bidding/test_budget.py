@@ -116,6 +116,28 @@ def test_a_refund_comes_back() -> None:
     assert (purse.spent, purse.available(0.5)) == (3.5, 6.5)
 
 
+@given(amounts=st.lists(st.floats(0.0, 3.0), max_size=8), data=st.data())
+def test_what_is_held_is_not_available(amounts: list[float], data: st.DataObject) -> None:
+    """Held amounts may be released in any order; afterwards everything is available again."""
+    purse = kr.Purse(20.0, 0.0, 1.0)
+    for at, amount in enumerate(amounts):
+        purse.hold(amount)
+        assert purse.available(0.5) == pytest.approx(max(20.0 - sum(amounts[: at + 1]), 0.0))
+    assert purse.spent == 0.0
+    for amount in data.draw(st.permutations(amounts)):
+        purse.release(amount)
+    assert purse.available(0.5) == 20.0
+
+
+def test_a_day_too_is_held_back() -> None:
+    purse = kr.Purse(100.0, 0.0, 3 * DAY, daily_budget=10.0)
+    purse.hold(4.0)
+    assert purse.available(1.0) == 6.0
+    purse.release(4.0)
+    purse.pay(3.0, 1.0)
+    assert purse.available(1.0) == 7.0
+
+
 @given(prices=st.lists(st.floats(0.0, 1e6), min_size=1, max_size=12), data=st.data())
 @example(prices=[0.1, 0.7], data=None)
 def test_everything_paid_can_be_refunded(prices: list[float], data: st.DataObject | None) -> None:

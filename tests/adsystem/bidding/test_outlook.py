@@ -33,7 +33,7 @@ def flights(
         if prices is not None:
             price = generator.choice(prices, p=FEW_COUNTS / FEW_COUNTS.sum(), size=REQUESTS)
             market = kr.EmpiricalMarket(prices, FEW_COUNTS)
-        stream = Stream(person, person // 20, np.arange(REQUESTS) * 1.0, price, 200)
+        stream = Stream(person, person // 20, np.arange(REQUESTS, dtype=np.float64), price, 200)
         purse = kr.Purse(budget, 0.0, float(REQUESTS))
         bidder = kr.PlanningBidder(AUDIENCE, cap, purse, market, learn=False)
         limit = kr.hindsight_limit(AUDIENCE, stream.group, price, cap, [budget])[0]
@@ -99,12 +99,12 @@ def test_more_money_reaches_more() -> None:
 @pytest.mark.parametrize("auction", ["second_price", "first_price"])
 @pytest.mark.parametrize("budget", [30.0, 150.0])
 def test_back_from_reach_to_budget(auction: str, budget: float) -> None:
-    """Within 4 %: plans are solved to 1 % of the budget, flights are simulated."""
+    """Budget within 4 %, reach within 3 %: plans are solved to 1 %, flights are simulated."""
     maker = OutlookMaker(AUDIENCE, kr.LogNormalMarket(0.0, SPREAD, auction), REQUESTS, 1)
     there = maker.for_budget(budget)
     back = maker.for_reach(there.reach)
     assert back.budget == pytest.approx(budget, rel=0.04)
-    assert back.reach == pytest.approx(there.reach, rel=0.02)
+    assert back.reach == pytest.approx(there.reach, rel=0.03)
 
 
 def test_of_two_kinds_the_one_that_reaches_more_is_bought() -> None:

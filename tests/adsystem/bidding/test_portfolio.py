@@ -28,6 +28,16 @@ def test_the_best_bid_goes_out() -> None:
     assert portfolio.offer(0, 1.0) == Offer("dear", 0.5)
 
 
+def test_who_is_beaten_keeps_its_money() -> None:
+    """Only the bid that goes out is held back, whichever place it has in the portfolio."""
+    portfolio = kr.Portfolio()
+    bidders = [campaign(multiplier) for multiplier in (4.0, 2.0, 8.0, 3.0)]
+    for name, bidder in zip("abcd", bidders, strict=True):
+        portfolio.add(name, bidder)
+    assert portfolio.offer(0, 1.0) == Offer("b", 0.5)
+    assert [bidder.purse.available(1.0) for bidder in bidders] == [100.0, 99.5, 100.0, 100.0]
+
+
 def test_of_equal_bids_the_earlier_campaign_wins() -> None:
     portfolio = kr.Portfolio()
     portfolio.add("b", campaign(2.0))
@@ -43,11 +53,11 @@ def test_counts_and_purses_are_apart() -> None:
     offer = portfolio.offer(1, 0.0)
     assert offer == Offer("first", 0.5)
     portfolio.won(offer, 1, 0.4, 0.0)
-    assert (first.purse.spent, second.purse.spent) == (0.4, 0.0)
+    assert (first.purse.spent, second.purse.spent) == (pytest.approx(0.4), 0.0)
     assert first.valuation.counts().tolist() == [0, 1, 0]
     assert second.valuation.counts().tolist() == [0, 0, 0]
     # the first now values group 1 at a half, so the second, who has not shown there, outbids it
-    assert portfolio.offer(1, 1.0) == Offer("second", pytest.approx(1.0 / 3.0))
+    assert portfolio.offer(1, 1.0) == Offer("second", 1.0 / 3.0)
     assert portfolio.offer(0, 1.0) == Offer("first", 0.5)
 
 

@@ -15,9 +15,13 @@ from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.planning import GroupState, Plan, Planner, kind_probabilities
 from kreach.adsystem.bidding.valuation import CapValuation, StackedValuation, Valuation
 from kreach.boundary.audience import Audience, OverlappingAudience
+from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
 
 __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder"]
+
+
+_TOO_EARLY = 0.005  # of a flight
 
 
 class BidLimits:
@@ -32,7 +36,8 @@ class BidLimits:
 class Bidder(ABC):
     """A campaign's bidder: `bid` for each request, then `won` or `lost` for each bid made.
 
-    A win counts at once, confirmed or not; `void` takes it back if it was never shown.
+    The money of a bid is held back until its outcome is told. A win counts at once, confirmed or
+    not; `void` takes it back if it was never shown.
     """
 
     def __init__(self, valuation: Valuation, purse: Purse, limits: BidLimits | None = None) -> None:
@@ -50,24 +55,36 @@ class Bidder(ABC):
         if not floor >= 0.0:
             raise KreachError.rule("floor", "be a number ≥ 0", floor)
         wanted = min(self._wanted(group, now), self.limits.most, self.purse.available(now))
-        return wanted if wanted > 0.0 and wanted >= max(floor, self.limits.least) else 0.0
+        if not (wanted > 0.0 and wanted >= max(floor, self.limits.least)):
+            return 0.0
+        self.purse.hold(wanted)
+        return wanted
 
     def won(self, group: int, bid: float, price: float, now: float) -> None:
         """A bid won; `price` is what is paid, at most the bid."""
         if not 0.0 <= price <= bid:
             raise KreachError.rule("price", f"lie between 0 and the bid ({bid})", price)
+        self.valuation.record(group, now)  # first: it refuses a group that does not exist
+        self.purse.release(bid)
         self.purse.pay(price, now)
-        self.valuation.record(group, now)
         self._learn(bid, price, won=True)
 
     def lost(self, group: int, bid: float) -> None:
         """A bid lost."""
+        self.withdraw(group, bid)
         self._learn(bid, 0.0, won=False)
+
+    def withdraw(self, group: int, bid: float) -> None:
+        """A bid was never put to the auction: nothing is learned from it."""
+        self.valuation.count(group)  # refuses a group that does not exist
+        self.purse.release(bid)
 
     def void(self, group: int, price: float, won_at: float) -> None:
         """A win was never shown: the money comes back and the impression does not count."""
-        self.purse.refund(price)
+        if not 0.0 <= price <= self.purse.spent + 1e-9 * self.purse.budget:
+            raise KreachError.rule("price", f"be at most the spend ({self.purse.spent})", price)
         self.valuation.revert(group, won_at)
+        self.purse.refund(price)
 
     @abstractmethod
     def _wanted(self, group: int, now: float) -> float:
@@ -98,8 +115,11 @@ class PaperBidder(Bidder):
         limits: BidLimits | None = None,
     ) -> None:
         super().__init__(valuation, purse, limits)
-        if requests < 1:
-            raise KreachError.rule("requests", "be at least 1", requests)
+        requests = as_whole_number("requests", requests, least=1)
+        if not 0.0 < base_bids[0] <= base_bids[1] < float("inf"):
+            raise KreachError.rule("base_bids", "be 0 < least ≤ most", base_bids)
+        if not 0.0 < step_size < float("inf"):
+            raise KreachError.rule("step_size", "be a finite number > 0", step_size)
         self._market = market
         self._per_request = purse.budget / requests
         self._step_size = step_size
@@ -114,10 +134,7 @@ class PaperBidder(Bidder):
 
     def _wanted(self, group: int, now: float) -> float:
         self._update()
-        value = self.valuation.probability(group, now) / self._multiplier
-        if self._market.auction == "second_price":
-            return value
-        return float(self._market.optimal_bid(value))
+        return _best_bid(self._market, self.valuation.probability(group, now) / self._multiplier)
 
     def _update(self) -> None:
         """λ for this request from what the one before cost."""
@@ -166,6 +183,8 @@ class PlanningBidder(Bidder):
             raise KreachError.rule("ahead", "be off for stacked caps", ahead)
         if ahead and isinstance(audience, OverlappingAudience):
             raise KreachError.rule("ahead", "be off for overlapping audiences", ahead)
+        if not 0.0 < first_multiplier < float("inf"):
+            raise KreachError.rule("first_multiplier", "be a finite number > 0", first_multiplier)
         if plans < 1:
             raise KreachError.rule("plans", "be at least 1", plans)
         self._market = market
@@ -177,7 +196,8 @@ class PlanningBidder(Bidder):
         self._planner = Planner(int(kind_of_group.max(initial=0)) + 1, probability, ahead=ahead)
         self._interval = (purse.end - purse.start) / plans
         self._first_plan = first_plan
-        self._next_plan_at = purse.start
+        # the first moments, however busy, say nothing about the rate of a whole flight
+        self._next_plan_at = purse.start + _TOO_EARLY * (purse.end - purse.start)
         self._plan: Plan | None = None
         self._multiplier = first_multiplier
         self._left_per_time = 0.0
@@ -192,19 +212,18 @@ class PlanningBidder(Bidder):
         return self._plan
 
     def _wanted(self, group: int, now: float) -> float:
+        worth = self.valuation.probability(group, now)
+        if not self.purse.start <= now < self.purse.end:
+            return 0.0
         arrivals = self._arrivals
         arrivals.record(group)
         if now >= self._next_plan_at and arrivals.total >= self._first_plan:
             self._replan(now)
-        worth = self.valuation.probability(group, now)
         plan = self._plan
         if plan is not None:
             left = arrivals.left_of(group, self._left_per_time * max(self.purse.end - now, 0.0))
             worth *= plan.discount(self._codes[group], self.valuation.count(group), left)
-        value = worth / self._multiplier
-        if self._market.auction == "second_price":
-            return value
-        return float(self._market.optimal_bid(value))
+        return _best_bid(self._market, worth / self._multiplier)
 
     def _replan(self, now: float) -> None:
         if self._learner is not None:
@@ -224,3 +243,9 @@ class PlanningBidder(Bidder):
             self._learner.win(bid, price)
         else:
             self._learner.loss(bid)
+
+
+def _best_bid(market: Market, value: float) -> float:
+    if value <= 0.0 or market.auction == "second_price":
+        return value
+    return float(market.optimal_bid(value))

@@ -10,8 +10,9 @@ DAY_SECONDS = 86_400.0
 class Purse:
     """A budget for a flight and optionally for each day of it (days count from the start).
 
-    A bid never exceeds `available`, and a win costs at most the bid, so spend stays within the
-    budget by construction, whatever the market does.
+    A bid never exceeds `available` and is held back until its outcome is known; a win costs at
+    most the bid. So spend stays within the budget by construction, whatever the market does and
+    however many bids are open at once.
     """
 
     def __init__(
@@ -25,47 +26,63 @@ class Purse:
             raise KreachError.rule("end", f"come after the start ({start})", end)
         self.budget, self.daily_budget = budget, daily_budget
         self.start, self.end = start, end
-        self.spent = 0.0
+        self._left = float(budget)  # kept beside the spend: it cannot round below 0
+        self._spent = 0.0
+        self._held = 0.0
         self._day = 0
-        self._spent_today = 0.0
+        self._left_today = float("inf") if daily_budget is None else float(daily_budget)
+
+    @property
+    def spent(self) -> float:
+        """What was paid so far, at most the budget."""
+        return min(self._spent, self.budget)
 
     def available(self, now: float) -> float:
         """What may be spent on one request at this moment; 0 outside the flight."""
         if not self.start <= now < self.end:
             return 0.0
-        left = self.budget - self.spent
-        if self.daily_budget is not None:
-            self._turn_to(now)
-            left = min(left, self.daily_budget - self._spent_today)
-        return max(left, 0.0)
+        self._turn_to(now)
+        return max(min(self._left, self._left_today) - self._held, 0.0)
+
+    def hold(self, amount: float) -> None:
+        """Hold an amount back for a bid whose outcome is not known yet."""
+        self._held += amount
+
+    def release(self, amount: float) -> None:
+        """The outcome of a bid is known: what was held for it is free again."""
+        self._held = max(self._held - amount, 0.0)
+        if self._held < 1e-12 * self.budget:
+            self._held = 0.0  # the rest of rounded sums
 
     def pay(self, price: float, now: float) -> None:
         """Book the price of a win."""
         if not 0.0 <= price < float("inf"):
             raise KreachError.rule("price", "be a finite number ≥ 0", price)
-        if self.daily_budget is not None:
-            self._turn_to(now)
-            self._spent_today += price
-        self.spent += price
+        self._turn_to(now)
+        self._left = max(self._left - price, 0.0)
+        self._spent += price
+        self._left_today = max(self._left_today - price, 0.0)
 
     def refund(self, price: float) -> None:
         """Take back the price of a win that was never shown (for the flight, not for its day)."""
-        if not 0.0 <= price <= self.spent:
+        if not 0.0 <= price <= self.spent + 1e-9 * self.budget:
             raise KreachError.rule("price", f"lie between 0 and the spend ({self.spent})", price)
-        self.spent -= price
+        self._left = min(self._left + price, self.budget)
+        self._spent = max(self._spent - price, 0.0)
 
     def plannable(self, now: float) -> float:
         """What is left for the rest of the flight, as far as daily budgets will let it be spent."""
-        left = self.budget - self.spent
+        left = self._left
         if self.daily_budget is not None:
             self._turn_to(now)
             days = (self.end - now) / DAY_SECONDS
             rest_of_today = min(1.0 - ((now - self.start) / DAY_SECONDS) % 1.0, days)
             later = max(days - rest_of_today, 0.0)
-            left = min(left, self.daily_budget - self._spent_today + later * self.daily_budget)
+            left = min(left, self._left_today + later * self.daily_budget)
         return max(left, 0.0)
 
     def _turn_to(self, now: float) -> None:
-        day = int((now - self.start) // DAY_SECONDS)
-        if day > self._day:
-            self._day, self._spent_today = day, 0.0
+        if self.daily_budget is not None:
+            day = int((now - self.start) // DAY_SECONDS)
+            if day > self._day:
+                self._day, self._left_today = day, float(self.daily_budget)

@@ -39,8 +39,9 @@ class MarketLearner:
             raise KreachError.rule("prior_auctions", "be a number > 0", prior_auctions)
         if not half_life_auctions > 0.0:
             raise KreachError.rule("half_life_auctions", "be a number > 0", half_life_auctions)
-        self._half_life = half_life_auctions
-        self._faded_at = 0
+        # instead of fading what was seen, what is new weighs more; only ratios matter
+        self._growth = 2.0 ** (1.0 / half_life_auctions)
+        self._weight = 1.0
         self.auction = prior.auction
         low, high = _quantile(prior, 0.25), _quantile(prior, 0.75)
         edges = np.exp(np.linspace(np.log(low) - _SPREAD, np.log(high) + _SPREAD, _CELLS))
@@ -60,22 +61,22 @@ class MarketLearner:
         """Record a win; with a first price the price paid is the bid."""
         value = bid if self.auction == "first_price" else price
         cell = self._cell(value)
-        self._seen[cell] += 1.0
-        self._price_sum[cell] += value
-        self.auctions += 1
+        self._seen[cell] += self._weight
+        self._price_sum[cell] += self._weight * value
+        self._next()
 
     def loss(self, bid: float) -> None:
         """Record a loss."""
         if bid > 0.0:
-            self._lost[self._cell(bid)] += 1.0
-            self.auctions += 1
+            self._lost[self._cell(bid)] += self._weight
+            self._next()
 
     def _cell(self, value: float) -> int:
         return min(int(np.searchsorted(self._edges, value, side="left")), _CELLS - 1)
 
     def market(self) -> EmpiricalMarket:
         """The market as known now."""
-        self._fade()
+        self._rescale()
         win = self._isotonic() if self.auction == "first_price" else self._kaplan_meier()
         mass = np.diff(np.concatenate([[0.0], win]))
         middle = np.sqrt(self._edges * np.concatenate([self._edges[:1], self._edges[:-1]]))
@@ -87,12 +88,17 @@ class MarketLearner:
             np.append(prices, self._edges[-1] * 10.0), np.append(mass, beyond + 1e-12), self.auction
         )
 
-    def _fade(self) -> None:
-        keep = 0.5 ** ((self.auctions - self._faded_at) / self._half_life)
-        self._seen *= keep
-        self._price_sum *= keep
-        self._lost *= keep
-        self._faded_at = self.auctions
+    def _next(self) -> None:
+        self.auctions += 1
+        self._weight *= self._growth
+        if self._weight > 1e100:
+            self._rescale()
+
+    def _rescale(self) -> None:
+        """Let the newest auction weigh 1 again."""
+        for tally in (self._seen, self._price_sum, self._lost):
+            tally /= self._weight  # noqa: PLW2901 - in place
+        self._weight = 1.0
 
     def _kaplan_meier(self) -> FloatArray:
         ended = self._seen + self._lost

@@ -123,8 +123,7 @@ class LogNormalMarket:
         if self.auction == "second_price":
             return v.copy()
         low = np.full(v.shape, self.mu - 40.0 * self.sigma)
-        with np.errstate(divide="ignore"):
-            high = np.minimum(np.log(v), self.mu + 40.0 * self.sigma)
+        high = np.minimum(np.log(np.where(v > 0.0, v, 1.0)), self.mu + 40.0 * self.sigma)
         low = np.minimum(low, high)
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
@@ -182,6 +181,8 @@ class EmpiricalMarket:
         win = np.minimum(np.cumsum(mass), 1.0)
         win[-1] = 1.0
         cost = np.cumsum(mass * price)
+        rises = np.diff(np.concatenate([[0.0], win])) > 0.0  # a share below rounding is none
+        price, win, cost = price[rises], win[rises], cost[rises]
         hull: IntArray = _lower_hull(win, price * win)
         before = np.concatenate([[-1], hull[:-1]])
         at_win, at_cost = np.append(win, 0.0), np.append(price * win, 0.0)  # index −1: no bid

@@ -72,9 +72,16 @@ class OutlookMaker:
         """The budget that reaches so many; refuses what no budget reaches."""
         most = self._planner.at_multiplier(self._state, self._market, 1e-9).expected_reach
         if not 0.0 < reach <= most:
-            raise KreachError.rule(
-                "reach", f"lie between 0 and what is possible ({most:.1f})", reach
-            )
+            rule = f"lie between 0 and what is possible ({most:.1f})"
+            raise KreachError.rule("reach", rule, reach)
+        found = self._outlook(self._plan_for(reach), None, level, seed)
+        aimed = reach
+        for _ in range(4):  # the plan is a little off the simulated flights: aim beside it
+            aimed = min(aimed * reach / max(found.reach, 1e-300), most)
+            found = self._outlook(self._plan_for(aimed), None, level, seed)
+        return found
+
+    def _plan_for(self, reach: float) -> Plan:
         low, high = np.log(1e-9), np.log(1e9)
         for _ in range(60):
             middle = 0.5 * (low + high)
@@ -82,15 +89,16 @@ class OutlookMaker:
             if abs(plan.expected_reach - reach) <= 1e-4 * reach:
                 break
             low, high = (middle, high) if plan.expected_reach > reach else (low, middle)
-        return self._outlook(plan, plan.expected_spend, level, seed)
+        return plan
 
-    def _outlook(self, plan: Plan, budget: float, level: float, seed: int) -> Outlook:
+    def _outlook(self, plan: Plan, budget: float | None, level: float, seed: int) -> Outlook:
         if not 0.0 < level < 1.0:
             raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
         generator = np.random.default_rng(as_whole_number("seed", seed, least=0))
         groups = self._audience.group_count
         trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MOST_TRIALS))
-        flights, spends = self._fly(plan, trials, generator)
+        most = np.inf if budget is None else budget
+        flights, spends = self._fly(plan, trials, most, generator)
         reports = [measure(self._audience, counts, self._cap) for counts in flights]
         expected = np.array([report.reach for report in reports])
         # what each flight reached: chance decides who was behind the impressions
@@ -99,9 +107,10 @@ class OutlookMaker:
         low, high = np.quantile(expected + chance, [tail, 1.0 - tail]).tolist()
         shown = float(np.mean([report.exposure.targeted_impressions for report in reports]))
         unique = float(np.mean([report.at_least(1)[0] for report in reports]))
+        spend = min(float(spends.mean()), most)
         return Outlook(
-            budget,
-            min(float(spends.mean()), budget),
+            spend if budget is None else budget,
+            spend,
             float(expected.mean()),
             (max(low, 0.0), high),
             level,
@@ -111,26 +120,24 @@ class OutlookMaker:
         )
 
     def _fly(
-        self, plan: Plan, trials: int, generator: np.random.Generator
+        self, plan: Plan, trials: int, budget: float, generator: np.random.Generator
     ) -> tuple[IntArray, FloatArray]:
         """Impressions by group (a row per simulated flight), and what the flights spent."""
         response = market_response(self._market)
         counts = np.zeros((trials, self._audience.group_count), dtype=np.int64)
         spends = np.zeros(trials)
-        for kind in np.unique(self._state.kind).tolist():
-            mine = np.flatnonzero(self._state.kind == kind)
-            left = self._state.requests_left[mine]
-            own = np.zeros((trials, len(mine)), dtype=np.int64)
-            known = self._probability(kind, np.arange(64.0))
-            for step in range(_STEPS):
-                if own.max(initial=0) >= len(known):
-                    known = self._probability(kind, np.arange(2.0 * len(known)))
+        kinds = [np.flatnonzero(self._state.kind == k) for k in np.unique(self._state.kind)]
+        known = [self._probability(k, np.arange(64.0)) for k in np.unique(self._state.kind)]
+        for step in range(_STEPS):
+            open_still = (spends < budget)[:, None]
+            for at, (kind, mine) in enumerate(zip(np.unique(self._state.kind), kinds, strict=True)):
+                own, left = counts[:, mine], self._state.requests_left[mine]
+                while own.max(initial=0) >= len(known[at]):
+                    known[at] = self._probability(kind, np.arange(2.0 * len(known[at])))
                 to_come = left * ((_STEPS - step - 0.5) / _STEPS)
                 discount = plan.discounts(kind, own, np.broadcast_to(to_come, own.shape))
-                value = known[own] * discount / plan.multiplier
-                win, cost = response.win_and_cost(value)
-                won = generator.poisson(left / _STEPS * win)
-                own += won
+                win, cost = response.win_and_cost(known[at][own] * discount / plan.multiplier)
+                won = generator.poisson(left / _STEPS * win * open_still)
+                counts[:, mine] = own + won
                 spends += (won * (cost / np.maximum(win, 1e-300))).sum(axis=1)
-            counts[:, mine] = own
         return counts, spends

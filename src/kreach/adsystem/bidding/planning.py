@@ -25,8 +25,14 @@ KindProbability = Callable[[int, FloatArray], FloatArray]
 """(kind, impressions) → reach probability."""
 
 
-def market_response(market: Market, lowest: float = 1e-4, highest: float = 1e4) -> Response:
-    """The market's answer on a grid of values around its prices, dense where it bends."""
+def market_response(market: Market) -> Response:
+    """The market's answer on a grid of values that covers its prices, whatever their unit."""
+    coarse = np.exp(np.linspace(-60.0, 60.0, 481))
+    win = market.win_probability(coarse)
+    lowest = coarse[np.argmax(win > 1e-7)] / 2.0
+    highest = coarse[np.argmax(win >= win[-1] * (1.0 - 1e-7))] * 2.0
+    if market.auction == "first_price":
+        highest *= 1e3  # bids are shaded, so values reach further than prices
     grid = np.exp(np.linspace(np.log(lowest), np.log(highest), 1024))
     bids = market.optimal_bid(grid)
     zero = np.zeros(1)

@@ -49,7 +49,13 @@ class Portfolio:
             if groups is None or group in groups:
                 bid = bidder.bid(group, now, floor)
                 if bid > 0.0 and (best is None or bid > best.bid):
-                    best = Offer(campaign, bid)
+                    best, beaten = Offer(campaign, bid), best
+                elif bid > 0.0:
+                    beaten = Offer(campaign, bid)
+                else:
+                    continue
+                if beaten is not None:
+                    self._bidders[beaten.campaign].withdraw(group, beaten.bid)
         return best
 
     def won(self, offer: Offer, group: int, price: float, now: float) -> None:

@@ -182,8 +182,9 @@ class StackedValuation:
         shown.append(now)
 
     def revert(self, group: int, won_at: float) -> None:
+        shown = self._shown[self._checked(group)]
         try:
-            self._shown[self._checked(group)].remove(won_at)
+            shown.remove(won_at)
         except ValueError:
             rule = "be the moment of a recorded impression"
             raise KreachError.rule("won_at", rule, won_at) from None

@@ -96,4 +96,6 @@ def _nanoseconds(name: str, span: timedelta | float, rule: str) -> int:
     is_number = isinstance(span, (int, float, np.integer, np.floating))
     if not is_number or isinstance(span, bool) or not abs(span) < float("inf"):
         raise KreachError.rule(name, rule, span)
+    if abs(span) >= 2**53:  # whole seconds; the product would lose digits or overflow
+        return int(span) * 10**9
     return round(float(span) * 1e9)
