@@ -66,7 +66,15 @@ class OutlookMaker:
         if not 0.0 < budget < float("inf"):
             raise KreachError.rule("budget", "be a finite number > 0", budget)
         plan = self._planner.solve(self._state, budget, self._market)
-        return self._outlook(plan, budget, level, seed)
+        found = self._outlook(plan, budget, level, seed)
+        aimed = budget
+        for _ in range(2):  # the plan is a little off the simulated flights: aim beside it
+            if found.spend >= 0.99 * budget:
+                break
+            aimed *= budget / max(found.spend, 1e-3 * budget)
+            plan = self._planner.solve(self._state, aimed, self._market, plan.multiplier)
+            found = self._outlook(plan, budget, level, seed)
+        return found
 
     def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many; refuses what no budget reaches."""
