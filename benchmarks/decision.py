@@ -50,7 +50,7 @@ def run() -> None:
             outcomes[name].append(duration(lost.seconds / _DECISIONS))
         for name, seconds in _replanning(warm).items():
             plans[name].append(duration(seconds))
-    _show("A decision: `bid`, no plan made in between", decisions)
+    _show("A decision, taken back: `bid` and `withdraw`, no plan made in between", decisions)
     _show("An outcome: `lost`", outcomes)
     _show(f"A plan for the rest of the flight, made {_PLANS} times in all, inside a `bid`", plans)
     print(f"  Groups of {_GROUP_SIZE}, cap {_CAP}, {_DECISIONS:,} requests of random groups.")
@@ -90,18 +90,23 @@ def _warmed(bidder: Bidder, groups: list[int], prices: list[float]) -> Bidder:
             bidder.won(groups[turn], bid, price, now)
         elif bid > 0.0:
             bidder.lost(groups[turn], bid)
-    bidder.bid(groups[0], quarter + _FLIGHT_SECONDS / _PLANS)  # makes a plan, if it makes any
+    bid = bidder.bid(groups[0], quarter + _FLIGHT_SECONDS / _PLANS)  # plans, if it ever does
+    bidder.withdraw(groups[0], bid)
     return bidder
 
 
 def _asking(bidder: Bidder, groups: list[int]) -> Callable[[], list[float]]:
-    """`bid` for each request, all within one interval between plans."""
+    """`bid` and `withdraw` for each request, all within one interval between plans."""
     start = _FLIGHT_SECONDS / 4.0 + _FLIGHT_SECONDS / _PLANS
     step = 0.1 * _FLIGHT_SECONDS / _PLANS / len(groups)
 
     def ask() -> list[float]:
-        bid = bidder.bid
-        return [bid(group, start + step * turn) for turn, group in enumerate(groups)]
+        bids = []
+        for turn, group in enumerate(groups):
+            bid = bidder.bid(group, start + step * turn)
+            bidder.withdraw(group, bid)
+            bids.append(bid)
+        return bids
 
     return ask
 
@@ -143,7 +148,13 @@ def _replanning(warm: dict[str, Bidder]) -> dict[str, float]:
 
     def due(bidder: Bidder, moments: list[float]) -> Callable[[], float]:
         now = moments.pop(0)
-        return lambda: bidder.bid(0, now)
+
+        def plan() -> float:
+            bid = bidder.bid(0, now)
+            bidder.withdraw(0, bid)
+            return bid
+
+        return plan
 
     later = {
         name: [_FLIGHT_SECONDS / 4.0 + (2.1 + 1.01 * turn) * interval for turn in range(_REPEATS)]
