@@ -19,6 +19,8 @@ _PLANS = 20
 _WARM_REQUESTS = 4_000
 _DECISIONS = 20_000
 _REPEATS = 3
+_KIND_COUNTS = (1, 20, 200)
+_GROUPS_OF_KINDS = 10_000
 _MARKET = (0.0, float(np.sqrt(0.5)))
 _BUDGET_PER_REQUEST = 0.05
 
@@ -50,12 +52,17 @@ def run() -> None:
             outcomes[name].append(duration(lost.seconds / _DECISIONS))
         for name, seconds in _replanning(warm).items():
             plans[name].append(duration(seconds))
-    _show("A decision, taken back: `bid` and `withdraw`, no plan made in between", decisions)
-    _show("An outcome: `lost`", outcomes)
-    _show(f"A plan for the rest of the flight, made {_PLANS} times in all, inside a `bid`", plans)
+    header = ("bidder", *(f"{count:,} groups" for count in _GROUP_COUNTS))
+    _show(
+        "A decision, taken back: `bid` and `withdraw`, no plan made in between", header, decisions
+    )
+    _show("An outcome: `lost`", header, outcomes)
+    title = f"A plan for the rest of the flight, made {_PLANS} times in all, inside a `bid`"
+    _show(title, header, plans)
     print(f"  Groups of {_GROUP_SIZE}, cap {_CAP}, {_DECISIONS:,} requests of random groups.")
     print(f"  A plan looks at every group, so it grows with them; over a flight it is {_PLANS} of")
     print("  its times, whatever the number of requests.")
+    _plans_by_kind(generator)
 
 
 def _purse(requests: int) -> kr.Purse:
@@ -167,6 +174,19 @@ def _replanning(warm: dict[str, Bidder]) -> dict[str, float]:
     return {name: timing.seconds for name, timing in timings.items()}
 
 
-def _show(title: str, rows: dict[str, list[str]]) -> None:
-    header = ("bidder", *(f"{count:,} groups" for count in _GROUP_COUNTS))
+def _plans_by_kind(generator: np.random.Generator) -> None:
+    """A plan solves a table for each kind of group: the same groups, in more and more kinds."""
+    name = "planning, second price"
+    cells = []
+    for kinds in _KIND_COUNTS:
+        sizes = _GROUP_SIZE + np.arange(_GROUPS_OF_KINDS) % kinds
+        groups = generator.integers(_GROUPS_OF_KINDS, size=_WARM_REQUESTS).tolist()
+        prices = generator.lognormal(*_MARKET, size=_WARM_REQUESTS).tolist()
+        bidder = _warmed(_planning(kr.Audience.disjoint(sizes)), groups, prices)
+        cells.append(duration(_replanning({name: bidder})[name]))
+    header = ("bidder", *(f"kinds: {kinds}" for kinds in _KIND_COUNTS))
+    _show(f"A plan for {_GROUPS_OF_KINDS:,} groups of several kinds", header, {name: cells})
+
+
+def _show(title: str, header: tuple[str, ...], rows: dict[str, list[str]]) -> None:
     print_table(title, header, [(name, *cells) for name, cells in rows.items()])

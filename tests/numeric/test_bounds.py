@@ -225,3 +225,11 @@ def test_attained_bounds_of_large_counts_are_exact_to_the_last_impression(size: 
         assert found == size // 2 + 7
     else:
         assert found >= (size // 2 + 7) * (1 - 1e-6)
+
+
+def test_the_solver_keeps_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    """A program that prints JSON cannot have a solver print beside it."""
+    trillion = 10**12
+    classes, heads, sizes, n, _ = hitting_set(138, (8, 30), trillion, trillion // 3, trillion // 2)
+    least_overlap_reach(classes, heads, sizes, n, trillion)
+    assert capfd.readouterr() == ("", "")

@@ -27,7 +27,7 @@ def test_the_budget_is_spent_to_the_cent(auction: str, budget: float) -> None:
     assert spend(p, market, multiplier) == pytest.approx(budget, abs=0.005)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     p=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=20),
     share=st.floats(0.01, 0.95),

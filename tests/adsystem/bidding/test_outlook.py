@@ -41,7 +41,7 @@ def flights(
     return rows
 
 
-@pytest.mark.parametrize("budget", [20.0, 50.0, 90.0, 430.0])
+@pytest.mark.parametrize("budget", [20.0, 90.0, 430.0])
 def test_an_outlook_is_what_flights_do(budget: float) -> None:
     """Mean of six flights within 3 %; true reach inside the 95 % band in at least four of six."""
     outlook = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1).for_budget(budget)
