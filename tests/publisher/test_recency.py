@@ -67,8 +67,11 @@ def test_by_hand() -> None:
     # group 0: user 0, user 0 (gap 10), user 1 (gap 90); group 1: user 2, user 2 (gap 3,995)
     found = fit_recency(visits, group_of, EDGES, prior_pairs=1.0)
     overall = 2 / 3
+    met = ((1 + overall) / 2, (0 + overall) / 2, (1 + overall) / 2)
+    # by chance: 2/6 of the pairs of group 0, all of group 1; two and one successive pairs
+    chance = (2 * (2 / 6) + 1 * 1) / 3
     assert found.same_visitor == pytest.approx(
-        ((1 + overall) / 2, (0 + overall) / 2, (1 + overall) / 2)
+        tuple(max(0.0, (share - chance) / (1 - chance)) for share in met)
     )
 
 

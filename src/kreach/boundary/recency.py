@@ -1,4 +1,4 @@
-"""How likely a request is from the group's previous visitor, by the gap between the two.
+"""How likely a request continues the visit of the group's previous visitor, by the gap.
 
 Visits come in sessions, so two requests of a group within minutes are mostly one person's. This
 is knowledge about groups in general, not about any of them, so it may cross.
@@ -14,7 +14,11 @@ __all__ = ["RecencyTable"]
 
 @dataclass(frozen=True)
 class RecencyTable:
-    """`same_visitor[i]` for gaps in [edges[i−1], edges[i]) seconds; the last is for longer gaps."""
+    """`same_visitor[i]` for gaps in [edges[i−1], edges[i]) seconds; the last is for longer gaps.
+
+    It is the chance that the previous visitor is still there. Otherwise the request is anybody's,
+    the previous visitor's included.
+    """
 
     edges_seconds: tuple[float, ...]
     same_visitor: tuple[float, ...]

@@ -16,6 +16,10 @@ larger ones keep the value of a feasible dual solution, which certifies a bound 
 Σ_j z_j with z_j ≤ min(n_j, c) and Σ_{j∈C} z_j ≤ c.
 """
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,7 @@ _EXACT_EDGES = 2_000
 _RELAXED_EDGES = 10_000
 _BRANCHES = 500
 _INT32_MAX = 2**31 - 1
+_EXACT_BELOW = 1e9  # above, the solver's last digits no longer tell one person from the next
 
 
 def most_overlap_reach(
@@ -99,12 +104,14 @@ def least_overlap_reach(
     price = np.minimum(impressions[group_ids], cap).astype(float)
     rows, item = _without_repeats(rows, item)
     _, rows = np.unique(rows, return_inverse=True)
+    if len(price) == 1 and len(rows) <= _EXACT_EDGES:
+        return int(price[0]), True  # one group: everything on one person
     bound, attained = _feasible_dual(rows, item, price, cap), False
     if len(rows) <= _RELAXED_EDGES:
         whole = len(rows) <= _EXACT_EDGES
         value, solved = _least_cover(rows, item, price, cap, whole=whole)
         bound, attained = max(bound, value), solved and whole
-    if attained:
+    if attained and bound < _EXACT_BELOW:
         return round(bound), True
     return int(np.ceil(bound - 1e-6 - 1e-9 * abs(bound))), False  # reach is a whole number
 
@@ -146,17 +153,32 @@ def _minimise(
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
 
-    solved = milp(
-        cost,
-        constraints=LinearConstraint(matrix, lb=low, ub=high),
-        integrality=np.full(len(cost), int(whole)),
-        bounds=Bounds(0.0, np.inf),
-        options={"node_limit": _BRANCHES, "mip_rel_gap": 0.0},
-    )
+    with _standard_output_closed():
+        solved = milp(
+            cost,
+            constraints=LinearConstraint(matrix, lb=low, ub=high),
+            integrality=np.full(len(cost), int(whole)),
+            bounds=Bounds(0.0, np.inf),
+            options={"node_limit": _BRANCHES},
+        )
     proved = solved.mip_dual_bound if whole else solved.fun
     if proved is None:
         return -np.inf, False
     return float(proved), solved.status == 0 and solved.fun - proved < 0.5
+
+
+@contextmanager
+def _standard_output_closed() -> Iterator[None]:
+    """The solver prints a line of its own now and then; a report in JSON must not carry it."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _feasible_dual(rows: IntArray, item: IntArray, price: FloatArray, cap: int) -> float:

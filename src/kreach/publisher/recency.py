@@ -29,9 +29,12 @@ def fit_recency(
     edges_seconds: tuple[float, ...] = DEFAULT_EDGES_SECONDS,
     prior_pairs: float = 20.0,
 ) -> RecencyTable:
-    """Share of successive visits of a group that are one person's, for each range of gaps.
+    """How much more often than by chance successive visits of a group are one person's, by gap.
 
-    Ranges with few pairs are drawn towards the overall share by `prior_pairs`.
+    If a visit continues the session before it with probability s, and else is anybody's, two
+    successive visits are one person's with probability s + (1 − s)·q, where q is the chance of
+    meeting somebody twice. The table holds s. Ranges with few pairs are drawn towards the overall
+    share by `prior_pairs`.
     """
     if len(visits) < 2:
         raise KreachError.rule("visits", "hold at least two visits", len(visits))
@@ -45,5 +48,25 @@ def fit_recency(
     pairs = np.bincount(cell, minlength=len(edges_seconds) + 1)
     hits = np.bincount(cell, weights=same, minlength=len(edges_seconds) + 1)
     overall = float(same.mean()) if same.size else 0.0
-    shares = (hits + prior_pairs * overall) / (pairs + prior_pairs)
+    met = (hits + prior_pairs * overall) / np.maximum(pairs + prior_pairs, 1e-300)
+    chance = _chance_meeting(group, user)
+    shares = np.clip((met - chance) / max(1.0 - chance, 1e-12), 0.0, 1.0)
     return RecencyTable(edges_seconds, tuple(shares.tolist()))
+
+
+def _chance_meeting(group: IntArray, user: IntArray) -> float:
+    """How often two visits of a group are one person's, whatever lies between them.
+
+    Σ x_i(x_i − 1)/(n(n − 1)) of each group, averaged as successive visits are: n − 1 a group.
+    """
+    _, visits = np.unique(np.stack([group, user], axis=1), axis=0, return_counts=True)
+    of_group, total = np.unique(group, return_counts=True)
+    owner = np.unique(np.stack([group, user], axis=1), axis=0)[:, 0]
+    alike = np.bincount(
+        np.searchsorted(of_group, owner), weights=visits * (visits - 1.0), minlength=len(total)
+    )
+    several = total > 1
+    if not several.any():
+        return 0.0
+    rate = alike[several] / (total[several] * (total[several] - 1.0))
+    return float(np.average(rate, weights=total[several] - 1.0))
