@@ -58,7 +58,8 @@ def _stirling_rest(z: FloatArray) -> FloatArray:
 def log_gamma_cross(base: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """ln [ Γ(base + x) Γ(base + y) / (Γ(base) Γ(base + x + y)) ] for base, x, y ≥ 0.
 
-    Never positive; relative error near machine precision also where the result is tiny.
+    Never positive; relative error near machine precision also where the result is tiny, as long as
+    x and y are at least 1e-6 and one of them 0.1 (for smaller steps digits are lost).
     With x ≤ y and Stirling's formula for each Γ the large terms cancel algebraically:
 
         −(b+y−½) m(x/(b+y)) + (b−½) m(x/b) − xy/(2b(b+y)) − x ln(1 + y/(b+x)) + Δδ

@@ -57,6 +57,7 @@ class RollingReachMeter:
     def record(self, group: int, at: Moment) -> bool:
         """Count an impression and move the window up to its time; False if it is too old."""
         moment = _moment_ns("at", at)
+        self._meter.count(group)  # refuses a group that does not exist, however old
         if self._now_ns is not None and moment <= self._now_ns - self._span_ns:
             self.late += 1
             return False
