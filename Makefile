@@ -7,7 +7,7 @@ RUN := .venv/bin/
 
 .PHONY: demo test check bench docs clean
 
-demo: .venv/ready
+demo: .venv/demo
 	$(RUN)kreach demo
 
 test: .venv/ready
@@ -33,6 +33,10 @@ $(UV):
 	$(PYTHON) -m venv $(BOOT)
 	$(BOOT)/bin/pip install --quiet --disable-pip-version-check uv
 
-.venv/ready: $(UV) pyproject.toml uv.lock
-	$(UV) sync --frozen --quiet --python $(PYTHON)
+.venv/demo: $(UV) pyproject.toml uv.lock
+	$(UV) sync --frozen --quiet --inexact --no-dev --python $(PYTHON)
 	touch $@
+
+.venv/ready: $(UV) pyproject.toml uv.lock
+	$(UV) sync --frozen --quiet --inexact --all-extras --python $(PYTHON)
+	touch $@ .venv/demo

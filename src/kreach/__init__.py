@@ -27,6 +27,16 @@ if TYPE_CHECKING:
         RecencyValuation,
         StackedValuation,
     )
+    from kreach.adsystem.impressions.embedded import EmbeddedEngine
+    from kreach.adsystem.impressions.groups import open_groups
+    from kreach.adsystem.impressions.log import ImpressionLog
+    from kreach.adsystem.impressions.report import (
+        SeriesReport,
+        WindowReport,
+        measure_series,
+        measure_window,
+    )
+    from kreach.adsystem.impressions.spark import SparkEngine
     from kreach.adsystem.measurement import baselines
     from kreach.adsystem.measurement.distribution import ReachDistribution
     from kreach.adsystem.measurement.meter import ReachMeter
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.boundary.audience import Audience
+    from kreach.boundary.events import Impression
 
 __version__ = "0.1.0"
 
@@ -43,7 +54,10 @@ __all__ = [
     "BidLimits",
     "CapRule",
     "CapValuation",
+    "EmbeddedEngine",
     "EmpiricalMarket",
+    "Impression",
+    "ImpressionLog",
     "KreachError",
     "LogNormalMarket",
     "PaperBidder",
@@ -55,37 +69,53 @@ __all__ = [
     "ReachReport",
     "RecencyValuation",
     "RollingReachMeter",
+    "SeriesReport",
+    "SparkEngine",
     "StackedValuation",
+    "WindowReport",
     "__version__",
     "baselines",
     "hindsight_limit",
     "measure",
+    "measure_series",
+    "measure_window",
     "offline_multiplier",
+    "open_groups",
     "reach_probability",
     "sample_reach",
 ]
 
 _BIDDING = "kreach.adsystem.bidding"
+_IMPRESSIONS = "kreach.adsystem.impressions"
 _HOME = {
     "Audience": "kreach.boundary.audience",
     "BidLimits": f"{_BIDDING}.bidder",
     "CapRule": f"{_BIDDING}.valuation",
     "CapValuation": f"{_BIDDING}.valuation",
+    "EmbeddedEngine": f"{_IMPRESSIONS}.embedded",
     "EmpiricalMarket": f"{_BIDDING}.market",
+    "Impression": "kreach.boundary.events",
+    "ImpressionLog": f"{_IMPRESSIONS}.log",
     "LogNormalMarket": f"{_BIDDING}.market",
     "PaperBidder": f"{_BIDDING}.bidder",
     "PlanningBidder": f"{_BIDDING}.bidder",
     "Portfolio": f"{_BIDDING}.portfolio",
     "Purse": f"{_BIDDING}.budget",
-    "RecencyValuation": f"{_BIDDING}.valuation",
-    "StackedValuation": f"{_BIDDING}.valuation",
-    "hindsight_limit": f"{_BIDDING}.hindsight",
-    "offline_multiplier": f"{_BIDDING}.offline",
     "ReachDistribution": "kreach.adsystem.measurement.distribution",
     "ReachMeter": "kreach.adsystem.measurement.meter",
     "ReachReport": "kreach.adsystem.measurement.report",
+    "RecencyValuation": f"{_BIDDING}.valuation",
     "RollingReachMeter": "kreach.adsystem.measurement.rolling",
+    "SeriesReport": f"{_IMPRESSIONS}.report",
+    "SparkEngine": f"{_IMPRESSIONS}.spark",
+    "StackedValuation": f"{_BIDDING}.valuation",
+    "WindowReport": f"{_IMPRESSIONS}.report",
+    "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
+    "measure_series": f"{_IMPRESSIONS}.report",
+    "measure_window": f"{_IMPRESSIONS}.report",
+    "offline_multiplier": f"{_BIDDING}.offline",
+    "open_groups": f"{_IMPRESSIONS}.groups",
     "reach_probability": "kreach.adsystem.measurement.probability",
     "sample_reach": "kreach.adsystem.measurement.sampling",
 }

@@ -11,11 +11,11 @@ from kreach.errors import KreachError
 __all__ = ["columns_of", "file_reader", "new_engine", "no_complaints", "sql_text"]
 
 
-def new_engine() -> Any:
-    """A fresh in-memory engine that reads times without a zone as UTC."""
+def new_engine(database: Path | str | None = None) -> Any:
+    """A fresh engine, in memory or on a file, that reads times without a zone as UTC."""
     import duckdb  # noqa: PLC0415 - slow to import
 
-    engine = duckdb.connect()
+    engine = duckdb.connect(":memory:" if database is None else str(database))
     engine.execute("SET TimeZone = 'UTC'")
     return engine
 
@@ -32,17 +32,22 @@ def no_complaints(name: str, rule: str) -> Iterator[None]:
         raise KreachError.rule(name, rule, kind.replace("exception", "problem")) from None
 
 
-def file_reader(name: str, path: Path, text_columns: tuple[str, ...] = ()) -> str:
+def file_reader(
+    name: str, path: Path, text_columns: tuple[str, ...] = (), *, all_text: bool = False
+) -> str:
     """The engine's expression for a Parquet file, a folder of them, or a CSV file.
 
-    `text_columns` of a CSV are read as they are written: an id 007 is not the number 7.
+    `text_columns` of a CSV, or all, are read as they are written: an id 007 is not the number 7.
     """
     if not path.exists():
         raise KreachError.rule(name, "name a file that exists", str(path))
     literal = sql_text(re.sub(r"([*?\[])", r"[\1]", str(path)))  # no character is a wildcard
     if path.is_dir():
-        return f"read_parquet('{literal}/**/*.parquet', hive_partitioning = true)"
+        every = f"{literal}/**/*.parquet"
+        return f"read_parquet('{every}', hive_partitioning = true, union_by_name = true)"
     if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
+        if all_text:
+            return f"read_csv('{literal}', all_varchar = true, header = true)"
         types = ", ".join(f"'{column}': 'VARCHAR'" for column in text_columns)
         kept = f", types = {{{types}}}" if text_columns else ""
         return f"read_csv('{literal}', sample_size = -1{kept})"

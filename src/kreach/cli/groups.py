@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.errors import KreachError
+from kreach.boundary.moments import as_moment
 
 __all__ = ["Json", "groups", "progress_shown"]
 
@@ -20,16 +20,6 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _moment(name: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise KreachError.rule(name, "be a time such as 2026-11-01T00:00:00Z", text) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @groups.command()
@@ -78,7 +68,7 @@ def build(
         _names(segments),
         _names(keep),
         partitions,
-        _moment("history-end", history_end),
+        as_moment("history-end", history_end),
         buyer,
         knowledge,
         Floors(membership_class=class_floor, effective_anonymity=effective_floor),

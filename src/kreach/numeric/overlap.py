@@ -23,7 +23,14 @@ from kreach.numeric.exposure import ExposureLaw, binomial_law, sum_of_laws
 from kreach.numeric.pairs import binomial_pair_gap
 from kreach.numeric.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["class_exposure_laws", "overlap_variance", "sharing_pairs"]
+__all__ = [
+    "class_exposure_laws",
+    "exposure_laws_by_size",
+    "overlap_variance",
+    "sharing_pairs",
+    "shortfall",
+    "tallied_covariance",
+]
 
 _PAIRS_AT_ONCE = 1 << 20
 _MOST_KEYS = 1 << 24
@@ -45,11 +52,58 @@ def class_exposure_laws(
         member = column >= 0
         trials[rows[member], size_code[column[member]]] += impressions[column[member]]
     distinct, law_of_class = _unique_rows(trials)
-    law = binomial_law(distinct[:, 0].astype(np.float64), np.array(1.0 / sizes[0]), top)
+    return exposure_laws_by_size(sizes, distinct, top), law_of_class
+
+
+def exposure_laws_by_size(sizes: FloatArray, trials: IntArray, top: int) -> ExposureLaw:
+    """The law of Σ_s Binomial(trials[:, s], 1/sizes[s]) for each row."""
+    law = binomial_law(trials[:, 0].astype(np.float64), np.array(1.0 / sizes[0]), top)
     for code in range(1, len(sizes)):
-        more = distinct[:, code].astype(np.float64)
+        more = trials[:, code].astype(np.float64)
         law = sum_of_laws(law, binomial_law(more, np.array(1.0 / sizes[code]), top))
-    return law, law_of_class
+    return law
+
+
+def tallied_covariance(
+    sizes: FloatArray,
+    shared: IntArray,
+    own_first: IntArray,
+    own_second: IntArray,
+    people: FloatArray,
+    cap: int,
+    *,
+    at_least: bool = False,
+) -> float:
+    """Σ people·Cov(Y, Y') over pairs known only by their impressions per size.
+
+    Groups of one size merge, shared ones as much as a person's own: the joint law of two people
+    over merged groups is a trinomial with all their impressions.
+    """
+    total = 0.0
+    width = len(sizes)
+    step = max(1, _TABLE_CELLS // (cap * cap * 3 * width))
+    for low in range(0, len(people), step):
+        rows = slice(low, low + step)
+        counts = np.concatenate([shared[rows], own_first[rows], own_second[rows]], axis=1)
+        pairs = len(counts)
+        group = np.arange(counts.size).reshape(pairs, 3 * width)  # every cell a group of its own
+        first, second = group[:, : 2 * width], group.copy()[:, np.r_[:width, 2 * width : 3 * width]]
+        classes = np.concatenate([first, second])
+        in_both = np.tile(np.arange(2 * width) < width, (pairs, 1))
+        at = np.arange(pairs)
+        group_size = np.tile(sizes, 3 * pairs).astype(np.float64)
+        total += _direct(
+            classes,
+            group_size,
+            counts.reshape(-1),
+            shortfall(cap, at_least=at_least),
+            at,
+            at + pairs,
+            in_both,
+            in_both,
+            people[rows],
+        )
+    return total
 
 
 def _unique_rows(table: IntArray) -> tuple[IntArray, IntArray]:
@@ -122,8 +176,13 @@ def overlap_variance(
     group_size: FloatArray,
     impressions: IntArray,
     cap: int,
+    *,
+    at_least: bool = False,
 ) -> float:
     """Var[Σ min(X_i, cap)] over all members of all classes, exact.
+
+    With `at_least` the variance of #{i: X_i ≥ cap}: a person below the cap then falls short by 1
+    whatever the count.
 
     O(pairs) when the sizes are equal and the counts small (pairs are then tallied by what their
     covariance depends on), O(pairs · cap²) otherwise.
@@ -135,17 +194,21 @@ def overlap_variance(
     if len(classes) == 0:
         return 0.0
     totals = np.where(classes >= 0, impressions[classes], 0).sum(axis=1)
-    if cap >= totals.max():
+    if at_least and cap > totals.max():
+        return 0.0
+    if cap >= totals.max() and not at_least:
         return _uncapped_variance(classes, headcount, group_size, impressions)
     law, law_of_class = class_exposure_laws(classes, group_size, impressions, cap - 1)
-    variance = float(headcount @ law.capped_variance(cap)[law_of_class])
+    own = law.below(cap) * law.tail if at_least else law.capped_variance(cap)
+    variance = float(headcount @ own[law_of_class])
+    short = shortfall(cap, at_least=at_least)
     certain = group_size == 1.0  # a group of one leaves nothing to chance, so it couples nobody
     coupled = np.where((classes >= 0) & ~certain[classes], classes, -1)
     if len(np.unique(group_size[served])) == 1 and float(totals.max() + 1.0) ** 3 < _MOST_KEYS:
         size = float(group_size[served][0])
-        return max(variance + _tallied(coupled, headcount, totals, impressions, size, cap), 0.0)
+        return max(variance + _tallied(coupled, headcount, totals, impressions, size, short), 0.0)
     pairs = _pair_blocks(coupled, headcount)
-    blocks = (_direct(classes, group_size, impressions, cap, *block) for block in pairs)
+    blocks = (_direct(classes, group_size, impressions, short, *block) for block in pairs)
     return max(variance + sum(blocks), 0.0)
 
 
@@ -178,9 +241,10 @@ def _tallied(
     totals: IntArray,
     impressions: IntArray,
     group_size: float,
-    cap: int,
+    short: FloatArray,
 ) -> float:
     """Σ covariances for equal sizes: only (shared, own, own) impressions of a pair matter."""
+    cap = len(short)
     span = int(totals.max()) + 1
     weight = np.zeros(span**3)
     for first, second, in_first, _, people in _pair_blocks(classes, headcount):
@@ -193,8 +257,8 @@ def _tallied(
         return 0.0
     left, own_second = np.divmod(keys, span)
     shared, own_first = np.divmod(left, span)
-    room = _room_left(_binomial_rows(np.arange(span), group_size, cap), cap)
     shared_pmf = _binomial_rows(np.arange(span), group_size, cap)
+    room = shared_pmf @ short
     covariance = np.empty(len(keys))
     counts = np.arange(cap, dtype=np.float64)
     success = np.array([1.0 / group_size])
@@ -212,10 +276,14 @@ def _binomial_rows(trials: IntArray, group_size: float, cap: int) -> FloatArray:
     return binomial_law(trials.astype(np.float64), np.array(1.0 / group_size), cap - 1).pmf
 
 
-def _room_left(pmf: FloatArray, cap: int) -> FloatArray:
-    """E[(c − s − X)⁺] for s = 0..c−1 in the columns, given P(X = l) for l < c."""
+def shortfall(cap: int, *, at_least: bool) -> FloatArray:
+    """(c − l − s)⁺ for l and s below the cap; with `at_least` 1 where l + s is below it.
+
+    A law's row P(X = l) times this is E[(c − s − X)⁺] for s = 0..c−1.
+    """
     counts = np.arange(cap)
-    result: FloatArray = pmf @ np.maximum(cap - counts[:, None] - counts[None, :], 0).astype(float)
+    left = np.maximum(cap - counts[:, None] - counts[None, :], 0)
+    result: FloatArray = (left > 0 if at_least else left).astype(np.float64)
     return result
 
 
@@ -223,7 +291,7 @@ def _direct(
     classes: IntArray,
     group_size: FloatArray,
     impressions: IntArray,
-    cap: int,
+    short: FloatArray,
     first: IntArray,
     second: IntArray,
     in_first: BoolArray,
@@ -231,13 +299,14 @@ def _direct(
     people: FloatArray,
 ) -> float:
     """Σ people·Cov over the given pairs, group by group, for any sizes and counts."""
+    cap = len(short)
     step = max(1, _TABLE_CELLS // (cap * cap))
     total = 0.0
     for low in range(0, len(first), step):
         rows = slice(low, low + step)
         a, b = classes[first[rows]], classes[second[rows]]
-        room_a = _room_left(_rest_pmf(a, in_first[rows], group_size, impressions, cap), cap)
-        room_b = _room_left(_rest_pmf(b, in_second[rows], group_size, impressions, cap), cap)
+        room_a = _rest_pmf(a, in_first[rows], group_size, impressions, cap) @ short
+        room_b = _rest_pmf(b, in_second[rows], group_size, impressions, cap) @ short
         gap = _shared_gap(a, in_first[rows], group_size, impressions, cap)
         total += float(people[rows] @ np.einsum("ri,rij,rj->r", room_a, gap, room_b, optimize=True))
     return total

@@ -18,7 +18,7 @@ from kreach.numeric.exposure import ExposureLaw, binomial_law, exposure_law
 from kreach.numeric.pairs import binomial_pair_gap, dirichlet_pair_gap
 from kreach.numeric.types import FloatArray
 
-__all__ = ["group_variance", "profile_variance"]
+__all__ = ["group_variance", "group_variance_at_least", "profile_variance"]
 
 _PAIR_TABLE_CELLS = 1 << 21  # bounds the memory of one block of pair tables
 _NEGLIGIBLE = 1e-20
@@ -44,6 +44,34 @@ def group_variance(
     crowded = random & ~sparse
     variance[sparse] = _sparse_variance(k[sparse], u[sparse], n[sparse], a[sparse], cap)
     variance[crowded] = _crowded_variance(k[crowded], u[crowded], n[crowded], a[crowded], cap)
+    return np.maximum(variance, 0.0)
+
+
+def group_variance_at_least(
+    group_size: FloatArray,
+    targeted_count: FloatArray,
+    impressions: FloatArray,
+    dispersion: FloatArray,
+    count: int,
+) -> FloatArray:
+    """Var[#{i: X_i ≥ count}] over the targeted members of a group; a row per group kind.
+
+    The number of people below `count` has the same variance: u·P(1 − P) + u(u−1) Σ gap(l, l')
+    over l, l' < count, with P = P(X < count).
+    """
+    k, u, n, a = (
+        np.asarray(v, dtype=np.float64)
+        for v in np.broadcast_arrays(group_size, targeted_count, impressions, dispersion)
+    )
+    variance = np.zeros(k.shape)
+    random = np.flatnonzero((k > 1.0) & (u > 0.0) & (n >= count))
+    counts = np.arange(count, dtype=np.float64)
+    for block in _blocks(len(random), count):
+        rows = random[block]
+        law = exposure_law(n[rows], k[rows], a[rows], count - 1)
+        own = law.below(count) * law.tail
+        pairs = _pair_covariance(law.pmf, np.ones(count), counts, k[rows], n[rows], a[rows])
+        variance[rows] = u[rows] * (own + (u[rows] - 1.0) * pairs)
     return np.maximum(variance, 0.0)
 
 
@@ -146,24 +174,30 @@ def _blocks(rows: int, columns: int) -> list[slice]:
     return [slice(i, i + step) for i in range(0, rows, step)]
 
 
-def profile_variance(shares: FloatArray, impressions: int, cap: int) -> float:
+def profile_variance(
+    shares: FloatArray, impressions: int, cap: int, *, at_least: bool = False
+) -> float:
     """Var[Σ min(X_i, cap)] of one group with visit shares q_i, everybody targeted.
+
+    With `at_least` the variance of #{i: X_i ≥ cap}: a person below the cap then falls short by 1
+    whatever the count.
 
     Σ Var + Σ_{i≠i'} Cov with the trinomial gap of each pair of distinct share values; people of
     equal share are counted, not repeated. O(d²c²) for d distinct shares.
     """
-    if cap >= impressions:
-        return 0.0  # every impression counts
+    if cap > impressions or (cap == impressions and not at_least):
+        return 0.0  # every impression counts, or nobody can have so many
     value, people = np.unique(shares, return_counts=True)
     random = (value > 0.0) & (value < 1.0)
     value, people = value[random], people[random].astype(np.float64)
     if value.size == 0:
         return 0.0
     counts = np.arange(cap, dtype=np.float64)
-    weight = cap - counts
+    weight = np.ones(cap) if at_least else cap - counts
     n = np.full(len(value), float(impressions))
     law: ExposureLaw = binomial_law(n, value, cap - 1)
-    variance = float(people @ law.capped_variance(cap))
+    own = law.below(cap) * law.tail if at_least else law.capped_variance(cap)
+    variance = float(people @ own)
     first, second = np.triu_indices(len(value))
     pairs = np.where(
         first == second, people[first] * (people[first] - 1.0), 2.0 * people[first] * people[second]

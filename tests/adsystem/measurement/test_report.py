@@ -29,10 +29,9 @@ def test_the_paper_s_setting() -> None:
 def test_fields(world: str) -> None:
     campaign = WORLDS[world]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
-    assert report.audience is campaign.audience
+    assert report.targeted_user_count == campaign.audience.targeted_user_count
     assert report.cap == 2
     assert report.impressions == sum(campaign.impressions)
-    assert report.impressions_by_group.tolist() == list(campaign.impressions)
     assert report.std == sqrt(report.variance)
     assert isinstance(report.reach, float)
     assert isinstance(report.variance, float)
@@ -65,8 +64,6 @@ def test_a_report_cannot_be_changed() -> None:
     report = kr.measure(kr.Audience.disjoint([3]), [2], 1)
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.cap = 2  # type: ignore[misc]
-    with pytest.raises(ValueError, match="read-only"):
-        report.impressions_by_group[0] = 7
 
 
 @every_world
@@ -131,17 +128,15 @@ def test_histograms_of_huge_counts_are_those_of_small_ones() -> None:
     audience = kr.Audience.disjoint([2, 3, 2, 3, 5] * 10, dispersion=[0.5, np.inf] * 25)
     spread = [10**7, 4, 10**6, 4, 10**7] * 10
     report = kr.measure(audience, spread, 3)
-    alone = [
-        kr.measure(kr.Audience.disjoint([k], dispersion=[a]), [n], 3)
+    groups = [
+        (kr.Audience.disjoint([k], dispersion=[a]), [n])
         for k, a, n in zip([2, 3, 2, 3, 5] * 10, [0.5, np.inf] * 25, spread, strict=True)
     ]
+    alone = [kr.measure(group, n, 3) for group, n in groups]
     assert report.reach == pytest.approx(sum(one.reach for one in alone), rel=1e-12)
     assert report.variance == pytest.approx(sum(one.variance for one in alone), rel=1e-9)
     chances = kr.reach_probability(audience, spread, 3)
     assert chances.tolist() == pytest.approx(
-        [
-            float(kr.reach_probability(one.audience, one.impressions_by_group, 3)[0])
-            for one in alone
-        ],
+        [float(kr.reach_probability(group, n, 3)[0]) for group, n in groups],
         rel=1e-12,
     )

@@ -73,12 +73,18 @@ class EveryImpressionExposure(Exposure):
     def variance(self, cap: int) -> float:
         return 0.0
 
+    def at_least_variance(self, count: int) -> float:
+        return 0.0
+
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         return CertifiedBounds(Bounds(self._total, self._total), (True, True))
 
     def served_kinds(self) -> list[ServedKind]:
         alone = GroupKind(np.ones(1), np.ones(1), np.inf)
         return [ServedKind(alone, 1, self._total)]
+
+    def unfolded(self) -> None:
+        return None
 
 
 @expose.register

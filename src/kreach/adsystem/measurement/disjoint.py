@@ -11,11 +11,11 @@ from kreach.adsystem.measurement.exposure import (
     ServedKind,
     expose,
 )
-from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.numeric.exposure import ExposureLaw, exposure_law
 from kreach.numeric.groupreach import GroupKind
 from kreach.numeric.types import FloatArray, IntArray
-from kreach.numeric.variance import group_variance
+from kreach.numeric.variance import group_variance, group_variance_at_least
 
 __all__ = ["Cells", "DisjointExposure", "fold"]
 
@@ -101,6 +101,13 @@ class DisjointExposure(Exposure):
         each = group_variance(cells.size, cells.targeted, cells.impressions, cells.dispersion, cap)
         return float(cells.groups @ each)
 
+    def at_least_variance(self, count: int) -> float:
+        cells = self.cells
+        each = group_variance_at_least(
+            cells.size, cells.targeted, cells.impressions, cells.dispersion, count
+        )
+        return float(cells.groups @ each)
+
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         """Per group: most min(n, c·u); least min(n, c), or 0 where a member is not targeted."""
         cells = self.cells
@@ -109,6 +116,15 @@ class DisjointExposure(Exposure):
         least = np.where(everybody, np.minimum(cells.impressions, cap), 0.0)
         bounds = Bounds(round(float(cells.groups @ least)), round(float(cells.groups @ most)))
         return CertifiedBounds(bounds, (True, True))
+
+    def unfolded(self) -> tuple[Audience, IntArray]:
+        cells = self.cells
+        times = cells.groups.astype(np.int64)
+        size, targeted, dispersion = (
+            np.repeat(column, times) for column in (cells.size, cells.targeted, cells.dispersion)
+        )
+        impressions = np.repeat(cells.impressions.astype(np.int64), times)
+        return Audience.disjoint(size, targeted, dispersion), impressions
 
     def served_kinds(self) -> list[ServedKind]:
         cells = self.cells

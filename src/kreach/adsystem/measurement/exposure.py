@@ -74,12 +74,20 @@ class Exposure(ABC):
         """Exact variance of reach."""
 
     @abstractmethod
+    def at_least_variance(self, count: int) -> float:
+        """Exact variance of the number of targeted people with at least `count` impressions."""
+
+    @abstractmethod
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         """Least and most possible reach."""
 
     @abstractmethod
     def served_kinds(self) -> list[ServedKind] | None:
         """The independent groups that reach is a sum over; None where groups share people."""
+
+    @abstractmethod
+    def unfolded(self) -> tuple[Audience, IntArray] | None:
+        """Groups and impressions that fold to the same rows, to simulate on; None if unknown."""
 
     def reach(self, cap: int) -> float:
         """Σ E[min(X_i, cap)] over targeted people (Theorem 1 and 5, alternative form)."""

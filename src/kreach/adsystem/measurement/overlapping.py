@@ -11,7 +11,7 @@ from kreach.adsystem.measurement.exposure import (
     ServedKind,
     expose,
 )
-from kreach.boundary.audience import OverlappingAudience
+from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.numeric.bounds import least_overlap_reach, most_overlap_reach
 from kreach.numeric.exposure import ExposureLaw
 from kreach.numeric.overlap import class_exposure_laws, overlap_variance
@@ -61,6 +61,16 @@ class OverlappingExposure(Exposure):
             self._audience.classes, self.people, self._sizes, self._impressions, cap
         )
 
+    def at_least_variance(self, count: int) -> float:
+        return overlap_variance(
+            self._audience.classes,
+            self.people,
+            self._sizes,
+            self._impressions,
+            count,
+            at_least=True,
+        )
+
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         """Most by maximum flow, attained; least by branch and bound, or certified from below."""
         audience = self._audience
@@ -73,6 +83,9 @@ class OverlappingExposure(Exposure):
 
     def served_kinds(self) -> list[ServedKind] | None:
         return None
+
+    def unfolded(self) -> tuple[Audience, IntArray]:
+        return self._audience, self._impressions
 
 
 @expose.register

@@ -21,9 +21,9 @@ from kreach.adsystem.measurement.distribution import (
 from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposure, expose
 from kreach.adsystem.measurement.sampling import sample_reach
 from kreach.boundary.audience import Audience
-from kreach.boundary.checks import as_counts, as_probability, as_whole_number, read_only
+from kreach.boundary.checks import as_counts, as_probability, as_whole_number
 from kreach.errors import KreachError
-from kreach.numeric.types import FloatArray, IntArray
+from kreach.numeric.types import FloatArray
 
 __all__ = ["ReachReport", "measure"]
 
@@ -46,28 +46,26 @@ def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
     n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
-    n = read_only(n)
-    return ReachReport(audience, n, as_whole_number("cap", cap, least=1), expose(audience, n))
+    cap = as_whole_number("cap", cap, least=1)
+    return ReachReport(cap, int(n.sum()), audience.targeted_user_count, expose(audience, n))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReachReport:
-    """Reach at one cap, with how certain it is. Made by `measure`."""
+    """Reach at one cap, with how certain it is. Made by `measure`, or from a log.
 
-    audience: Audience
-    impressions_by_group: IntArray
+    It holds the impressions folded (`exposure`), so it is as small as what can be told apart.
+    """
+
     cap: int
+    impressions: int  # in all, on whomever
+    targeted_user_count: int
     exposure: Exposure
 
     @property
     def basis(self) -> str:
         """The theorem and the assumptions that the numbers rest on."""
         return self.exposure.basis
-
-    @property
-    def impressions(self) -> int:
-        """Impressions in all, on whomever."""
-        return int(self.impressions_by_group.sum())
 
     @cached_property
     def reach(self) -> float:
@@ -113,6 +111,19 @@ class ReachReport:
         result: FloatArray = np.cumsum(exactly[::-1])[::-1][1:]
         return result
 
+    def at_least_interval(self, count: int, level: float = 0.95) -> tuple[float, float]:
+        """An interval for the people who saw it at least `count` times: mean ± z·std, exact std.
+
+        Cut off at 0 and at how many people can have seen it so often.
+        """
+        count = as_whole_number("count", count, least=1)
+        level = as_probability("level", level)
+        mean = float(self.at_least(count)[-1])
+        std = sqrt(self.exposure.at_least_variance(count))
+        half = NormalDist().inv_cdf(0.5 + level / 2.0) * std
+        most = min(self.targeted_user_count, self.impressions // count)
+        return max(mean - half, 0.0), min(mean + half, float(most))
+
     @property
     def average_frequency(self) -> float:
         """Expected targeted impressions per person reached at least once; 0 if nobody was."""
@@ -125,10 +136,9 @@ class ReachReport:
         if kinds is not None and exact_cost(kinds, self.cap) <= _MOST_EXACT_STEPS:
             return exact_distribution(kinds, self.cap)
         trials = int(min(_MOST_TRIALS, _MOST_DRAWS / max(self.impressions, 1)))
-        if trials >= _FEWEST_TRIALS:
-            samples = sample_reach(
-                self.audience, self.impressions_by_group, self.cap, trials, seed=0
-            )
+        groups = self.exposure.unfolded() if trials >= _FEWEST_TRIALS else None
+        if groups is not None:
+            samples = sample_reach(*groups, self.cap, trials, seed=0)
             return ReachDistribution.of_samples(samples)
         return ReachDistribution.normal(self.reach, self.std, *self._limits)
 
@@ -146,7 +156,7 @@ class ReachReport:
         """Bounds that cost nothing: overlap's sharp ones may cost more than an interval."""
         if self.exposure.served_kinds() is not None:
             return self.bounds
-        most = min(self.impressions, self.cap * self.audience.targeted_user_count)
+        most = min(self.impressions, self.cap * self.targeted_user_count)
         return (0, most)
 
     def interval(self, level: float = 0.95, method: str = "exact") -> tuple[float, float]:

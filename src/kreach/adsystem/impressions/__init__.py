@@ -1,0 +1,1 @@
+"""The impression log: append once, ask for any window; counting happens inside an engine."""

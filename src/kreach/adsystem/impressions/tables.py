@@ -1,0 +1,156 @@
+"""Impressions and groups inside an engine, under names and types that every question relies on.
+
+A source comes as a table with whatever columns it has. Here it gets the shape below, or one clear
+line that says what it lacks. Text stays text: a group 007 is not the number 7.
+
+    impressions: campaign, group, ts, and where the source has them impression_id, catalogue
+                 (version under which the group was told), received (when the row arrived),
+                 filed (the day whose folder holds the row), zoned (the time names a zone)
+    groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares
+    members:     class, headcount, group: a row per membership class and group of it
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import ibis
+import ibis.expr.types as ir
+
+from kreach.errors import KreachError
+
+__all__ = ["GroupTable", "LogTable", "group_rows", "log_table", "member_rows"]
+
+_FILED = ("day", "date", "dt")
+_ZONE = r":\d\d(\.\d+)?\s*([+-]\d\d(:?\d\d)?|[A-Za-z]+/[A-Za-z_/]+)$"
+_UTC = r"([+-]00(:?00)?|Etc/UTC)$"
+_BETWEEN_GROUPS = "\x1f"
+
+
+@dataclass(frozen=True)
+class LogTable:
+    """The impressions of a log. With `unique_ids` the writer vouches that no id comes twice."""
+
+    rows: ir.Table
+    unique_ids: bool
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether copies of an impression have to be looked for."""
+        return "impression_id" in self.rows.columns and not self.unique_ids
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """The groups that a report is about, checked, with what is known of the release they are of."""
+
+    rows: ir.Table
+    members: ir.Table | None  # overlapping groups only
+    kind: tuple[str, ...]  # the columns by which groups differ
+    people: int  # targeted
+    sizes: tuple[int, ...]
+    memberships: int
+    version: str | None = None
+    created: datetime | None = None
+
+
+def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -> None:
+    """Refuse a source that lacks a column, and say which it has."""
+    for column in columns:
+        if column not in table.columns:
+            held = ", ".join(table.columns) or "no columns"
+            raise KreachError.rule(name, f"have a column {column}", f"{source} with {held}")
+
+
+def log_table(raw: ir.Table, source: str, *, unique_ids: bool = False) -> LogTable:
+    """A source of impressions in the shape that questions expect."""
+    require("impressions", raw, source, ("campaign", "group", "ts"))
+    columns: dict[str, ir.Value] = {
+        "campaign": _text("campaign", raw["campaign"]),
+        "group": raw["group"] if raw["group"].type().is_integer() else _text("group", raw["group"]),
+        "ts": _time("ts", raw["ts"]),
+    }
+    if "impression_id" in raw.columns:
+        columns["impression_id"] = _text("impression_id", raw["impression_id"])
+    if "catalogue" in raw.columns:
+        columns["catalogue"] = _text("catalogue", raw["catalogue"])
+    if "received" in raw.columns:
+        columns["received"] = _time("received", raw["received"])
+    filed = next((c for c in _FILED if c in raw.columns and raw[c].type().is_date()), None)
+    if filed is not None:
+        columns["filed"] = raw[filed]
+    if raw["ts"].type().is_string():
+        columns["zoned"] = raw["ts"].re_search(_ZONE) & ~raw["ts"].re_search(_UTC)
+    return LogTable(raw.select(**columns), unique_ids)
+
+
+def _text(name: str, column: ir.Value) -> ir.Value:
+    kind = column.type()
+    if kind.is_string():
+        return column
+    if kind.is_integer() or kind.is_uuid():
+        return column.cast("string")
+    raise KreachError.rule("impressions", f"hold text or whole numbers in {name}", str(kind))
+
+
+def _time(name: str, column: ir.Value) -> ir.Value:
+    """An instant. Without a zone it is UTC; what cannot be read is missing."""
+    kind = column.type()
+    if kind.is_timestamp():
+        return column
+    if kind.is_date():
+        return column.cast("timestamp")
+    if kind.is_string():
+        return column.try_cast("timestamp('UTC')")
+    raise KreachError.rule("impressions", f"hold times in {name}", str(kind))
+
+
+def group_rows(raw: ir.Table, source: str) -> ir.Table:
+    """A source of groups in the shape that questions expect; values are checked by the engine."""
+    require("groups", raw, source, ("group", "size"))
+    size = _whole(raw["size"])
+    columns: dict[str, ir.Value] = {
+        "group": raw["group"].cast("string"),
+        "size": size,
+        "targeted": _whole(raw["targeted"]) if "targeted" in raw.columns else size,
+    }
+    if "dispersion" in raw.columns:
+        number = raw["dispersion"].try_cast("float64")
+        unreadable = raw["dispersion"].notnull() & number.isnull()
+        columns["dispersion"] = unreadable.ifelse(-1.0, number.fill_null(float("inf")))
+    if "visit_shares" in raw.columns:
+        columns["visit_shares"] = _numbers(raw["visit_shares"])
+    return raw.select(**columns)
+
+
+def _whole(column: ir.Value) -> ir.Value:
+    """A whole number as such; text or a fraction that is none becomes missing."""
+    if column.type().is_integer():
+        return column.cast("int64")
+    number = column.try_cast("float64")
+    return (number == number.floor()).ifelse(number, ibis.null("float64")).cast("int64")
+
+
+def _numbers(column: ir.Value) -> ir.Value:
+    """A list of numbers; in CSV written like [0.5, 0.5] or 0.5;0.5."""
+    if not column.type().is_string():
+        return column.cast("array<float64>")
+    bare = column.re_replace(r"[\[\]\s]", "").replace(";", ",")
+    return bare.split(",").map(lambda share: share.try_cast("float64"))
+
+
+def member_rows(raw: ir.Table, source: str) -> ir.Table:
+    """Membership classes as class, headcount, group, listed (how many groups, how many different).
+
+    A class is known by its groups: one that a file lists twice is one class of all its people.
+    """
+    require("classes", raw, source, ("groups", "headcount"))
+    groups = raw["groups"]
+    listed = groups.split(";") if groups.type().is_string() else groups.cast("array<string>")
+    listed = listed.map(lambda group: group.strip()) if groups.type().is_string() else listed
+    rows = raw.select(groups=listed, headcount=_whole(raw["headcount"]))
+    rows = rows.mutate(
+        **{"class": rows["groups"].sort().join(_BETWEEN_GROUPS)},
+        different=rows["groups"].unique().length(),
+        listed=rows["groups"].length(),
+    )
+    return rows.select("class", "headcount", "different", "listed", group=rows["groups"].unnest())

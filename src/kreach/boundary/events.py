@@ -1,0 +1,35 @@
+"""What happens: an impression, as the ad system may know it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kreach.boundary.moments import as_moment
+from kreach.errors import KreachError
+
+__all__ = ["Impression"]
+
+
+@dataclass(frozen=True)
+class Impression:
+    """A campaign was shown to somebody of a group. There is no place here for who it was."""
+
+    impression_id: str
+    campaign: str
+    group: str
+    ts: datetime
+    price: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("impression_id", "campaign", "group"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise KreachError.rule(name, "be text that is not empty", value)
+        moment = as_moment("ts", self.ts)
+        if moment is None:
+            raise KreachError.rule("ts", "be a time", self.ts)
+        object.__setattr__(self, "ts", moment)
+        price = self.price
+        if price is not None and (
+            not isinstance(price, (int, float)) or not 0.0 <= price < float("inf")
+        ):
+            raise KreachError.rule("price", "be a finite number ≥ 0", price)
