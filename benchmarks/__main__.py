@@ -9,7 +9,7 @@ from benchmarks.timing import duration, machine_facts
 
 __all__ = ["main"]
 
-NAMES = ("measure_disjoint", "meter", "distribution", "overlap", "grouping", "decision")
+NAMES = ("measure_disjoint", "meter", "distribution", "overlap", "grouping", "decision", "log")
 
 
 def main(arguments: list[str]) -> int:

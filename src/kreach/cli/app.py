@@ -7,6 +7,7 @@ import typer
 from kreach import __version__
 from kreach.cli.demo import demo
 from kreach.cli.groups import groups
+from kreach.cli.measure import measure
 from kreach.cli.plan import plan
 
 __all__ = ["app"]
@@ -37,5 +38,6 @@ def _options(
 
 
 app.command()(demo)
+app.command()(measure)
 app.command()(plan)
 app.add_typer(groups, name="groups", no_args_is_help=True)

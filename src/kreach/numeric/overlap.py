@@ -355,7 +355,7 @@ def _shared_gap(
     gap = np.zeros((len(classes), cap, cap))
     counts = np.arange(cap, dtype=np.float64)
     for column, here in zip(classes.T, shared.T, strict=True):
-        rows = np.flatnonzero(here)
+        rows = np.flatnonzero(here & (impressions[column] > 0))
         if rows.size == 0:
             continue
         group = column[rows]

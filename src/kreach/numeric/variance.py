@@ -64,14 +64,25 @@ def group_variance_at_least(
         for v in np.broadcast_arrays(group_size, targeted_count, impressions, dispersion)
     )
     variance = np.zeros(k.shape)
-    random = np.flatnonzero((k > 1.0) & (u > 0.0) & (n >= count))
-    counts = np.arange(count, dtype=np.float64)
-    for block in _blocks(len(random), count):
-        rows = random[block]
-        law = exposure_law(n[rows], k[rows], a[rows], count - 1)
-        own = law.below(count) * law.tail
-        pairs = _pair_covariance(law.pmf, np.ones(count), counts, k[rows], n[rows], a[rows])
-        variance[rows] = u[rows] * (own + (u[rows] - 1.0) * pairs)
+    random = (k > 1.0) & (u > 0.0) & (n >= count)
+    # Those at or above the count, or those below it: whichever are rare keep their digits.
+    sparse = random & (n < count * k) & (_excess_reach(k, n, a, count - 1) <= _LONGEST)
+    for rows_of, above in ((sparse, True), (random & ~sparse, False)):
+        rows = np.flatnonzero(rows_of)
+        if rows.size == 0:
+            continue
+        top = count - 1
+        if above:
+            top += max(int(np.ceil(np.max(_excess_reach(k[rows], n[rows], a[rows], top)))), 1)
+        counts = np.arange(count if above else 0, top + 1, dtype=np.float64)
+        for block in _blocks(len(rows), len(counts)):
+            here = rows[block]
+            law = exposure_law(n[here], k[here], a[here], top)
+            pmf = law.pmf[:, count:] if above else law.pmf
+            chance = pmf.sum(axis=1)
+            pairs = _pair_covariance(pmf, np.ones(len(counts)), counts, k[here], n[here], a[here])
+            own = chance * (1.0 - chance) if above else law.below(count) * law.tail
+            variance[here] = u[here] * (own + (u[here] - 1.0) * pairs)
     return np.maximum(variance, 0.0)
 
 

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 KNOWN, NO_GROUP, UNKNOWN = 0, 1, 2
+_SLOTS_TOGETHER = 10
 
 
 class Scope(NamedTuple):
@@ -75,9 +76,7 @@ def counts(log: LogTable, scope: Scope, slots: Sequence[Window]) -> ir.Table:
     of the next day. Only rows before the end matter for that.
     """
     whole = Window(slots[0].start, slots[-1].end)
-    rows = _chosen(log, scope)
-    rows = rows.filter(_inside(rows["ts"], whole))
-    counted = rows.group_by("group").aggregate(**_tallies(rows, slots, "n"))
+    counted = _counts(_chosen(log, scope), slots)
     if not log.may_repeat:
         return counted
     later = _later_copies(_chosen(log, scope), whole.end)
@@ -89,13 +88,43 @@ def counts(log: LogTable, scope: Scope, slots: Sequence[Window]) -> ir.Table:
     return both.select("group", **real, copies=sum(copies[1:], copies[0]))
 
 
-def _tallies(rows: ir.Table, slots: Sequence[Window], name: str) -> dict[str, ir.Value]:
+def _counts(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
+    """group, n0, n1, ...: by conditional counts, a few slots at a time.
+
+    Every row is tested against every slot of its part, so parts are short; a part reads only its
+    own stretch of time, and the parts are then joined by group.
+    """
+    parts = []
+    for low in range(0, len(slots), _SLOTS_TOGETHER):
+        here = slots[low : low + _SLOTS_TOGETHER]
+        stretch = rows.filter(_inside(rows["ts"], Window(here[0].start, here[-1].end)))
+        parts.append(stretch.group_by("group").aggregate(**_tallies(stretch, here, "n", low)))
+    joined = parts[0]
+    for part in parts[1:]:
+        more = part.rename(other="group")
+        both = joined.outer_join(more, [("group", "other")])
+        numbers = [name for name in (*joined.columns, *part.columns) if name != "group"]
+        joined = both.select(
+            group=ibis.coalesce(both["group"], both["other"]),
+            **{name: both[name].fill_null(0) for name in numbers},
+        ).view()  # a table again, to be joined to the next part
+    return joined
+
+
+def _tallies(
+    rows: ir.Table, slots: Sequence[Window], name: str, first: int = 0
+) -> dict[str, ir.Value]:
     if len(slots) == 1:
-        return {f"{name}0": rows.count()}
+        return {f"{name}{first}": rows.count()}
     return {
-        f"{name}{at}": rows.count(where=ibis.and_(*_inside(rows["ts"], slot)))
+        f"{name}{first + at}": _how_many(rows, ibis.and_(*_inside(rows["ts"], slot)))
         for at, slot in enumerate(slots)
     }
+
+
+def _how_many(rows: ir.Table, condition: ir.Value) -> ir.Value:
+    """Rows that meet a condition; none is 0, also where an engine adds up nothing to NULL."""
+    return rows.count(where=condition).fill_null(0)
 
 
 def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
@@ -146,8 +175,8 @@ def missing(log: LogTable, scope: Scope) -> ir.Table:
     lost = rows.filter(rows["ts"].isnull() | rows["campaign"].isnull())
     ours = ibis.literal(True) if scope.campaign is None else lost["campaign"] == scope.campaign
     return lost.aggregate(
-        no_time=lost.count(where=lost["ts"].isnull() & ours),
-        no_campaign=lost.count(where=lost["campaign"].isnull()),
+        no_time=_how_many(lost, lost["ts"].isnull() & ours),
+        no_campaign=_how_many(lost, lost["campaign"].isnull()),
     )
 
 
@@ -183,4 +212,4 @@ def oddities(
         asked["before_catalogue"] = rows["ts"] < _moment(rows["ts"], created)
     if not asked:
         return None
-    return rows.aggregate(**{name: rows.count(where=odd) for name, odd in asked.items()})
+    return rows.aggregate(**{name: _how_many(rows, odd) for name, odd in asked.items()})

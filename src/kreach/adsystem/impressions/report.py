@@ -23,6 +23,8 @@ from kreach.errors import KreachError
 __all__ = ["Period", "SeriesReport", "WindowReport", "measure_series", "measure_window"]
 
 _EXACT_STEPS = 3e7  # up to here an exact interval takes a second or so
+_EXACT_GROUPS = 5_000  # a sum over more is normal: its quantiles are within 0.01 of a std
+_MOST_SIMULATED = 1_000  # impressions, each drawn some thousand times
 _TOP = 10
 
 
@@ -62,7 +64,7 @@ class WindowReport:
             "warnings": dict(self.warnings),
             "people": self.reports[0].targeted_user_count,
             "basis": self.reports[0].basis,
-            "reports": [reach_document(report, level) for report in self.reports],
+            "reports": reach_documents(self.reports, level),
         }
 
     def __add__(self, other: object) -> NoReturn:
@@ -95,8 +97,8 @@ class SeriesReport:
             {
                 **_window_document(period.window),
                 "impressions": period.alone[0].impressions,
-                "period": [reach_document(report, level) for report in period.alone],
-                "cumulative": [reach_document(report, level) for report in period.cumulative],
+                "period": reach_documents(period.alone, level),
+                "cumulative": reach_documents(period.cumulative, level),
             }
             for period in self.periods
         ]
@@ -111,13 +113,29 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
-def reach_document(report: ReachReport, level: float) -> dict[str, Any]:
-    """One report as plain values."""
-    method = interval_method(report)
-    unique = report if report.cap == 1 else _at_cap_one(report)
+def reach_documents(reports: tuple[ReachReport, ...], level: float) -> list[dict[str, Any]]:
+    """The reports of one window as plain values; what no cap changes is computed once."""
+    first = reports[0]
+    unique = ReachReport(1, first.impressions, first.targeted_user_count, first.exposure)
     low, high = unique.interval(level, interval_method(unique))
-    targeted = report.exposure.targeted_impressions
-    most_often = targeted / low if low > 0.0 else float(report.impressions)
+    targeted = first.exposure.targeted_impressions
+    most_often = targeted / low if low > 0.0 else float(first.impressions)
+    shared = {
+        "unique_reach": unique.reach,
+        "unique_reach_interval": [low, high],
+        "average_frequency": first.average_frequency,
+        "average_frequency_interval": [targeted / high if high > 0.0 else 0.0, most_often],
+        "frequency": first.frequency(_TOP).tolist(),
+        "at_least": first.at_least(_TOP).tolist(),
+        "at_least_intervals": [
+            list(first.at_least_interval(count, level)) for count in range(1, _TOP + 1)
+        ],
+    }
+    return [_capped_document(report, level) | shared for report in reports]
+
+
+def _capped_document(report: ReachReport, level: float) -> dict[str, Any]:
+    method = interval_method(report)
     return {
         "cap": report.cap,
         "impressions": report.impressions,
@@ -129,28 +147,18 @@ def reach_document(report: ReachReport, level: float) -> dict[str, Any]:
         "bounds": list(report.bounds),
         "bounds_attained": list(report.bounds_attained),
         "over_exposed": report.over_exposed,
-        "unique_reach": unique.reach,
-        "unique_reach_interval": [low, high],
-        "average_frequency": report.average_frequency,
-        "average_frequency_interval": [targeted / high if high > 0.0 else 0.0, most_often],
-        "frequency": report.frequency(_TOP).tolist(),
-        "at_least": report.at_least(_TOP).tolist(),
-        "at_least_intervals": [
-            list(report.at_least_interval(k, level)) for k in range(1, _TOP + 1)
-        ],
     }
 
 
-def _at_cap_one(report: ReachReport) -> ReachReport:
-    return ReachReport(1, report.impressions, report.targeted_user_count, report.exposure)
-
-
 def interval_method(report: ReachReport) -> str:
-    """Exact where that takes a moment; a sum over so many groups is normal where it does not."""
+    """Exact where that takes a moment; elsewhere groups are so many that their sum is normal."""
     kinds = report.exposure.served_kinds()
-    if kinds is None:
-        return "exact" if report.exposure.unfolded() is not None else "normal"
-    return "exact" if exact_cost(kinds, report.cap) <= _EXACT_STEPS else "normal"
+    if kinds is None:  # simulated
+        few = report.impressions <= _MOST_SIMULATED and report.exposure.unfolded() is not None
+        return "exact" if few else "normal"
+    many = sum(kind.groups for kind in kinds if kind.impressions) > _EXACT_GROUPS
+    costly = many or exact_cost(kinds, report.cap) > _EXACT_STEPS
+    return "normal" if costly else "exact"
 
 
 @dataclass(frozen=True)

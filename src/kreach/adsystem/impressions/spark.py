@@ -28,6 +28,7 @@ _LOG = (
     "impression_id string, campaign string, `group` string, ts timestamp, price double, "
     "received timestamp"
 )
+_LOGGING = Path(__file__).with_name("spark-log4j2.properties")  # only what went wrong
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # a cast under another zone moves windows by hours
     "spark.sql.ansi.enabled": "false",
@@ -140,7 +141,7 @@ def _start(master: str, memory: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
-        "spark.sql.adaptive.enabled": "true",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
     }
     for key, value in quiet.items():
         builder = builder.config(key, value)

@@ -118,11 +118,13 @@ class ReachReport:
         """
         count = as_whole_number("count", count, least=1)
         level = as_probability("level", level)
+        if count > self.exposure.most_trials:
+            return 0.0, 0.0
         mean = float(self.at_least(count)[-1])
         std = sqrt(self.exposure.at_least_variance(count))
         half = NormalDist().inv_cdf(0.5 + level / 2.0) * std
         most = min(self.targeted_user_count, self.impressions // count)
-        return max(mean - half, 0.0), min(mean + half, float(most))
+        return min(max(mean - half, 0.0), float(most)), min(mean + half, float(most))
 
     @property
     def average_frequency(self) -> float:

@@ -1,0 +1,281 @@
+"""A window of a log of 10⁸ impressions, beside bare counts, exact distinct users and sketches."""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import kreach as kr
+from benchmarks.timing import duration, print_table
+
+__all__ = ["run"]
+
+_ROWS = 100_000_000
+_GROUP_SIZE = 20
+_DAYS = 30
+_START, _END = "2026-10-01", "2026-10-31"
+_WINDOW = f"campaign = 'c0' AND ts >= TIMESTAMP '{_START}' AND ts < TIMESTAMP '{_END}'"
+_CAPS = (1, 2, 3)
+_SKETCHED = 2_000_000
+
+
+def run(rows: int = _ROWS, folder: Path | None = None) -> None:
+    """Generate the logs, then measure each way in a process of its own."""
+    if folder is not None:
+        _report(rows, folder)
+        return
+    with tempfile.TemporaryDirectory(prefix="kreach-bench-") as made:
+        _report(rows, Path(made))
+
+
+def _report(rows: int, folder: Path) -> None:
+    start = time.perf_counter()
+    for size in (rows // 100, rows // 10, rows):
+        _generate(size, folder)
+    print(
+        f"Logs of {rows // 100:,} to {rows:,} rows made in {duration(time.perf_counter() - start)}."
+    )
+    table = []
+    bare = 0.0
+    for name, what in _WAYS.items():
+        found = _measured(name, rows, folder)
+        bare = bare or found["seconds"]
+        table.append(
+            (
+                what,
+                duration(found["seconds"]),
+                f"{found['seconds'] / bare:.2f}",
+                f"{found['peak_mb']:,.0f} MB",
+                found.get("note", ""),
+            )
+        )
+    header = ("on the embedded engine", "time", "÷ bare count", "peak memory", "")
+    groups = rows // 100
+    print_table(f"{rows:,} impressions, {groups:,} groups, {_DAYS} days", header, table)
+    _growth(rows, folder)
+
+
+def _growth(rows: int, folder: Path) -> None:
+    table = []
+    for size in (rows // 100, rows // 10, rows):
+        embedded, spark = _measured("window", size, folder), _measured("spark", size, folder)
+        table.append(
+            (
+                f"{size:,}",
+                duration(embedded["seconds"]),
+                duration(spark["seconds"]),
+                duration(spark["bare"]),
+                f"{spark['seconds'] / spark['bare']:.2f}",
+                duration(spark["start"]),
+            )
+        )
+    header = ("rows", "embedded", "Spark local[2]", "its bare count", "÷ bare", "Spark's start")
+    print_table("Growth of a window report", header, table)
+
+
+def _generate(rows: int, folder: Path) -> None:
+    """User, group and time are hashes of the row number: the same logs on every machine."""
+    log, users, ids, groups = _files(rows, folder)
+    people = max(rows // 100, 1) * _GROUP_SIZE
+    step = _DAYS * 86_400_000_000 // rows
+    with duckdb.connect() as engine:
+        facts = f"""SELECT i, hash(i) % {people} AS user_id,
+            TIMESTAMP '{_START}' + to_microseconds((i * {step})::BIGINT) AS ts
+            FROM range({rows}) numbers(i)"""
+        group = f"substr(md5((user_id // {_GROUP_SIZE})::VARCHAR), 1, 16)"
+        wanted = {
+            log: f"SELECT 'c0' AS campaign, {group} AS \"group\", ts FROM ({facts})",
+            users: f"SELECT 'c0' AS campaign, user_id, ts FROM ({facts})",
+            groups: f"""SELECT substr(md5(g::VARCHAR), 1, 16) AS "group", {_GROUP_SIZE} AS size
+                FROM range({people // _GROUP_SIZE}) numbers(g)""",
+        }
+        if rows < _ROWS:
+            wanted[ids] = f"""SELECT substr(md5(i::VARCHAR), 1, 20) AS impression_id,
+                'c0' AS campaign, {group} AS "group", ts FROM ({facts})"""
+        for path, query in wanted.items():
+            if not path.exists():
+                draft = path.with_suffix(".draft")
+                engine.execute(f"COPY ({query}) TO '{draft}' (FORMAT parquet)")
+                draft.rename(path)
+
+
+def _files(rows: int, folder: Path) -> tuple[Path, Path, Path, Path]:
+    kinds = ("log", "users", "ids", "groups")
+    log, users, ids, groups = (folder / f"{kind}-{rows}.parquet" for kind in kinds)
+    return log, users, ids, groups
+
+
+def _measured(name: str, rows: int, folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.log", "--worker", name]
+    command += ["--rows", str(rows), "--folder", str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _bare(rows: int, folder: Path) -> str:
+    log = _files(rows, folder)[0]
+    query = f"SELECT \"group\", count(*) AS n FROM '{log}' WHERE {_WINDOW} GROUP BY 1"
+    with duckdb.connect() as engine:
+        engine.execute(f"SELECT count(*), max(n) FROM ({query})").fetchall()
+    return ""
+
+
+def _window(rows: int, folder: Path) -> str:
+    log, _, _, groups = _files(rows, folder)
+    with kr.EmbeddedEngine() as engine:
+        opened = kr.ImpressionLog.open(engine, str(log))
+        known = kr.open_groups(engine, str(groups))
+        report = kr.measure_window(opened, known, _CAPS, campaign="c0", start=_START, end=_END)
+        first = report.document()["reports"][0]
+    return f"reach {first['reach']:,.0f} ± {first['std']:,.0f}, three caps"
+
+
+def _series(rows: int, folder: Path) -> str:
+    log, _, _, groups = _files(rows, folder)
+    with kr.EmbeddedEngine() as engine:
+        opened = kr.ImpressionLog.open(engine, str(log))
+        known = kr.open_groups(engine, str(groups))
+        asked: dict[str, Any] = {"campaign": "c0", "start": _START, "end": _END}
+        series = kr.measure_series(opened, known, _CAPS, **asked)
+        days = len(series.document()["series"])
+    return f"{days} days, each alone and cumulative, three caps"
+
+
+def _ids(rows: int, folder: Path) -> str:
+    """A tenth of the rows: looking for copies keeps every id."""
+    _, _, ids, groups = _files(rows // 10, folder)
+    with kr.EmbeddedEngine() as engine:
+        opened = kr.ImpressionLog.open(engine, str(ids))
+        known = kr.open_groups(engine, str(groups))
+        kr.measure_window(opened, known, _CAPS, campaign="c0", start=_START, end=_END).document()
+    return f"{rows // 10:,} rows only"
+
+
+def _few(rows: int, folder: Path) -> str:
+    _bare(rows // 10, folder)
+    return f"{rows // 10:,} rows only, for the row below"
+
+
+def _distinct(rows: int, folder: Path) -> str:
+    users = _files(rows, folder)[1]
+    with duckdb.connect() as engine:
+        query = f"SELECT count(DISTINCT user_id) FROM '{users}' WHERE {_WINDOW}"
+        found = engine.execute(query).fetchall()[0][0]
+    return f"unique reach {found:,}, one cap"
+
+
+def _capped(rows: int, folder: Path) -> str:
+    users = _files(rows, folder)[1]
+    with duckdb.connect() as engine:
+        each = f"SELECT count(*) AS n FROM '{users}' WHERE {_WINDOW} GROUP BY user_id"
+        found = engine.execute(f"SELECT sum(least(n, 3)) FROM ({each})").fetchall()[0][0]
+    return f"capped reach {found:,}"
+
+
+def _engine_sketch(rows: int, folder: Path) -> str:
+    users = _files(rows, folder)[1]
+    with duckdb.connect() as engine:
+        query = f"SELECT approx_count_distinct(user_id) FROM '{users}' WHERE {_WINDOW}"
+        found = engine.execute(query).fetchall()[0][0]
+    return f"unique reach about {found:,}, one cap"
+
+
+def _sketch(rows: int, folder: Path, kind: str) -> str:
+    import datasketches  # noqa: PLC0415 - only here
+
+    users = _files(rows, folder)[1]
+    with duckdb.connect() as engine:
+        few = min(rows, _SKETCHED)
+        found = engine.execute(f"SELECT user_id FROM '{users}' LIMIT {few}").fetchnumpy()
+    sketch = datasketches.hll_sketch(14) if kind == "hll" else datasketches.update_theta_sketch(14)
+    start = time.perf_counter()
+    for user in found["user_id"].tolist():
+        sketch.update(user)
+    spent = (time.perf_counter() - start) / few
+    return f"{spent * 1e9:,.0f} ns an update; {rows:,} would take {duration(spent * rows)}"
+
+
+_WAYS = {
+    "bare": "bare count(*) group by group",
+    "window": "kreach: window report",
+    "series": "kreach: 30-day series",
+    "few": "bare count(*), a tenth of the rows",
+    "ids": "kreach: window, looking for repeated ids",
+    "distinct": "exact count(distinct user), user log",
+    "capped": "exact capped reach (cap 3), user log",
+    "engine_sketch": "the engine's own HLL, user log",
+    "hll": f"DataSketches HLL, first {_SKETCHED:,} rows",
+    "theta": f"DataSketches theta, first {_SKETCHED:,} rows",
+}
+
+_WORKERS: dict[str, Callable[[int, Path], str]] = {
+    "bare": _bare,
+    "window": _window,
+    "series": _series,
+    "few": _few,
+    "ids": _ids,
+    "distinct": _distinct,
+    "capped": _capped,
+    "engine_sketch": _engine_sketch,
+    "hll": lambda rows, folder: _sketch(rows, folder, "hll"),
+    "theta": lambda rows, folder: _sketch(rows, folder, "theta"),
+}
+
+
+def _spark(rows: int, folder: Path) -> dict[str, Any]:
+    """Start apart; then the bare count and the report, each after one warm-up on few rows."""
+    log, _, _, groups = _files(rows, folder)
+    start = time.perf_counter()
+    with kr.SparkEngine("local[2]", memory="3g") as engine:
+        started = time.perf_counter() - start
+        opened = kr.ImpressionLog.open(engine, str(log))
+        start = time.perf_counter()
+        raw = engine.read("impressions", str(log)).get_name()
+        query = f"SELECT `group`, count(*) AS n FROM {raw} WHERE {_WINDOW} GROUP BY 1"
+        engine.answer(f"SELECT count(*), max(n) FROM ({query})")
+        bare = time.perf_counter() - start
+        start = time.perf_counter()
+        known = kr.open_groups(engine, str(groups))
+        asked: dict[str, Any] = {"campaign": "c0", "start": _START, "end": _END}
+        kr.measure_window(opened, known, _CAPS, **asked).document()
+        return {"seconds": time.perf_counter() - start, "bare": bare, "start": started}
+
+
+def _work(name: str, rows: int, folder: Path) -> None:
+    start = time.perf_counter()
+    if name == "spark":
+        found = _spark(rows, folder)
+    else:
+        note = _WORKERS[name](rows, folder)
+        found = {"seconds": time.perf_counter() - start, "note": note}
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found))
+
+
+def _main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.log", description=__doc__)
+    parser.add_argument("--rows", type=int, default=_ROWS, help="impressions in the largest log")
+    parser.add_argument("--folder", type=Path, help="where the logs are made and kept")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.worker:
+        _work(asked.worker, asked.rows, asked.folder)
+        sys.stdout.flush()
+        os._exit(0)  # a Java that is still closing must not count
+    if asked.folder is not None:
+        asked.folder.mkdir(parents=True, exist_ok=True)
+    run(asked.rows, asked.folder)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

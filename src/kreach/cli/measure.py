@@ -1,0 +1,200 @@
+"""`kreach measure`: a reach report for any window of a log."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from kreach.cli.groups import progress_shown
+from kreach.errors import KreachError
+
+__all__ = ["measure"]
+
+_BAR_WIDTH = 40
+_TOP = 10
+_REASONS = {
+    "no_time": "without a readable time",
+    "no_group": "without a group",
+    "no_campaign": "without a campaign",
+    "unknown_group": "of groups that the groups file does not hold",
+    "duplicate": "with an impression id that came before",
+    "other_catalogue": "told under another version of the groups",
+    "late": "that arrived after the window had ended",
+    "filed_under_another_day": "in the folder of another day",
+    "converted_to_utc": "with a time in another zone, converted to UTC",
+    "before_catalogue": "from before the groups were formed",
+}
+
+
+def measure(
+    groups: Annotated[str, typer.Option(help="Groups: group, size, ... or a released folder.")],
+    impressions: Annotated[
+        str, typer.Option(help="Log: Parquet, folder, CSV or base.duckdb#table.")
+    ],
+    cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
+    classes: Annotated[
+        str | None, typer.Option(help="Membership classes, for overlapping groups.")
+    ] = None,
+    campaign: Annotated[str | None, typer.Option(help="Count this campaign only.")] = None,
+    start: Annotated[str | None, typer.Option(help="Count from this time on (UTC).")] = None,
+    end: Annotated[str | None, typer.Option(help="Count up to before this time.")] = None,
+    by: Annotated[str | None, typer.Option(help="A series by hour, day or week.")] = None,
+    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    memory: Annotated[str, typer.Option(help="Most memory of the embedded engine.")] = "1500MB",
+    unique_ids: Annotated[
+        bool, typer.Option(help="Vouch that no impression id comes twice; quicker.")
+    ] = False,
+    as_json: Annotated[
+        bool | None,
+        typer.Option("--json/--table", help="JSON, or tables; by default tables on a terminal."),
+    ] = None,
+) -> None:
+    """Report how many people a campaign reached, and how certain that is.
+
+    Examples:
+
+    kreach measure --groups groups.parquet --impressions log/ --campaign spring --cap 1 --cap 3
+
+    kreach measure --groups release/ --impressions log.csv --cap 1 --start 2026-11-01
+    --end 2026-12-01 --by day
+    """
+    from kreach.adsystem.impressions.groups import open_groups  # noqa: PLC0415 - slow
+    from kreach.adsystem.impressions.log import ImpressionLog  # noqa: PLC0415
+    from kreach.adsystem.impressions.report import (  # noqa: PLC0415
+        measure_series,
+        measure_window,
+    )
+    from kreach.boundary.checks import as_probability  # noqa: PLC0415
+    from kreach.boundary.moments import Window, as_period  # noqa: PLC0415
+
+    as_probability("level", level)
+    Window.between(start, end)
+    if by is not None:
+        as_period(by)
+    with progress_shown() as progress, _engine(engine, master, memory) as opened:
+        progress("reading the groups")
+        known = open_groups(opened, groups, classes)
+        log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
+        progress("counting impressions")
+        if by is None:
+            report = measure_window(log, known, cap, campaign=campaign, start=start, end=end)
+            progress("computing reach")
+            document = report.document(level)
+        else:
+            series = measure_series(log, known, cap, by=by, campaign=campaign, start=start, end=end)
+            progress("computing reach")
+            document = series.document(level)
+    if as_json or (as_json is None and not sys.stdout.isatty()):
+        typer.echo(json.dumps(document))
+    else:
+        _show(document)
+
+
+def _engine(name: str, master: str, memory: str) -> Any:
+    if name == "duckdb":
+        from kreach.adsystem.impressions.embedded import EmbeddedEngine  # noqa: PLC0415
+
+        return EmbeddedEngine(memory=memory)
+    if name == "spark":
+        from kreach.adsystem.impressions.spark import SparkEngine  # noqa: PLC0415
+
+        return SparkEngine(master)
+    raise KreachError.rule("engine", "be duckdb or spark", name)
+
+
+def _show(document: dict[str, Any]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    campaign = document["campaign"] or "all campaigns"
+    span = "all times"
+    if document["start"] or document["end"]:
+        span = f"{document['start'] or 'the beginning'} to {document['end'] or 'now'}"
+    console.print(f"\n[bold]{campaign}[/bold], {span}", markup=True)
+    console.print(
+        f"{document['impressions']:,} impressions on an audience of {document['people']:,} people\n"
+    )
+    if "series" in document:
+        _show_series(console, document)
+    _show_reports(console, document)
+    _show_frequency(console, document["reports"][0])
+    _show_flaws(console, document)
+    console.print(f"[dim]{document['basis']}[/dim]\n")
+
+
+def _show_reports(console: Any, document: dict[str, Any]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    level = document["reports"][0]["level"]
+    table = Table(title="Reach", title_justify="left", pad_edge=False)
+    heads = ("cap", "reach", f"{level:.0%} interval", "possible", "over-exposed", "frequency")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row in document["reports"]:
+        table.add_row(
+            str(row["cap"]),
+            f"{row['reach']:,.1f}",
+            _range(row["interval"]),
+            _range(row["bounds"]),
+            f"{row['over_exposed']:,.1f}",
+            f"{row['average_frequency']:.2f}",
+        )
+    console.print(table)
+
+
+def _range(ends: list[float]) -> str:
+    return f"{ends[0]:,.0f} to {ends[1]:,.0f}"
+
+
+def _show_series(console: Any, document: dict[str, Any]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    first = document["series"][0]["cumulative"][0]
+    title = f"By {document['by']}, cap {first['cap']} (reach of periods does not add up)"
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    for head in (document["by"], "impressions", "reach", "reach so far", "interval", "1+", "2+"):
+        table.add_column(head, justify="right")
+    table.add_column("frequency", justify="right")
+    for element in document["series"]:
+        alone, so_far = element["period"][0], element["cumulative"][0]
+        table.add_row(
+            element["start"].replace("T00:00:00Z", ""),
+            f"{element['impressions']:,}",
+            f"{alone['reach']:,.1f}",
+            f"{so_far['reach']:,.1f}",
+            _range(so_far["interval"]),
+            f"{so_far['at_least'][0]:,.1f}",
+            f"{so_far['at_least'][1]:,.1f}",
+            f"{so_far['average_frequency']:.2f}",
+        )
+    console.print(table)
+    console.print()
+
+
+def _show_frequency(console: Any, report: dict[str, Any]) -> None:
+    """Bars of expected people by how often they saw it."""
+    people = report["frequency"]
+    last = max((at for at, value in enumerate(people) if value >= 0.5), default=0)
+    most = max(people[1:], default=0.0) or 1.0
+    console.print("\nPeople by how often they saw it")
+    for at in range(1, last + 1):
+        label = f"{at}+" if at == _TOP else f"{at} "
+        bar = "█" * round(_BAR_WIDTH * people[at] / most) or "▏"
+        console.print(f"{label:>4} {bar} {people[at]:,.1f}")
+    console.print(f"  never: {people[0]:,.1f}\n")
+
+
+def _show_flaws(console: Any, document: dict[str, Any]) -> None:
+    for title, key, colour in (("rejected", "rejected", "red"), ("note", "warnings", "yellow")):
+        for reason, rows in document[key].items():
+            if rows and reason == "several_campaigns":
+                console.print(
+                    f"[{colour}]{title}:[/] the log holds several campaigns, measured as one "
+                    "(--campaign picks one)"
+                )
+            elif rows:
+                noun = "row" if rows == 1 else "rows"
+                console.print(f"[{colour}]{title}:[/] {rows:,} {noun} {_REASONS[reason]}")

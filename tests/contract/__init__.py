@@ -1,0 +1,1 @@
+"""One contract for the impression log, whatever engine answers: DuckDB, Spark, plain Python."""
