@@ -1,8 +1,12 @@
 """Spark is made for large logs; these settings make it bearable for small ones."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-__all__ = ["brisk_spark"]
+import pytest
+
+__all__ = ["brisk_spark", "on_engines"]
 
 # No answer depends on them: few tasks, no compiling of queries that run once, little optimising.
 _SETTINGS = {
@@ -20,3 +24,16 @@ def brisk_spark(warehouse: Path) -> str:
     settings = _SETTINGS | {"spark.sql.warehouse.dir": str(warehouse)}
     given = " ".join(f"--conf {key}={value}" for key, value in settings.items())
     return f"{given} --driver-java-options '{_JAVA}' pyspark-shell"
+
+
+def on_engines(cases: Iterable[str], not_on_spark: Iterable[str] = ()) -> list[Any]:
+    """For ("engine", "case"): every case on DuckDB; on Spark those that its words could change."""
+    left_out = set(not_on_spark)
+    group = pytest.mark.xdist_group("spark")
+    listed = list(cases)
+    assert left_out <= set(listed)
+    return [pytest.param("duckdb", case, id=f"duckdb-{case}") for case in listed] + [
+        pytest.param("spark", case, id=f"spark-{case}", marks=group)
+        for case in listed
+        if case not in left_out
+    ]

@@ -10,6 +10,7 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.impressions.engine import Engine
+from tests.contract.brisk import on_engines
 from tests.contract.logs import (
     START,
     Row,
@@ -152,7 +153,22 @@ BAD_LOGS: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD_LOGS)
+# refused by the type of a column, before an engine is asked
+BY_TYPE = {
+    "ts as fractions",
+    "ts as truth",
+    "campaign as list",
+    "id as fractions",
+    "received as whole numbers",
+    "catalogue as truth",
+    "no group",
+    "no ts",
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "bad"), on_engines(BAD_LOGS, not_on_spark=BY_TYPE), indirect=["engine"]
+)
 def test_bad_logs(engine: Engine, tmp_path: Path, bad: str) -> None:
     source = BAD_LOGS[bad](tmp_path)
     with pytest.raises(kr.KreachError) as error:
@@ -257,7 +273,26 @@ BAD_GROUPS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD_GROUPS)
+# the same rule as a case that is asked, with another number
+MORE_OF_A_KIND = {
+    "size negative",
+    "size missing",
+    "size a fraction",
+    "targeted negative",
+    "targeted missing",
+    "targeted a fraction",
+    "targeted text",
+    "dispersion 0",
+    "dispersion minus infinity",
+    "shares too few",
+    "shares negative",
+    "shares where some are targeted",
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "bad"), on_engines(BAD_GROUPS, not_on_spark=MORE_OF_A_KIND), indirect=["engine"]
+)
 def test_bad_groups(engine: Engine, tmp_path: Path, bad: str) -> None:
     """Refused when they are opened, as an audience refuses them when it is made."""
     groups = write_groups(tmp_path / "groups.parquet", **BAD_GROUPS[bad])
@@ -307,7 +342,12 @@ BAD_CLASSES: dict[str, list[tuple[list[str | None], int | None]]] = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD_CLASSES)
+FEW_OR_NO_HEADS = {"nobody", "fewer than nobody", "a head-count missing"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "bad"), on_engines(BAD_CLASSES, not_on_spark=FEW_OR_NO_HEADS), indirect=["engine"]
+)
 def test_bad_classes(engine: Engine, tmp_path: Path, bad: str) -> None:
     groups = write_groups(tmp_path / "groups.parquet", **GOOD)
     classes = write_classes(tmp_path / "classes.parquet", BAD_CLASSES[bad])
