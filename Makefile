@@ -11,7 +11,7 @@ demo: .venv/demo
 	$(RUN)kreach demo
 
 test: .venv/ready
-	$(RUN)pytest -n auto
+	$(RUN)pytest -n auto --dist loadgroup
 
 check: .venv/ready
 	$(RUN)ruff format --check .

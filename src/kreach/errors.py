@@ -13,7 +13,8 @@ class KreachError(ValueError):
 
 
 def _short(value: object, limit: int = 80) -> str:
-    text = value if isinstance(value, str) and " " in value else repr(value)
+    plain = isinstance(value, str) and " " in value and value.isprintable()
+    text = str(value) if plain else " ".join(repr(value).split("\n"))
     if len(text) <= limit:
         return text
     half = (limit - 3) // 2

@@ -8,7 +8,14 @@ from typing import Any
 
 from kreach.errors import KreachError
 
-__all__ = ["columns_of", "file_reader", "new_engine", "no_complaints", "sql_text"]
+__all__ = [
+    "columns_of",
+    "file_reader",
+    "new_engine",
+    "no_complaints",
+    "parquet_files",
+    "sql_text",
+]
 
 
 def new_engine(database: Path | str | None = None) -> Any:
@@ -41,17 +48,39 @@ def file_reader(
     """
     if not path.exists():
         raise KreachError.rule(name, "name a file that exists", str(path))
-    literal = sql_text(re.sub(r"([*?\[])", r"[\1]", str(path)))  # no character is a wildcard
     if path.is_dir():
-        every = f"{literal}/**/*.parquet"
-        return f"read_parquet('{every}', hive_partitioning = true, union_by_name = true)"
+        files = ", ".join(_literal(file) for file in parquet_files(name, path))
+        return f"read_parquet([{files}], hive_partitioning = true, union_by_name = true)"
+    literal = sql_text(_no_wildcards(path))
     if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
         if all_text:
-            return f"read_csv('{literal}', all_varchar = true, header = true)"
+            mark = "\\t" if path.suffix.lower() == ".tsv" else ","
+            plain = f"delim = '{mark}', quote = '\"', escape = '\"', skip = 0, header = true"
+            return f"read_csv('{literal}', {plain}, all_varchar = true)"
         types = ", ".join(f"'{column}': 'VARCHAR'" for column in text_columns)
         kept = f", types = {{{types}}}" if text_columns else ""
         return f"read_csv('{literal}', sample_size = -1{kept})"
     return f"read_parquet('{literal}')"
+
+
+def parquet_files(name: str, folder: Path) -> list[Path]:
+    """The Parquet files of a folder and its folders; what starts with _ or . is not finished."""
+    found = sorted(
+        file
+        for file in folder.rglob("*.parquet")
+        if not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+    )
+    if not found:
+        raise KreachError.rule(name, "hold Parquet files", str(folder))
+    return found
+
+
+def _no_wildcards(path: Path) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
+
+def _literal(path: Path) -> str:
+    return f"'{sql_text(_no_wildcards(path))}'"
 
 
 def columns_of(engine: Any, name: str, path: Path, required: tuple[str, ...]) -> list[str]:

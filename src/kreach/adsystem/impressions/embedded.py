@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +15,15 @@ import ibis.expr.types as ir
 import numpy as np
 from ibis.backends.sql.datatypes import DuckDBType
 
-from kreach.adsystem.impressions.engine import Columns, Engine, Source, log_columns, table_of
+from kreach.adsystem.impressions.engine import (
+    Columns,
+    Engine,
+    Source,
+    log_columns,
+    table_of,
+    written_folder,
+)
+from kreach.boundary.checks import as_whole_number
 from kreach.boundary.engine import file_reader, new_engine, no_complaints, sql_text
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
@@ -26,6 +34,8 @@ _LOG = (
     'impression_id VARCHAR, campaign VARCHAR, "group" VARCHAR, '
     "ts TIMESTAMPTZ, price DOUBLE, received TIMESTAMPTZ"
 )
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EmbeddedEngine(Engine):
@@ -50,7 +60,9 @@ class EmbeddedEngine(Engine):
         self._engine.execute(f"SET temp_directory = '{sql_text(folder)}'")
         self._engine.execute("SET preserve_insertion_order = false")
         if threads is not None:
-            self._engine.execute(f"SET threads = {int(threads)}")
+            count = as_whole_number("threads", threads, least=1, most=4096)
+            self._engine.execute(f"SET threads = {count}")
+        self._database = None if database is None else Path(database).resolve()
         self._attached: dict[Path, str] = {}
 
     def read(self, name: str, source: Source) -> ir.Table:
@@ -74,7 +86,7 @@ class EmbeddedEngine(Engine):
         if table is None:
             return file_reader(name, Path(source), all_text=True)
         quoted = '"' + table.table.replace('"', '""') + '"'
-        if table.file is None:
+        if table.file is None or table.file.resolve() == self._database:
             return quoted
         if not table.file.exists():
             raise KreachError.rule(name, "name a file that exists", str(table.file))
@@ -99,7 +111,7 @@ class EmbeddedEngine(Engine):
             with self.guard("log", "be a name for a table"):
                 self._engine.execute(f"CREATE TABLE IF NOT EXISTS {quoted} ({_LOG})")
             return
-        folder = _folder(source)
+        folder = written_folder(source)
         folder.mkdir(parents=True, exist_ok=True)
         if not any(folder.rglob("*.parquet")):
             self._write_file(folder, [], datetime.now(UTC))
@@ -109,26 +121,28 @@ class EmbeddedEngine(Engine):
         if table is not None and table.file is None:
             quoted = '"' + table.table.replace('"', '""') + '"'
             with self.guard("log", "be a table that can be appended to"):
-                self._with_rows(rows, received, f"INSERT INTO {quoted} BY NAME {{rows}}")
+                self._with_rows(rows, received, f"INSERT INTO {quoted} BY NAME", "")
             return
-        self._write_file(_folder(source), rows, received)
+        self._write_file(written_folder(source), rows, received)
 
     def _write_file(self, folder: Path, rows: Sequence[Impression], received: datetime) -> None:
         """A file appears under its name only when it is whole."""
         draft = folder / f".{uuid4().hex}.draft"
         with self.guard("log", "be a folder that can be written"):
-            copy = f"COPY ({{rows}}) TO '{sql_text(draft)}' (FORMAT parquet)"
-            self._with_rows(rows, received, copy)
+            where = f") TO '{sql_text(draft)}' (FORMAT parquet)"
+            self._with_rows(rows, received, "COPY (", where)
         draft.rename(folder / f"part-{received:%Y%m%dT%H%M%S}-{uuid4().hex[:12]}.parquet")
 
-    def _with_rows(self, rows: Sequence[Impression], received: datetime, statement: str) -> None:
+    def _with_rows(
+        self, rows: Sequence[Impression], received: datetime, before: str, after: str
+    ) -> None:
         columns = log_columns(rows, received)
         table: dict[str, Any] = {
             name: np.array(columns[name], dtype=object)
             for name in ("impression_id", "campaign", "group")
         }
         for name in ("ts", "received"):
-            micros = [round(moment.timestamp() * 1_000_000) for moment in columns[name]]
+            micros = [(moment - _EPOCH) // timedelta(microseconds=1) for moment in columns[name]]
             table[name] = np.array(micros, dtype=np.int64)
         prices = [np.nan if price is None else float(price) for price in columns["price"]]
         table["price"] = np.array(prices)
@@ -139,7 +153,7 @@ class EmbeddedEngine(Engine):
             make_timestamptz(ts) AS ts, CASE WHEN isnan(price) THEN NULL ELSE price END AS price,
             make_timestamptz(received) AS received FROM {name}"""
         try:
-            self._engine.execute(statement.format(rows=query))
+            self._engine.execute(f"{before} {query} {after}")
         finally:
             self._engine.unregister(name)
 
@@ -153,13 +167,6 @@ class EmbeddedEngine(Engine):
 def _forget(engine: Any, folder: str) -> None:
     engine.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folder(source: Source) -> Path:
-    if not isinstance(source, (str, Path)) or Path(source).suffix or Path(source).is_file():
-        rule = "be a folder of Parquet files or a table #name, to be appended to"
-        raise KreachError.rule("log", rule, source if isinstance(source, (str, Path)) else "other")
-    return Path(source)
 
 
 def _in_memory(name: str, source: Any) -> Any:

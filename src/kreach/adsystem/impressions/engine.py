@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kreach.boundary.events import Impression
+from kreach.errors import KreachError
 
-__all__ = ["Columns", "Engine", "Source", "table_of"]
+__all__ = ["Columns", "Engine", "Source", "as_columns", "log_columns", "table_of", "written_folder"]
 
 Columns = dict[str, npt.NDArray[Any]]
 Source = Any
@@ -106,16 +107,35 @@ class Engine(ABC):
         """Ask a question that has one row for an answer."""
         return {name: values[0] for name, values in self.columns(question).items()}
 
-    def keep(self, question: ir.Table) -> ir.Table:
-        """Answer a question into a temporary table, for further questions."""
-        name = self.fresh("kept")
-        with self.guard("impressions", "be readable to the end"):
-            self.store(name, self.sql(question))
-        return ibis.table(question.schema(), name=name)
+    def keep(
+        self,
+        question: ir.Table,
+        name: str = "impressions",
+        rule: str = "be readable to the end",
+    ) -> ir.Table:
+        """Answer a question into a temporary table; `name` and `rule` are for complaints."""
+        kept = self.fresh("kept")
+        with self.guard(name, rule):
+            self.store(kept, self.sql(question))
+        return ibis.table(question.schema(), name=kept)
 
     def fresh(self, what: str) -> str:
         """A name that this engine has not used yet."""
         return f"kreach_{what}_{next(self._numbers)}"
+
+
+def written_folder(source: Source) -> Path:
+    """The folder of a log that can be appended to: flat, of Parquet files."""
+    rule = "be a folder of Parquet files or a table #name, to be appended to"
+    if not isinstance(source, (str, Path)) or table_of(source) is not None:
+        raise KreachError.rule("log", rule, source if isinstance(source, str) else "another kind")
+    folder = Path(source)
+    if folder.is_file() or folder.suffix.lower() in {".parquet", ".csv", ".tsv", ".txt"}:
+        raise KreachError.rule("log", rule, str(source))
+    if folder.is_dir() and any("=" in part.name for part in folder.iterdir() if part.is_dir()):
+        rule = "be flat, not in folders by day, to be appended to"
+        raise KreachError.rule("log", rule, str(source))
+    return folder
 
 
 def as_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:

@@ -11,10 +11,13 @@ import ibis.expr.types as ir
 
 from kreach.adsystem.impressions.engine import Engine, Source
 from kreach.adsystem.impressions.tables import GroupTable, group_rows, member_rows
+from kreach.boundary.checks import LARGEST_COUNT
 from kreach.boundary.moments import as_moment
 from kreach.errors import KreachError
 
 __all__ = ["open_groups"]
+
+_SHARE_TOLERANCE = 1e-6
 
 
 def open_groups(engine: Engine, groups: Source, classes: Source = None) -> GroupTable:
@@ -30,7 +33,8 @@ def open_groups(engine: Engine, groups: Source, classes: Source = None) -> Group
         groups = folder / "groups.parquet"
         if overlapping and classes is None:
             classes = folder / "classes.parquet"
-    rows = engine.keep(group_rows(engine.read("groups", groups), _shown(groups)))
+    read = group_rows(engine.read("groups", groups), _shown(groups))
+    rows = engine.keep(read, "groups", "have readable sizes, targeting and visits")
     table = _checked(engine, rows, classes is not None)
     table = replace(table, version=version, created=created)
     return table if classes is None else _overlapping(engine, table, classes)
@@ -73,7 +77,7 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
         "people": targeted.sum().fill_null(0),
         "nameless": rows.count(where=rows["group"].isnull()),
         "repeated": rows.count() - rows["group"].nunique(),
-        "sizes": rows.count(where=size.isnull() | (size < 1)),
+        "sizes": rows.count(where=size.isnull() | (size < 1) | (size > LARGEST_COUNT)),
         "targeting": rows.count(where=targeted.isnull() | (targeted < 0) | (targeted > size)),
     }
     if "dispersion" in rows.columns:
@@ -110,6 +114,7 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
                 "partial": "target everybody where visit_shares are given",
             },
         )
+        _check_shares(engine, rows)
     if overlapping and (profiles or int(facts.get("finite") or 0)):
         rule = "have neither dispersion nor visit_shares where classes are given"
         raise KreachError.rule("groups", rule, "one of them")
@@ -121,20 +126,37 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
     return GroupTable(rows, None, kind, int(facts["people"]), (), 0)
 
 
-def _overlapping(engine: Engine, table: GroupTable, classes: Source) -> GroupTable:
-    listed = engine.keep(member_rows(engine.read("classes", classes), _shown(classes)))
-    strangers = listed.anti_join(table.rows, listed["group"] == table.rows["group"])
+def _check_shares(engine: Engine, rows: ir.Table) -> None:
+    each = rows.select("group", share=rows["visit_shares"].unnest())
+    share = each["share"]
+    odd = share.isnull() | share.isnan() | (share < 0.0)
+    sums = each.group_by("group").aggregate(total=share.sum(), odd=each.count(where=odd))
+    off = (sums["total"] - 1.0).abs() > _SHARE_TOLERANCE
     facts = engine.one(
-        listed.aggregate(
-            heads=listed.count(where=listed["headcount"].isnull() | (listed["headcount"] < 1)),
-            twice=listed.count(where=listed["different"] != listed["listed"]),
+        sums.aggregate(odd=sums["odd"].sum(), off=sums.count(where=off | sums["total"].isnull()))
+    )
+    rules = {"odd": "have visit_shares ≥ 0", "off": "have visit_shares that sum to 1"}
+    _refuse("groups", facts, rules)
+
+
+def _overlapping(engine: Engine, table: GroupTable, classes: Source) -> GroupTable:
+    read = member_rows(engine.read("classes", classes), _shown(classes))
+    rows = engine.keep(read, "classes", "have readable groups and head-counts")
+    facts = engine.one(
+        rows.aggregate(
+            empty=rows.count(where=rows["listed"].isnull() | (rows["listed"] < 1)),
+            heads=rows.count(where=rows["headcount"].isnull() | (rows["headcount"] < 1)),
+            twice=rows.count(where=rows["different"] != rows["listed"]),
         )
     )
+    listed = engine.keep(rows.select("class", "headcount", group=rows["groups"].unnest()))
+    strangers = listed.anti_join(table.rows, listed["group"] == table.rows["group"])
     facts |= engine.one(strangers.aggregate(strangers=strangers.count()))
     _refuse(
         "classes",
         facts,
         {
+            "empty": "name at least one group in every class",
             "heads": "have head-counts that are whole numbers ≥ 1",
             "twice": "name each group of a class once",
             "strangers": "name groups of the groups file",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from kreach.adsystem.impressions.engine import Engine, Source
 from kreach.adsystem.impressions.questions import Scope, counts, edges
 from kreach.adsystem.impressions.tables import LogTable, log_table
 from kreach.boundary.events import Impression
-from kreach.boundary.moments import Window, as_period
+from kreach.boundary.moments import Window, as_moment, as_period
 from kreach.errors import KreachError
 
 __all__ = ["SLOTS_AT_ONCE", "Appended", "ImpressionLog"]
@@ -52,7 +53,8 @@ class ImpressionLog:
         return cls(engine, source)
 
     def _read(self) -> LogTable:
-        shown = self._source if isinstance(self._source, str) else type(self._source).__name__
+        told = isinstance(self._source, (str, Path))
+        shown = self._source if told else type(self._source).__name__
         raw = self.engine.read("impressions", self._source)
         return log_table(raw, str(shown), unique_ids=self._unique_ids)
 
@@ -66,7 +68,12 @@ class ImpressionLog:
         """
         batch: dict[str, Impression] = {}
         given = 0
-        for impression in impressions:
+        moment = as_moment("received", received) or datetime.now(UTC)
+        offered: Iterable[object] = impressions
+        for impression in offered:
+            if not isinstance(impression, Impression):
+                kind = type(impression).__name__
+                raise KreachError.rule("impressions", "be Impression objects", kind)
             batch.setdefault(impression.impression_id, impression)
             given += 1
         if not batch:
@@ -80,7 +87,7 @@ class ImpressionLog:
         for known in set(self.engine.columns(held.select("impression_id"))["impression_id"]):
             del batch[known]
         if batch:
-            self.engine.write(self._source, list(batch.values()), received or datetime.now(UTC))
+            self.engine.write(self._source, list(batch.values()), moment)
             self.table = self._read()  # an engine may remember which files there were
         return Appended(len(batch), given - len(batch))
 

@@ -8,14 +8,15 @@ count keeps one row per group: a series costs little more than one window.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 import ibis
 import ibis.expr.types as ir
 
 from kreach.adsystem.impressions.tables import GroupTable, LogTable
 from kreach.boundary.moments import Window
+from kreach.errors import KreachError
 
 __all__ = [
     "KNOWN",
@@ -34,11 +35,16 @@ KNOWN, NO_GROUP, UNKNOWN = 0, 1, 2
 _SLOTS_TOGETHER = 10
 
 
-class Scope(NamedTuple):
+@dataclass(frozen=True)
+class Scope:
     """Which rows a question is about: those of a campaign, told under a version of the groups."""
 
     campaign: str | None = None
     version: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.campaign is not None and not isinstance(self.campaign, str):
+            raise KreachError.rule("campaign", "be text", self.campaign)
 
 
 def _chosen(log: LogTable, scope: Scope) -> ir.Table:
@@ -181,12 +187,13 @@ def missing(log: LogTable, scope: Scope) -> ir.Table:
 
 
 def edges(log: LogTable, scope: Scope, window: Window) -> ir.Table:
-    """One row: seconds since 1970 of the first and last impression, least and greatest campaign."""
+    """One row: the hours of the first and last impression (in seconds since 1970), and the least
+    and greatest campaign."""
     rows = _chosen(log, scope)
     rows = rows.filter(_inside(rows["ts"], window))
     return rows.aggregate(
-        first=rows["ts"].min().epoch_seconds(),
-        last=rows["ts"].max().epoch_seconds(),
+        first=rows["ts"].min().truncate("h").epoch_seconds(),
+        last=rows["ts"].max().truncate("h").epoch_seconds(),
         least=rows["campaign"].min(),
         greatest=rows["campaign"].max(),
     )

@@ -1,11 +1,13 @@
 """Spark: the same questions where the log outgrows one machine. Needs the extra `spark`."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import ibis
 import ibis.expr.types as ir
@@ -18,7 +20,9 @@ from kreach.adsystem.impressions.engine import (
     as_columns,
     log_columns,
     table_of,
+    written_folder,
 )
+from kreach.boundary.engine import parquet_files
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
@@ -34,6 +38,9 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.parquet.mergeSchema": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.variable.substitute": "false",  # a campaign may be called ${x}
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",  # or ragged rows go unnoticed
 }
 
 
@@ -58,10 +65,9 @@ class SparkEngine(Engine):
 
     def __init__(self, master: str = "local[*]", session: Any = None, memory: str = "1g") -> None:
         super().__init__()
-        self._own = session is None
-        started = _start(master, memory) if session is None else session
-        self._root = started
-        self._spark = started.newSession()
+        self._root, self._own = _start(master, memory) if session is None else (session, False)
+        self._handed: list[str] = []
+        self._spark = self._root.newSession()
         for key, value in _SETTINGS.items():
             self._spark.conf.set(key, value)
 
@@ -75,59 +81,96 @@ class SparkEngine(Engine):
 
     def _frame(self, name: str, source: Source) -> Any:
         if isinstance(source, dict):
-            rows = list(zip(*(list(values) for values in source.values()), strict=True))
+            columns = [[_in_utc(value) for value in values] for values in source.values()]
+            rows = list(zip(*columns, strict=True))
             return self._spark.createDataFrame(rows, schema=list(source))
-        if hasattr(source, "createOrReplaceTempView"):  # a frame of the caller's session
-            handed = self.fresh("handed")
-            source.createOrReplaceGlobalTempView(handed)
-            return self._spark.table(f"global_temp.{handed}")
+        if hasattr(source, "createOrReplaceTempView"):
+            return self._handed_over(source)
         if not isinstance(source, (str, Path)):
             raise KreachError.rule(name, "be a path, a table or a frame", type(source).__name__)
         table = table_of(source)
         if table is not None:
             if table.file is not None:
                 raise KreachError.rule(name, "be something that Spark can read", str(source))
-            return self._spark.table(table.table)
+            return self._table(table.table)
         path = str(source)
         if "://" not in path and not Path(path).exists():
             raise KreachError.rule(name, "name a file that exists", path)
         if path.lower().endswith((".csv", ".tsv", ".txt")):
             mark = "\t" if path.lower().endswith(".tsv") else ","
-            return self._spark.read.csv(path, header=True, sep=mark, escape='"')
-        return self._spark.read.option("recursiveFileLookup", "false").parquet(path)
+            return self._spark.read.csv(
+                _no_wildcards(path), header=True, sep=mark, escape='"', mode="FAILFAST"
+            )
+        local = Path(path)
+        nested = local.is_dir() and not any("=" in part.name for part in local.iterdir())
+        if local.is_dir():
+            parquet_files(name, local)  # a folder without any gets a clear line
+        reader = self._spark.read.option("recursiveFileLookup", str(nested).lower())
+        return reader.parquet(_no_wildcards(path))
+
+    def _handed_over(self, frame: Any) -> Any:
+        """A frame of the caller's session, seen from ours."""
+        name = f"kreach_{uuid4().hex}"
+        frame.createGlobalTempView(name)
+        self._handed.append(name)
+        return self._spark.table(f"global_temp.{name}")
+
+    def _table(self, name: str) -> Any:
+        """A table of the catalogue, or a temporary view of the caller's session."""
+        if self._root.catalog.tableExists(name):
+            return self._handed_over(self._root.table(name))
+        return self._spark.table(name)
 
     def answer(self, sql: str) -> Columns:
         frame = self._spark.sql(sql)
         return as_columns(frame.columns, frame.collect())
 
     def store(self, name: str, sql: str) -> None:
-        self._spark.sql(sql).cache().createOrReplaceTempView(name)
+        # not cache(): Spark would find the same plan later and answer from files as they were
+        self._spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
 
     def create(self, source: Source) -> None:
         if table_of(source) is not None:
             raise KreachError.rule("log", "be a folder, to be created by Spark", str(source))
-        with self.guard("log", "be a folder that can be written"):
-            self._spark.createDataFrame([], _LOG).write.mode("append").parquet(str(source))
+        self._write(source, [])
 
     def write(self, source: Source, rows: Sequence[Impression], received: datetime) -> None:
-        if not isinstance(source, (str, Path)) or table_of(source) or Path(source).suffix:
-            rule = "be a folder of Parquet files, to be appended to"
-            raise KreachError.rule("log", rule, str(source))
         columns = log_columns(rows, received)
-        listed = list(zip(*columns.values(), strict=True))
+        self._write(source, list(zip(*columns.values(), strict=True)))
+
+    def _write(self, source: Source, rows: list[Any]) -> None:
+        """In one file, which appears under its name when it is whole."""
+        folder = written_folder(source)
         with self.guard("log", "be a folder that can be written"):
-            self._spark.createDataFrame(listed, _LOG).write.mode("append").parquet(str(source))
+            frame = self._spark.createDataFrame(rows, _LOG).coalesce(1)
+            frame.write.mode("append").parquet(str(folder))
 
     def guard(self, name: str, rule: str) -> AbstractContextManager[None]:
         return _no_complaints(name, rule)
 
     def close(self) -> None:
-        self._spark.catalog.clearCache()
+        for name in self._handed:
+            self._spark.catalog.dropGlobalTempView(name)
+        self._handed = []
         if self._own:
             self._root.stop()
 
 
-def _start(master: str, memory: str) -> Any:
+def _in_utc(value: Any) -> Any:
+    """Python values; times without a zone are UTC, not the machine's."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+def _no_wildcards(path: str) -> str:
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
+
+
+def _start(master: str, memory: str) -> tuple[Any, bool]:
+    """A session, and whether it was started here."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
     except ImportError:
@@ -146,9 +189,9 @@ def _start(master: str, memory: str) -> Any:
     for key, value in quiet.items():
         builder = builder.config(key, value)
     with _no_complaints("master", "name a Spark that can be reached"):
+        running = SparkSession.getActiveSession() is not None
         session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
-    return session
+    return session, not running
 
 
 def _find_java() -> None:

@@ -21,9 +21,9 @@ from kreach.errors import KreachError
 __all__ = ["GroupTable", "LogTable", "group_rows", "log_table", "member_rows"]
 
 _FILED = ("day", "date", "dt")
-_ZONE = r":\d\d(\.\d+)?\s*([+-]\d\d(:?\d\d)?|[A-Za-z]+/[A-Za-z_/]+)$"
+_DATE = r"^\s*\d{4}-\d\d-\d\d"
+_ZONE = r":\d\d(\.\d+)?\s*([+-]\d\d(:?\d\d)?|[A-Za-z]+(/[A-Za-z0-9_+-]+)+)$"
 _UTC = r"([+-]00(:?00)?|Etc/UTC)$"
-_BETWEEN_GROUPS = "\x1f"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def _time(name: str, column: ir.Value) -> ir.Value:
     if kind.is_date():
         return column.cast("timestamp")
     if kind.is_string():
-        return column.try_cast("timestamp('UTC')")
+        told = column.re_search(_DATE).ifelse(column, ibis.null("string"))
+        return told.try_cast("timestamp('UTC')")
     raise KreachError.rule("impressions", f"hold times in {name}", str(kind))
 
 
@@ -139,7 +140,7 @@ def _numbers(column: ir.Value) -> ir.Value:
 
 
 def member_rows(raw: ir.Table, source: str) -> ir.Table:
-    """Membership classes as class, headcount, group, listed (how many groups, how many different).
+    """Membership classes: class, headcount, groups, listed (how many groups), different (of them).
 
     A class is known by its groups: one that a file lists twice is one class of all its people.
     """
@@ -148,9 +149,11 @@ def member_rows(raw: ir.Table, source: str) -> ir.Table:
     listed = groups.split(";") if groups.type().is_string() else groups.cast("array<string>")
     listed = listed.map(lambda group: group.strip()) if groups.type().is_string() else listed
     rows = raw.select(groups=listed, headcount=_whole(raw["headcount"]))
+    # each group with its length before it: no id, whatever is in it, can pass for two
+    spelled = rows["groups"].sort().map(lambda group: group.length().cast("string") + ":" + group)
     rows = rows.mutate(
-        **{"class": rows["groups"].sort().join(_BETWEEN_GROUPS)},
+        **{"class": spelled.join("")},
         different=rows["groups"].unique().length(),
         listed=rows["groups"].length(),
     )
-    return rows.select("class", "headcount", "different", "listed", group=rows["groups"].unnest())
+    return rows.select("class", "headcount", "groups", "different", "listed")

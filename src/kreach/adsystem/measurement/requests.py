@@ -1,0 +1,147 @@
+"""Reach from impressions *and* requests: right however unequally people visit.
+
+The ad system sees every request of a group, also those it does not win. With the law of requests
+per person, one histogram for the whole population that tells nothing about any group, that is
+enough to undo both unequal visits and sessions (numeric/rarefaction.py).
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.checks import as_counts, as_whole_number, read_only
+from kreach.errors import KreachError
+from kreach.numeric.rarefaction import log_likelihood_of_requests, rarefied_reach
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["CountedReach", "VisitLaw", "adapted", "measure_with_requests"]
+
+_BACKGROUND = 1e-7  # so that no number of requests is impossible
+_STEPS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class VisitLaw:
+    """P(a person makes v requests in the window), v = 0, 1, 2, ...; for the whole population."""
+
+    pmf: FloatArray
+
+    @classmethod
+    def of_people(cls, people_by_visits: npt.ArrayLike) -> "VisitLaw":
+        """From how many people made 0, 1, 2, ... requests.
+
+        >>> VisitLaw.of_people([5, 3, 2]).mean
+        0.7
+        """
+        people = as_counts("people_by_visits", people_by_visits)
+        if people.sum() == 0:
+            raise KreachError.rule("people_by_visits", "count somebody", 0)
+        return cls(read_only(people / people.sum()))
+
+    @property
+    def mean(self) -> float:
+        """Requests per person."""
+        return float(self.pmf @ np.arange(len(self.pmf)))
+
+    def stretched(self, activity: float, intensity: float) -> "VisitLaw":
+        """As many times the people who come at all, each as many times as often (rounded at random
+        to whole requests). Activity is cut off where everybody comes."""
+        visits = np.arange(1, len(self.pmf)) * intensity
+        low = np.floor(visits).astype(np.int64)
+        part = visits - low
+        result = np.zeros(int(low.max(initial=0)) + 2)
+        np.add.at(result, low, self.pmf[1:] * (1.0 - part))
+        np.add.at(result, low + 1, self.pmf[1:] * part)
+        result[0] = 0.0
+        coming = float(result.sum())
+        result *= min(activity, 1.0 / coming) if coming > 0.0 else 0.0
+        result[0] = max(1.0 - float(result.sum()), 0.0)
+        return VisitLaw(read_only(result / result.sum()))
+
+
+@dataclass(frozen=True)
+class CountedReach:
+    """Expected capped reach; the standard deviation is that of unique reach (cap 1), else None."""
+
+    cap: int
+    reach: float
+    std: float | None
+
+
+def measure_with_requests(
+    audience: DisjointAudience,
+    law: VisitLaw,
+    requests_by_group: npt.ArrayLike,
+    impressions_by_group: npt.ArrayLike,
+    cap: int = 1,
+) -> CountedReach:
+    """Reach of disjoint groups whose requests in the window were counted.
+
+    Assumes that people are put into groups without regard to how often they visit, and that winning
+    a request does not depend on who of the group made it. Nothing is assumed about how unequal
+    people are; the audience's dispersion is not used.
+
+    >>> from kreach.boundary.audience import Audience
+    >>> law = VisitLaw.of_people([50, 30, 0, 0, 0, 0, 0, 0, 0, 0, 20])
+    >>> audience = Audience.disjoint([10])
+    >>> round(measure_with_requests(audience, law, [31], [31]).reach, 3)    # all requests won
+    4.0
+    >>> round(measure_with_requests(audience, law, [31], [6]).reach, 3)
+    2.972
+    """
+    if not isinstance(audience, DisjointAudience):
+        raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
+    groups = audience.group_count
+    requests = as_counts("requests_by_group", requests_by_group, length=groups)
+    won = as_counts("impressions_by_group", impressions_by_group, length=groups)
+    cap = as_whole_number("cap", cap, least=1)
+    over = np.flatnonzero(won > requests)
+    if over.size:
+        at = int(over[0])
+        rule = f"not exceed the requests of the group ({requests[at]})"
+        raise KreachError.rule(f"impressions_by_group[{at}]", rule, int(won[at]))
+    columns = np.stack([audience.group_sizes, audience.targeted_counts, requests, won], axis=1)
+    served = columns[(won > 0) & (audience.targeted_counts > 0)]
+    kinds, times = np.unique(served, axis=0, return_counts=True)
+    if len(kinds) == 0:
+        return CountedReach(cap, 0.0, 0.0 if cap == 1 else None)
+    full = _with_background(law.pmf, int(requests.max()))
+    size, targeted, asked, shown = kinds.T
+    mean, variance = rarefied_reach(full, size, targeted, asked, shown, cap)
+    std = sqrt(float(times @ variance)) if cap == 1 else None
+    return CountedReach(cap, float(times @ mean), std)
+
+
+def _with_background(pmf: FloatArray, most: int) -> FloatArray:
+    """The law with a little chance for every number of requests that was seen."""
+    result = np.zeros(max(len(pmf), most + 1))
+    result[: len(pmf)] = (1.0 - _BACKGROUND) * pmf
+    result += _BACKGROUND / len(result)
+    return result
+
+
+def adapted(law: VisitLaw, group_sizes: IntArray, requests_by_group: IntArray) -> VisitLaw:
+    """A law of history made that of this window, from the requests that the groups made in it.
+
+    Two numbers are fitted by maximum likelihood: how many people come at all, relative to history,
+    and how often those come. What history says about the shape stays. Alternating golden searches
+    along the two directions, the product of the two tied to the mean, then free.
+    """
+    people = float(np.sum(group_sizes))
+    scale = float(np.sum(requests_by_group)) / people / max(law.mean, 1e-300)
+    if scale <= 0.0:
+        return law
+
+    def fit(activity: float) -> float:
+        stretched = law.stretched(activity, scale / activity)
+        full = _with_background(stretched.pmf, int(requests_by_group.max()))
+        return log_likelihood_of_requests(full, group_sizes, requests_by_group)
+
+    grid = np.exp(np.linspace(np.log(0.1), np.log(4.0), _STEPS))
+    best = float(grid[int(np.argmax([fit(float(a)) for a in grid]))])
+    fine = best * np.exp(np.linspace(-0.1, 0.1, _STEPS // 2 + 1))
+    best = float(fine[int(np.argmax([fit(float(a)) for a in fine]))])
+    return law.stretched(best, scale / best)

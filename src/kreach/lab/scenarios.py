@@ -1,0 +1,224 @@
+"""What the paper's experiments run on: its settings by name, and campaigns on uneven traffic.
+
+The paper's own data is not public. `campaigns` takes visits and prices from files, or from a
+generated world that is as uneven as the traffic of a public news portal.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+import kreach as kr
+from kreach.errors import KreachError
+from kreach.lab.trials import Progress, generator_for, silent
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = [
+    "APPROACHES",
+    "GROUP_SIZE",
+    "Campaign",
+    "Pricing",
+    "Run",
+    "Traffic",
+    "campaigns",
+    "made_traffic",
+    "pricing_of",
+    "traffic_of",
+]
+
+GROUP_SIZE = 20
+CAMPAIGNS = 10
+APPROACHES = {
+    "impressions": "A every impression",
+    "groups": "B every group",
+    "uniform": "C uniform",
+    "profiled": "D visit shares",
+    "dispersed": "one dispersion (ours)",
+}
+PAPER_PRICES = (0.0, float(np.sqrt(0.5)))  # μ and σ of the paper's log-normal prices
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How to reproduce. Results depend on all of it but `processes` and `progress`."""
+
+    seed: int = 0
+    quick: bool = False
+    processes: int | None = None
+    visits: Path | None = None
+    prices: Path | None = None
+    progress: Progress = silent
+
+    def either(self, full: Value, quick: Value) -> Value:
+        """The full setting, or the quick one."""
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Visits in the order of time: whose, and when. The flight starts at `split`."""
+
+    person: IntArray
+    at: FloatArray
+    people: int
+    split: float
+    source: str  # in words
+
+    def visits(self) -> IntArray:
+        """Visits of each person, history and flight together."""
+        return np.bincount(self.person, minlength=self.people)
+
+
+# Fitted so that visits look like those of a public news portal: 9.3 a head on average, median 4,
+# 8.9 effective members (1/Σq²) in random groups of 20, whose heaviest makes a quarter of the
+# visits, and a correlation of 0.71 between people's visits in the two halves.
+_LOG_RATE = (-1.2, 1.66)  # mean and deviation of the log of sessions per person
+_HABIT = 8.0  # concentration of the part of a person's sessions that falls into history
+_FURTHER_PAGES = 0.85  # of a session, beyond the first two
+_DAYS = 16.0
+_GAP_DAYS = 2.0 / 1440.0  # between the pages of a session
+
+
+def made_traffic(people: int, generator: np.random.Generator) -> Traffic:
+    """Everybody has a rate of their own and comes in sessions; the two halves differ by habit."""
+    drawn = 4 * people + 100  # who never comes is not known to anybody: 0.4 of them do
+    rate = generator.lognormal(*_LOG_RATE, size=drawn)
+    early = generator.beta(_HABIT, _HABIT, size=drawn)
+    sessions = generator.poisson(np.stack([rate * early, rate * (1.0 - early)]))
+    known = np.flatnonzero(sessions.sum(axis=0))[:people]
+    starts, owners = [], []
+    for half, count in enumerate(sessions[:, known]):
+        owner = np.repeat(np.arange(people), count)
+        owners.append(owner)
+        starts.append((half + generator.random(len(owner))) * _DAYS / 2.0)
+    pages = 2 + generator.geometric(1.0 / (1.0 + _FURTHER_PAGES), size=sum(map(len, owners))) - 1
+    person = np.repeat(np.concatenate(owners), pages)
+    order_in_session = np.arange(len(person)) - np.repeat(np.cumsum(pages) - pages, pages)
+    at = np.repeat(np.concatenate(starts), pages) + order_in_session * _GAP_DAYS
+    order = np.argsort(at, kind="stable")
+    source = "generated: log-normal rates of sessions, fitted to a public news portal"
+    return Traffic(person[order], at[order], people, _DAYS / 2.0, source)
+
+
+def traffic_of(run: Run, people: int) -> Traffic:
+    """Visits from the run's file, cut at their median moment, or generated ones."""
+    if run.visits is None:
+        return made_traffic(people, generator_for(run.seed, 50))
+    from kreach.publisher.directory import Directory  # noqa: PLC0415 - slow
+
+    directory = Directory(run.visits)
+    visits = directory.visits()
+    if directory.user_count < 2 * GROUP_SIZE:
+        rule = f"hold at least {2 * GROUP_SIZE} people"
+        raise KreachError.rule("visits", rule, f"{directory.user_count} people")
+    at = visits.at_us / 86_400e6
+    return Traffic(visits.user, at, directory.user_count, float(np.median(at)), "from the file")
+
+
+@dataclass(frozen=True, eq=False)
+class Pricing:
+    """Second prices, in units of their median: the paper's rule expects prices near 1."""
+
+    prices: FloatArray | None  # None: the paper's log-normal law
+    chances: FloatArray | None
+    source: str
+
+    def draw(self, count: int, generator: np.random.Generator) -> FloatArray:
+        """One price for each of so many requests."""
+        if self.prices is None:
+            return generator.lognormal(*PAPER_PRICES, size=count)
+        return generator.choice(self.prices, size=count, p=self.chances)
+
+
+def pricing_of(run: Run) -> Pricing:
+    """Prices from the run's file, or the paper's."""
+    if run.prices is None:
+        return Pricing(None, None, "log-normal (μ 0, σ² 0.5)")
+    from kreach.adsystem.bidding.history import read_prices  # noqa: PLC0415 - slow
+
+    market = read_prices(run.prices)
+    price, count = np.asarray(market.prices, dtype=float), np.asarray(market.counts, dtype=float)
+    middle = float(price[np.searchsorted(np.cumsum(count), count.sum() / 2.0)])
+    if not middle > 0.0:
+        raise KreachError.rule("prices", "have a median above 0", middle)
+    return Pricing(price / middle, count / count.sum(), "from the file, in units of their median")
+
+
+@dataclass(frozen=True, eq=False)
+class Campaign:
+    """People in random groups of 20, their visits before the flight, and its requests."""
+
+    group_of: IntArray  # of each person
+    history: IntArray  # visits of each person before the flight
+    person: IntArray  # who made each request of the flight, in the order of time
+    price: FloatArray
+
+    @property
+    def group_count(self) -> int:
+        """Groups of the campaign."""
+        return int(self.group_of.max()) + 1
+
+    @cached_property
+    def flight(self) -> IntArray:
+        """Visits of each person in the flight."""
+        return np.bincount(self.person, minlength=len(self.group_of))
+
+    def shares(self) -> list[FloatArray]:
+        """The visit shares of each group in the flight itself; equal ones where nobody came."""
+        order = np.argsort(self.group_of, kind="stable")
+        table = self.flight[order].reshape(self.group_count, GROUP_SIZE).astype(float)
+        table[table.sum(axis=1) == 0.0] = 1.0
+        return list(table / table.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def audiences(self) -> dict[str, kr.Audience]:
+        """What each approach of the paper's Section 5.3, and ours, takes the groups for."""
+        from kreach.publisher.visit_knowledge import match_dispersion  # noqa: PLC0415
+
+        groups, sizes = self.group_count, np.full(self.group_count, GROUP_SIZE)
+        dispersion = match_dispersion(self.history, self.group_of)
+        return {
+            "impressions": kr.baselines.every_impression(groups),
+            "groups": kr.baselines.every_group(groups),
+            "uniform": kr.Audience.disjoint(sizes),
+            "profiled": kr.Audience.profiled(self.shares()),
+            "dispersed": kr.Audience.disjoint(sizes, dispersion=dispersion),
+        }
+
+
+def campaigns(run: Run) -> tuple[list[Campaign], dict[str, Any]]:
+    """Ten campaigns on random people of the same traffic, and where it came from in words."""
+    size = run.either(1500, 600)
+    traffic, pricing = traffic_of(run, size * CAMPAIGNS), pricing_of(run)
+    size = min(size, traffic.people // GROUP_SIZE * GROUP_SIZE)
+    made = [
+        _campaign(traffic, pricing, size, generator_for(run.seed, 51, i)) for i in range(CAMPAIGNS)
+    ]
+    setting = {
+        "visits": traffic.source,
+        "prices": pricing.source,
+        "campaigns": CAMPAIGNS,
+        "people per campaign": size,
+        "group size": GROUP_SIZE,
+        "requests per campaign": round(float(np.mean([len(c.person) for c in made]))),
+    }
+    return made, setting
+
+
+def _campaign(
+    traffic: Traffic, pricing: Pricing, size: int, generator: np.random.Generator
+) -> Campaign:
+    chosen = generator.choice(traffic.people, size=size, replace=False)  # in random order
+    place = np.full(traffic.people, -1)
+    place[chosen] = np.arange(size)
+    at = place[traffic.person]
+    before = traffic.at < traffic.split
+    history = np.bincount(at[(at >= 0) & before], minlength=size)
+    person = at[(at >= 0) & ~before]
+    price = pricing.draw(len(person), generator)
+    return Campaign(np.arange(size) // GROUP_SIZE, history, person, price)
