@@ -231,7 +231,7 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_without_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert refused(tmp_path / "empty").startswith("visits must be a readable")
+    assert refused(tmp_path / "empty").startswith("visits must hold Parquet files")
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:

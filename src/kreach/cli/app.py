@@ -9,6 +9,7 @@ from kreach.cli.demo import demo
 from kreach.cli.groups import groups
 from kreach.cli.measure import measure
 from kreach.cli.plan import plan
+from kreach.cli.studies import evaluate, tradeoff
 
 __all__ = ["app"]
 
@@ -40,4 +41,6 @@ def _options(
 app.command()(demo)
 app.command()(measure)
 app.command()(plan)
+app.command()(evaluate)
+app.command()(tradeoff)
 app.add_typer(groups, name="groups", no_args_is_help=True)

@@ -50,9 +50,18 @@ def paper_stream(
 
 
 def run_auctions(
-    bidder: Bidder, stream: Stream, cap: int, *, auction: str = "second_price"
+    bidder: Bidder,
+    stream: Stream,
+    cap: int,
+    *,
+    auction: str = "second_price",
+    gateway_cap: int | None = None,
 ) -> Outcome:
-    """Put every request to the bidder; it wins with a bid of at least the competing one."""
+    """Put every request to the bidder; it wins with a bid of at least the competing one.
+
+    With `gateway_cap` the publisher drops the bid for a person who has seen it so often: to the
+    bidder one more lost auction.
+    """
     seen = [0] * stream.people
     impressions, expected = 0, 0.0
     rows = zip(
@@ -66,7 +75,7 @@ def run_auctions(
         bid = bidder.bid(group, now)
         if bid <= 0.0:
             continue
-        if bid >= price:
+        if bid >= price and (gateway_cap is None or seen[person] < gateway_cap):
             paid = price if auction == "second_price" else bid
             bidder.won(group, bid, paid, now)
             seen[person] += 1

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
 from kreach.publisher.directory import Directory
 from kreach.publisher.grouping.base import Strategy, form_groups
 from kreach.publisher.grouping.random import AtRandom
 from kreach.publisher.people import People
 from kreach.publisher.visit_knowledge import match_dispersion
 
-__all__ = ["cross_fitted_dispersion"]
+__all__ = ["cross_fitted_dispersion", "cross_fitted_on_halves"]
 
 
 def cross_fitted_dispersion(
@@ -34,12 +35,24 @@ def cross_fitted_dispersion(
     if len(moments) < 2 or moments[0] == moments[-1]:
         raise KreachError.rule("visits", "span some time to be split", f"{len(moments)} visits")
     middle = datetime.fromtimestamp(float(moments[len(moments) // 2]) / 1e6, tz=UTC)
-    earlier = directory.people(end=middle)
-    later = directory.people(start=middle, end=end)
-    then = People(earlier.visits, people.attributes)
+    earlier = directory.people(end=middle).visits
+    later = directory.people(start=middle, end=end).visits
+    return cross_fitted_on_halves(people, earlier, later, strategy, group_size, seed)
+
+
+def cross_fitted_on_halves(
+    people: People,
+    earlier: IntArray,
+    later: IntArray,
+    strategy: Strategy,
+    group_size: int,
+    seed: int,
+) -> float:
+    """The same from visits per person in the two halves; `people` has them together."""
+    then = People(earlier, people.attributes)
     groups = form_groups(then, group_size, strategy, seed).group_of()
     at_random = form_groups(then, group_size, AtRandom(), seed).group_of()
     longer = match_dispersion(people.visits, at_random)
-    shorter = match_dispersion(later.visits, at_random)
+    shorter = match_dispersion(later, at_random)
     evening_out = longer / shorter if np.isfinite(longer) and np.isfinite(shorter) else 1.0
-    return match_dispersion(later.visits, groups) * evening_out
+    return match_dispersion(later, groups) * evening_out

@@ -1,0 +1,52 @@
+"""`kreach reproduce`: the paper's figures and table."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kreach.cli.groups import Json, progress_shown
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option(help="A folder for report, figures and numbers.")],
+    figures: Annotated[
+        list[str] | None,
+        typer.Argument(help="fig1 fig2 fig5 fig6 table1 fig7; all of them if none is named."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same digits.")] = 0,
+    processes: Annotated[int | None, typer.Option(help="Processes; default one a core.")] = None,
+    visits: Annotated[
+        Path | None, typer.Option(help="Visits for fig5, fig6 and table1: user_id, ts.")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="Prices for table1: market_price, count.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Reproduce the paper's figures and table, beside what the paper states.
+
+    Example: kreach reproduce fig2 fig7 --out reproduced/ --quick
+    """
+    from kreach.lab.reproduce import reproduce as make  # noqa: PLC0415 - slow
+    from kreach.lab.scenarios import Run  # noqa: PLC0415
+
+    with progress_shown() as progress:
+        run = Run(seed, quick, processes, visits, prices, progress)
+        exhibits = make(figures or [], out, run)
+    if as_json:
+        typer.echo(json.dumps({exhibit.name: exhibit.summary() for exhibit in exhibits}))
+    else:
+        _show(exhibits, out)
+
+
+def _show(exhibits: list[Any], out: Path) -> None:
+    from kreach.lab.reproduce import comparison  # noqa: PLC0415
+
+    for exhibit in exhibits:
+        typer.echo(f"{exhibit.name:<7} {comparison(exhibit)}")
+    typer.echo(f"report: {out / 'report.html'}")

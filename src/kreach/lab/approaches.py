@@ -1,0 +1,125 @@
+"""What an ad system may be told about visits, and the reach it then measures.
+
+The names are those of `summary.json`. A to D are the paper's; "needs" says what crosses.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kreach.adsystem.measurement import baselines
+from kreach.adsystem.measurement.report import measure
+from kreach.adsystem.measurement.requests import VisitLaw, adapted, measure_with_requests
+from kreach.boundary.audience import Audience
+from kreach.lab.site import Campaign
+from kreach.numeric.types import FloatArray, IntArray
+from kreach.publisher.audit import FORMED_BY_VISITS
+from kreach.publisher.crossfit import cross_fitted_on_halves
+from kreach.publisher.grouping import Strategy, form_groups
+from kreach.publisher.visit_knowledge import (
+    match_dispersion,
+    match_pseudo_visits,
+    visit_profiles,
+)
+
+__all__ = ["APPROACHES", "Grouped"]
+
+APPROACHES = {
+    "impressions": "A: every impression a person; needs nothing",
+    "groups": "B: every group a person; needs nothing",
+    "uniform": "C: uniform visits; needs the group sizes",
+    "profiled": "D: visit shares of the flight itself, one vector per group",
+    "profiled_history": "D with visit shares of history, one vector per group",
+    "dispersed": "one dispersion number, from history",
+    "counted_history": "requests counted, visit law of history adapted to them",
+    "counted": "requests counted, one histogram of visits per person in the flight",
+}
+_LEAST_ANONYMITY = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """The people of a campaign in groups, and every audience the ad system might be told."""
+
+    campaign: Campaign
+    strategy: Strategy
+    group_size: int
+    seed: int
+    history_law: VisitLaw  # of the whole site, before the split
+    flight_law: VisitLaw  # and after it
+
+    @cached_property
+    def group_of(self) -> IntArray:
+        """The group of each person."""
+        made = form_groups(self.campaign.people, self.group_size, self.strategy, self.seed)
+        return made.group_of()
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        return np.bincount(self.group_of)
+
+    @cached_property
+    def groups(self) -> IntArray:
+        """The group of each request of the flight: all that crosses of it."""
+        return self.group_of[self.campaign.person]
+
+    @cached_property
+    def requests(self) -> IntArray:
+        """Requests of each group in the flight."""
+        return np.bincount(self.groups, minlength=len(self.sizes))
+
+    @cached_property
+    def by_visits(self) -> bool:
+        """Whether groups were formed by how often people visit."""
+        return self.strategy.name in FORMED_BY_VISITS
+
+    @cached_property
+    def dispersion(self) -> float:
+        """Fitted on visits of history that did not form the groups."""
+        people = self.campaign.people
+        if not self.by_visits:
+            return match_dispersion(people.visits, self.group_of)
+        halves = self.campaign.halves()
+        return cross_fitted_on_halves(people, *halves, self.strategy, self.group_size, self.seed)
+
+    @cached_property
+    def adapted_law(self) -> VisitLaw:
+        return adapted(self.history_law, self.sizes, self.requests)
+
+    def audience(self, approach: str) -> Audience:
+        """What the ad system knows under an approach."""
+        count = len(self.sizes)
+        if approach == "impressions":
+            return baselines.every_impression(count)
+        if approach == "groups":
+            return baselines.every_group(count)
+        if approach == "profiled":
+            return Audience.profiled(self._shares(self.campaign.flight_visits))
+        if approach == "profiled_history":
+            visits = self.campaign.people.visits
+            pseudo = match_pseudo_visits(visits, self.group_of)
+            profiles, _ = visit_profiles(visits, self.group_of, pseudo, _LEAST_ANONYMITY)
+            return Audience.profiled(profiles)
+        if approach == "dispersed":
+            return Audience.disjoint(self.sizes, dispersion=self.dispersion)
+        return Audience.disjoint(self.sizes)
+
+    def _shares(self, visits: IntArray) -> list[FloatArray]:
+        order = np.argsort(self.group_of, kind="stable")
+        parts = np.split(visits[order].astype(np.float64), np.cumsum(self.sizes)[:-1])
+        return [p / p.sum() if p.sum() else np.full(len(p), 1.0 / len(p)) for p in parts]
+
+    def measured(self, approach: str, won: IntArray) -> float:
+        """Unique reach of the won requests (their places in the flight), as it is measured."""
+        impressions = np.bincount(self.groups[won], minlength=len(self.sizes))
+        if approach in {"counted", "counted_history"}:
+            law = self.flight_law if approach == "counted" else self.adapted_law
+            audience = Audience.disjoint(self.sizes)
+            return measure_with_requests(audience, law, self.requests, impressions).reach
+        return measure(self.audience(approach), impressions, 1).reach
+
+    def applicable(self) -> list[str]:
+        """Counting requests assumes that groups were formed without regard to visits."""
+        left_out = {"counted", "counted_history"} if self.by_visits else set()
+        return [name for name in APPROACHES if name not in left_out]

@@ -1,0 +1,213 @@
+"""The paper's real-world study (Section 5.3) on anybody's visits and prices.
+
+History and flight are split in time. Campaigns are people drawn at random, or the largest values of
+a column. Measurement: a share of the flight's requests is won at random and unique reach measured
+under every approach. Optimisation: every buyer gets the same budget in the same auctions; reach and
+reach per spend are relative to k = 1 with the paper's bidder, and stand beside the hindsight limit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.adsystem.measurement.requests import VisitLaw
+from kreach.boundary.checks import as_whole_number
+from kreach.errors import KreachError
+from kreach.lab.approaches import Grouped
+from kreach.lab.auctions import Outcome
+from kreach.lab.buyers import BUYERS, alone, buy, cheapest_everybody, gateway_capped, hindsight
+from kreach.lab.site import Campaign, Site, draw_campaigns, open_site, read_markets
+from kreach.lab.trials import Progress, generator_for, run_trials, silent
+from kreach.publisher.build import BuildOptions, strategy_named
+from kreach.publisher.grouping import Strategy
+
+__all__ = ["BUDGET_SHARES", "WIN_SHARES", "StudyOptions", "evaluate", "strategies_of"]
+
+WIN_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+BUDGET_SHARES = (0.05, 0.2, 0.6)  # of what reaching everybody costs in hindsight at k = 1
+ELSEWHERE = ("uniform", "uniform_recency", "planning_recency")  # buyers run on further groupings
+_CAP = 1
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """Everything that decides a study of logs."""
+
+    visits: Path
+    prices: Path
+    group_size: int = 20
+    strategy: str = "random"
+    others: tuple[str, ...] = ("rates",)  # further ways of grouping
+    segments: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    split: datetime | None = None
+    campaigns: int = 10
+    campaign_size: int = 5_000
+    by_segment: str | None = None
+    seed: int = 0
+    processes: int | None = None
+
+    def __post_init__(self) -> None:
+        as_whole_number("group_size", self.group_size, least=1)
+        as_whole_number("campaigns", self.campaigns, least=1, most=1000)
+        as_whole_number("campaign_size", self.campaign_size, least=10)
+        as_whole_number("seed", self.seed, least=0)
+        for name in (self.strategy, *self.others):
+            if name == "overlapping":
+                raise KreachError.rule("strategy", "make disjoint groups to be studied", name)
+
+
+def strategies_of(options: StudyOptions) -> dict[str, Strategy]:
+    """The ways of grouping that are asked for, the main one first."""
+    made = {}
+    for name in dict.fromkeys((options.strategy, *options.others)):
+        build = BuildOptions(
+            options.visits,
+            options.group_size,
+            name,
+            Path(),
+            attributes=options.attributes,
+            segments=options.segments,
+        )
+        made[name] = strategy_named(build)
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One campaign of a study, with all it needs, for a process of its own."""
+
+    at: int
+    campaign: Campaign
+    strategies: dict[str, Strategy]
+    group_size: int
+    seed: int
+    history_law: VisitLaw
+    flight_law: VisitLaw
+
+    def grouped(self, strategy: str) -> Grouped:
+        return Grouped(
+            self.campaign,
+            self.strategies[strategy],
+            self.group_size,
+            self.seed + self.at,
+            self.history_law,
+            self.flight_law,
+        )
+
+
+def evaluate(options: StudyOptions, progress: Progress = silent) -> tuple[Site, list[Row]]:
+    """All rows of the study: kind "measurement" or "optimisation", one per campaign and setting."""
+    progress("reading visits and prices")
+    site, tasks = tasks_of(options)
+    results = run_trials(
+        study_campaign, tasks, processes=options.processes, progress=progress, what="campaigns"
+    )
+    return site, [row for rows in results for row in rows]
+
+
+def tasks_of(options: StudyOptions) -> tuple[Site, list[Task]]:
+    """The campaigns of a study, ready to run."""
+    names = dict.fromkeys((*options.segments, *options.attributes))
+    if options.by_segment is not None:
+        names[options.by_segment] = None
+    site = open_site(options.visits, options.split, tuple(names))
+    strategies = strategies_of(options)
+    size = min(options.campaign_size, site.people.count)
+    if size < 2 * options.group_size:
+        rule = f"be small enough for two groups in a campaign of {size}"
+        raise KreachError.rule("group_size", rule, options.group_size)
+    markets = read_markets(options.prices)
+    campaigns = draw_campaigns(
+        site, markets, options.campaigns, size, options.seed, options.by_segment
+    )
+    history = VisitLaw.of_people(np.bincount(site.people.visits))
+    flight = np.bincount(site.after.user, minlength=site.people.count)
+    law = VisitLaw.of_people(np.bincount(flight))
+    return site, [
+        Task(at, campaign, strategies, options.group_size, options.seed, history, law)
+        for at, campaign in enumerate(campaigns)
+    ]
+
+
+def study_campaign(task: Task) -> list[Row]:
+    """Everything about one campaign."""
+    rows = []
+    for at, strategy in enumerate(task.strategies):
+        grouped = task.grouped(strategy)
+        rows += _errors(task, grouped, strategy)
+        buyers: Sequence[str] = list(BUYERS) if at == 0 else ELSEWHERE
+        rows += _purchases(task, grouped, strategy, buyers, with_limits=at == 0)
+    return rows
+
+
+def _errors(task: Task, grouped: Grouped, strategy: str) -> list[Row]:
+    generator = generator_for(task.seed, 2, task.at)
+    campaign = task.campaign
+    rows = []
+    for share in WIN_SHARES:
+        won = np.flatnonzero(generator.random(len(campaign.person)) < share)
+        reached = len(np.unique(campaign.person[won]))
+        if not reached:
+            continue
+        for approach in grouped.applicable():
+            measured = grouped.measured(approach, won)
+            rows.append(
+                {
+                    "kind": "measurement",
+                    "campaign": campaign.name,
+                    "strategy": strategy,
+                    "approach": approach,
+                    "win_share": share,
+                    "true_reach": reached,
+                    "measured_reach": measured,
+                    "error": measured / reached - 1.0,
+                }
+            )
+    return rows
+
+
+def _purchases(
+    task: Task, grouped: Grouped, strategy: str, buyers: Sequence[str], *, with_limits: bool
+) -> list[Row]:
+    campaign = task.campaign
+    everybody = cheapest_everybody(campaign)
+    rows = []
+    for share in BUDGET_SHARES:
+        budget = share * everybody
+        reference = alone(campaign, budget, _CAP)
+        limit = hindsight(grouped, [budget], _CAP)[0]
+        outcomes = {name: buy(name, grouped, budget, _CAP) for name in buyers}
+        if with_limits:
+            outcomes["gateway_cap"] = gateway_capped(grouped, budget, _CAP)
+            outcomes["planning_k1"] = alone(campaign, budget, _CAP, ahead=True)
+        for name, outcome in outcomes.items():
+            rows.append(
+                {
+                    "kind": "optimisation",
+                    "campaign": campaign.name,
+                    "strategy": strategy,
+                    "approach": name,
+                    "budget_share": share,
+                    "budget": budget,
+                    "spend": outcome.spend,
+                    "impressions": outcome.impressions,
+                    "reach": outcome.reach,
+                    "reference_reach": reference.reach,
+                    "relative_reach": outcome.reach / max(reference.reach, 1),
+                    "relative_roas": _per_spend(outcome) / max(_per_spend(reference), 1e-12),
+                    "hindsight_reach": limit,
+                    "relative_hindsight": limit / max(reference.reach, 1),
+                }
+            )
+    return rows
+
+
+def _per_spend(outcome: Outcome) -> float:
+    return outcome.reach / outcome.spend if outcome.spend > 0.0 else 0.0

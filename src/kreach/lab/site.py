@@ -1,0 +1,178 @@
+"""A publisher's own logs as a world: history before the split, the flight after it, campaigns."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from kreach.adsystem.bidding.history import read_prices
+from kreach.adsystem.bidding.market import EmpiricalMarket
+from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints
+from kreach.errors import KreachError
+from kreach.lab.trials import generator_for
+from kreach.numeric.types import FloatArray, IntArray
+from kreach.publisher.directory import Directory, Visits
+from kreach.publisher.people import Attribute, People
+
+_FLIGHT = 0.995  # share of the visits after the split that make the flight
+
+__all__ = ["Campaign", "Site", "draw_campaigns", "open_site", "read_markets"]
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Everybody, the visits before the split and those after it."""
+
+    people: People  # visits of history
+    before: Visits
+    after: Visits
+    split: datetime
+
+    @property
+    def flight_seconds(self) -> float:
+        """From the split to the last visit."""
+        return float(self.after.at_us[-1]) / 1e6 - self.split.timestamp()
+
+
+@dataclass(frozen=True, eq=False)
+class Campaign:
+    """The people of one campaign (0, 1, ...), their visits, and a price for each later request."""
+
+    name: str
+    people: People  # visits of history
+    before: Visits
+    person: IntArray  # who makes each request of the flight
+    at: FloatArray  # seconds since the split
+    price: FloatArray  # the highest competing bid
+    market: EmpiricalMarket
+    seconds: float  # length of the flight
+    starts_us: int  # the split, in microseconds since 1970
+
+    @property
+    def flight_visits(self) -> IntArray:
+        """Requests of each person in the flight."""
+        return np.bincount(self.person, minlength=self.people.count)
+
+    def halves(self) -> tuple[IntArray, IntArray]:
+        """Visits of each person in the earlier and the later half of history."""
+        middle = len(self.before.user) // 2
+        earlier, later = self.before.user[:middle], self.before.user[middle:]
+        count = self.people.count
+        return np.bincount(earlier, minlength=count), np.bincount(later, minlength=count)
+
+
+def open_site(
+    visits: Path, split: datetime | None = None, attributes: tuple[str, ...] = ()
+) -> Site:
+    """Read visits and split them in time: at `split`, or so that half of them are history."""
+    directory = Directory(visits)
+    every = directory.visits()
+    if len(every) < 100:
+        raise KreachError.rule("visits", "hold at least 100 visits to be studied", len(every))
+    if split is None:
+        middle = int(every.at_us[len(every) // 2])
+        split = datetime.fromtimestamp(middle / 1e6, UTC)
+    people = directory.people(attributes, end=split)
+    before, after = directory.visits(end=split), directory.visits(start=split)
+    after = _without_stragglers(after)
+    if len(before) < 50 or len(after) < 50:
+        rule = f"leave visits on both sides ({len(every):,} in all)"
+        raise KreachError.rule("split", rule, split.isoformat())
+    return Site(people, before, after, split)
+
+
+def _without_stragglers(after: Visits) -> Visits:
+    """A flight ends; the few visits that a log has long after are not part of it."""
+    kept = int(np.ceil(_FLIGHT * len(after)))
+    return Visits(after.user[:kept], after.at_us[:kept])
+
+
+def read_markets(prices: Path) -> list[EmpiricalMarket]:
+    """A market for each campaign of the prices file, or one for all; the median price is made 1.
+
+    The paper's pacing has its prices near 1 built in; only the unit of money changes.
+    """
+    engine = new_engine()
+    columns = columns_of(engine, "prices", prices, ("market_price",))
+    names: list[str | None] = [None]
+    if "campaign" in columns:
+        with no_complaints("prices", "have readable campaigns"):
+            reader = file_reader("prices", prices, text_columns=("campaign",))
+            query = f"SELECT DISTINCT CAST(campaign AS VARCHAR) FROM {reader} ORDER BY 1"
+            names = [row[0] for row in engine.execute(query).fetchall()] or names
+    return [_rescaled(read_prices(prices, name, "second_price")) for name in names]
+
+
+def _rescaled(market: EmpiricalMarket) -> EmpiricalMarket:
+    prices, counts = np.asarray(market.prices), np.asarray(market.counts)
+    weight = np.cumsum(counts)
+    median = float(prices[int(np.searchsorted(weight, weight[-1] / 2.0))])
+    if not median > 0.0:
+        raise KreachError.rule("prices", "have a median above 0", median)
+    return EmpiricalMarket(prices / median, counts)
+
+
+def draw_campaigns(
+    site: Site,
+    markets: list[EmpiricalMarket],
+    count: int,
+    size: int,
+    seed: int,
+    segment: str | None = None,
+) -> list[Campaign]:
+    """Campaigns that target people drawn at random, or the largest values of a column.
+
+    No log holds visits and prices together: visits are real, prices are real, the pairing is ours.
+    Campaign i draws its prices from market i mod their number.
+    """
+    codes = None if segment is None else site.people.attribute(segment).codes
+    chosen = np.argsort(-np.bincount(codes), kind="stable") if codes is not None else None
+    campaigns = []
+    for at in range(count):
+        generator = generator_for(seed, 1, at)
+        if codes is None or chosen is None:
+            pool, name = np.arange(site.people.count), f"campaign {at + 1}"
+        else:
+            if at >= len(chosen):
+                break
+            pool, name = np.flatnonzero(codes == chosen[at]), f"{segment} {at + 1}"
+        members = np.sort(generator.choice(pool, min(size, len(pool)), replace=False))
+        campaigns.append(_campaign(site, name, members, markets[at % len(markets)], generator))
+    return campaigns
+
+
+def _campaign(
+    site: Site,
+    name: str,
+    members: IntArray,
+    market: EmpiricalMarket,
+    generator: np.random.Generator,
+) -> Campaign:
+    local = np.full(site.people.count, -1, dtype=np.int64)
+    local[members] = np.arange(len(members))
+    before, after = (_restricted(visits, local) for visits in (site.before, site.after))
+    attributes = {
+        key: Attribute(value.codes[members], value.labels)
+        for key, value in site.people.attributes.items()
+    }
+    listed, counts = np.asarray(market.prices), np.asarray(market.counts)
+    price = generator.choice(listed, size=len(after.user), p=counts / counts.sum())
+    # ties between equal list prices would be bought all or none: spread them a little
+    price = price * (1.0 + 1e-6 * generator.random(len(price)))
+    return Campaign(
+        name,
+        People(site.people.visits[members], attributes),
+        before,
+        after.user,
+        after.at_us / 1e6 - site.split.timestamp(),
+        price,
+        market,
+        site.flight_seconds,
+        round(site.split.timestamp() * 1e6),
+    )
+
+
+def _restricted(visits: Visits, local: IntArray) -> Visits:
+    mine = local[visits.user] >= 0
+    return Visits(local[visits.user[mine]], visits.at_us[mine])

@@ -1,0 +1,199 @@
+"""What anonymity costs: reach, reach per spend and measurement error against k, on own logs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kreach.lab.buyers import alone, buy, cheapest_everybody
+from kreach.lab.evaluate import Row, StudyOptions, Task, tasks_of
+from kreach.lab.exhibits import COLOURS, MUTED, Exhibit, new_figure
+from kreach.lab.site import Site
+from kreach.lab.trials import Progress, generator_for, run_trials, silent
+
+__all__ = ["advice_of", "exhibits_of", "summary_of", "tradeoff"]
+
+_BUDGET_SHARE, _WIN_SHARE, _CAP = 0.2, 0.1, 1
+_BUYERS = ("uniform", "planning_recency")
+_ESTIMATORS = ("uniform", "dispersed", "counted")
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    task: Task
+    group_size: int
+
+
+def tradeoff(
+    options: StudyOptions, group_sizes: Sequence[int], progress: Progress = silent
+) -> tuple[Site, list[Row]]:
+    """A row for each campaign, k, way of grouping and buyer or estimator."""
+    progress("reading visits and prices")
+    site, tasks = tasks_of(replace(options, group_size=max(group_sizes)))
+    cells = [_Cell(task, size) for size in group_sizes for task in tasks]
+    results = run_trials(
+        _study_cell, cells, processes=options.processes, progress=progress, what="settings"
+    )
+    return site, [row for rows in results for row in rows]
+
+
+def _study_cell(cell: _Cell) -> list[Row]:
+    task = replace(cell.task, group_size=cell.group_size)
+    campaign = task.campaign
+    budget = _BUDGET_SHARE * cheapest_everybody(campaign)
+    reference = alone(campaign, budget, _CAP)
+    generator = generator_for(task.seed, 3, task.at)
+    won = np.flatnonzero(generator.random(len(campaign.person)) < _WIN_SHARE)
+    reached = max(len(np.unique(campaign.person[won])), 1)
+    rows: list[Row] = []
+    for strategy in task.strategies:
+        grouped = task.grouped(strategy)
+        base = {"campaign": campaign.name, "group_size": cell.group_size, "strategy": strategy}
+        for name in _BUYERS:
+            outcome = buy(name, grouped, budget, _CAP)
+            per_spend = outcome.reach / max(outcome.spend, 1e-12)
+            rows.append(
+                base
+                | {
+                    "kind": "reach",
+                    "approach": name,
+                    "relative_reach": outcome.reach / max(reference.reach, 1),
+                    "relative_roas": per_spend / (reference.reach / max(reference.spend, 1e-12)),
+                }
+            )
+        for name in _ESTIMATORS:
+            if name in grouped.applicable():
+                error = grouped.measured(name, won) / reached - 1.0
+                rows.append(base | {"kind": "error", "approach": name, "error": error})
+    return rows
+
+
+def _cells(rows: Sequence[Row], kind: str, value: str) -> dict[tuple[str, str, int], list[float]]:
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for row in rows:
+        if row["kind"] == kind:
+            key = (str(row["strategy"]), str(row["approach"]), int(row["group_size"]))
+            found.setdefault(key, []).append(float(row[value]))
+    return found
+
+
+def _band(values: Sequence[float]) -> dict[str, float]:
+    return {
+        "mean": float(np.mean(values)),
+        "low": float(np.min(values)),
+        "high": float(np.max(values)),
+    }
+
+
+def summary_of(options: StudyOptions, site: Site, rows: Sequence[Row]) -> dict[str, Any]:
+    """For each way of grouping, approach and k: mean, lowest and highest over campaigns."""
+    summary: dict[str, Any] = {
+        "setting": {
+            "people": site.people.count,
+            "flight_requests": len(site.after.user),
+            "campaigns": options.campaigns,
+            "campaign_size": options.campaign_size,
+            "budget": f"{_BUDGET_SHARE:.0%} of what reaching everybody costs at k = 1",
+            "win_share_of_errors": _WIN_SHARE,
+            "cap": _CAP,
+            "seed": options.seed,
+        }
+    }
+    wanted = (
+        ("relative_reach", "reach", "relative_reach"),
+        ("relative_roas", "reach", "relative_roas"),
+        ("measurement_error", "error", "error"),
+    )
+    for title, kind, value in wanted:
+        nested: dict[str, Any] = {}
+        for (strategy, approach, size), values in _cells(rows, kind, value).items():
+            place = nested.setdefault(strategy, {}).setdefault(approach, {})
+            place[str(size)] = _band(values)
+        summary[title] = nested
+    return summary
+
+
+def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
+    """One sentence per k: which way of grouping loses least, and how much."""
+    lines = []
+    for size in group_sizes:
+        lost = {
+            strategy: 1.0 - found["planning_recency"][str(size)]["mean"]
+            for strategy, found in summary["relative_reach"].items()
+        }
+        best = min(lost, key=lambda key: lost[key])
+        others = ", ".join(f"{name} {value:.0%}" for name, value in lost.items() if name != best)
+        paper = 1.0 - summary["relative_reach"][best]["uniform"][str(size)]["mean"]
+        what = f"lose {lost[best]:.0%}" if lost[best] >= 0.0 else f"gain {-lost[best]:.0%}"
+        lines.append(
+            f"k = {size}: {best} groups {what} of reach at equal budget"
+            + (f" (loss of {others})" if others else "")
+            + f"; with the paper's bidder they lose {paper:.0%}."
+        )
+    return lines
+
+
+def exhibits_of(
+    options: StudyOptions, summary: dict[str, Any], rows: Sequence[Row]
+) -> list[Exhibit]:
+    """Reach and error against k."""
+    shown = (
+        ("reach", "relative_reach", "Reach at equal budget against k", "% of reach at k = 1", 100),
+        ("error", "measurement_error", "Error of unique reach against k", "error (%)", 100),
+    )
+    exhibits = []
+    for kind, title, heading, label, factor in shown:
+        mine = [row for row in rows if row["kind"] == kind]
+        exhibits.append(
+            Exhibit(
+                f"tradeoff_{kind}",
+                heading,
+                "A drop at k = 2, little after (Figure 2)." if kind == "reach" else "",
+                "; ".join(_ends(summary[title])) + ".",
+                "",
+                {"campaigns": options.campaigns, "budget": f"{_BUDGET_SHARE:.0%}"},
+                {},
+                mine,
+                figure=_figure(summary[title], label, factor),
+            )
+        )
+    return exhibits
+
+
+def _ends(nested: dict[str, Any]) -> list[str]:
+    parts = []
+    for strategy, approaches in nested.items():
+        for approach, by_size in approaches.items():
+            sizes = list(by_size)
+            first, last = by_size[sizes[0]]["mean"], by_size[sizes[-1]]["mean"]
+            name = f"{approach.replace('_', ' ')}, {strategy}"
+            parts.append(f"{name}: {first:.1%} at k = {sizes[0]}, {last:.1%} at k = {sizes[-1]}")
+    return parts
+
+
+def _figure(nested: dict[str, Any], label: str, factor: float) -> Any:
+    figure, axes = new_figure(8.0, 4.4)
+    at = 0
+    styles = ("-", "--", ":", "-.")
+    for style, (strategy, approaches) in zip(styles, nested.items(), strict=False):
+        for approach, by_size in approaches.items():
+            x = np.array([int(size) for size in by_size], dtype=float)
+            mean, low, high = (
+                factor * np.array([band[key] for band in by_size.values()])
+                for key in ("mean", "low", "high")
+            )
+            colour = COLOURS[at % len(COLOURS)]
+            name = f"{approach.replace('_', ' ')}, {strategy}"
+            axes.plot(x, mean, style, marker="o", markersize=4, color=colour, label=name)
+            axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+            at += 1
+    sizes = sorted({int(s) for a in nested.values() for b in a.values() for s in b})
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("group size k")
+    axes.set_ylabel(label)
+    axes.set_title("Bands: lowest and highest campaign", fontsize=10, color=MUTED)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return figure
