@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.meter import ReachMeter
     from kreach.adsystem.measurement.probability import reach_probability
     from kreach.adsystem.measurement.report import ReachReport, measure
+    from kreach.adsystem.measurement.requests import VisitLaw, measure_with_requests
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.boundary.audience import Audience
@@ -72,6 +73,7 @@ __all__ = [
     "SeriesReport",
     "SparkEngine",
     "StackedValuation",
+    "VisitLaw",
     "WindowReport",
     "__version__",
     "baselines",
@@ -79,6 +81,7 @@ __all__ = [
     "measure",
     "measure_series",
     "measure_window",
+    "measure_with_requests",
     "offline_multiplier",
     "open_groups",
     "reach_probability",
@@ -109,11 +112,13 @@ _HOME = {
     "SeriesReport": f"{_IMPRESSIONS}.report",
     "SparkEngine": f"{_IMPRESSIONS}.spark",
     "StackedValuation": f"{_BIDDING}.valuation",
+    "VisitLaw": "kreach.adsystem.measurement.requests",
     "WindowReport": f"{_IMPRESSIONS}.report",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
     "measure_series": f"{_IMPRESSIONS}.report",
     "measure_window": f"{_IMPRESSIONS}.report",
+    "measure_with_requests": "kreach.adsystem.measurement.requests",
     "offline_multiplier": f"{_BIDDING}.offline",
     "open_groups": f"{_IMPRESSIONS}.groups",
     "reach_probability": "kreach.adsystem.measurement.probability",

@@ -24,6 +24,7 @@ from kreach.lab.site import Campaign, Site, draw_campaigns, open_site, read_mark
 from kreach.lab.trials import Progress, generator_for, run_trials, silent
 from kreach.publisher.build import BuildOptions, strategy_named
 from kreach.publisher.grouping import Strategy
+from kreach.publisher.visit_knowledge import people_by_visits
 
 __all__ = ["BUDGET_SHARES", "WIN_SHARES", "StudyOptions", "evaluate", "strategies_of"]
 
@@ -127,9 +128,9 @@ def tasks_of(options: StudyOptions) -> tuple[Site, list[Task]]:
     campaigns = draw_campaigns(
         site, markets, options.campaigns, size, options.seed, options.by_segment
     )
-    history = VisitLaw.of_people(np.bincount(site.people.visits))
+    history = VisitLaw.of_people(people_by_visits(site.people.visits))
     flight = np.bincount(site.after.user, minlength=site.people.count)
-    law = VisitLaw.of_people(np.bincount(flight))
+    law = VisitLaw.of_people(people_by_visits(flight))
     return site, [
         Task(at, campaign, strategies, options.group_size, options.seed, history, law)
         for at, campaign in enumerate(campaigns)

@@ -14,6 +14,21 @@ __all__ = ["advice_of", "exhibits_of", "summary_of"]
 
 _PAPER_TABLE = {"impressions": 0.8599, "groups": 0.8842, "uniform": 0.8695, "profiled": 0.9412}
 _FAR = {"impressions", "groups"}  # errors of these would flatten the others
+_OFF_SCALE = 0.6  # of reach at k = 1; below, a buyer would flatten the others
+_NAMES = {
+    "impressions": "paper's bidder, A",
+    "groups": "paper's bidder, B",
+    "uniform": "paper's bidder, C",
+    "profiled": "paper's bidder, D of the flight",
+    "profiled_history": "paper's bidder, D of history",
+    "dispersed": "paper's bidder, one dispersion",
+    "uniform_recency": "paper's bidder, C + recency",
+    "dispersed_recency": "paper's bidder, dispersion + recency",
+    "planning": "planning ahead",
+    "planning_recency": "planning ahead + recency",
+    "planning_k1": "planning ahead, everybody known",
+    "gateway_cap": "cap enforced at the gateway",
+}
 
 
 def _key(row: Row, main: str) -> str:
@@ -224,6 +239,11 @@ def _bought_words(summary: dict[str, Any]) -> str:
     return f"Mean over budgets: {'; '.join(parts)}. What each adds: {'; '.join(steps)}."
 
 
+def _name(key: str) -> str:
+    approach, _, strategy = key.partition("@")
+    return _NAMES.get(approach, approach) + (f", {strategy} groups" if strategy else "")
+
+
 def _error_figure(summary: dict[str, Any]) -> Any:
     figure, axes = new_figure(8.0, 4.4)
     axes.axhspan(-3.0, 3.0, color="#e8f1e9", zorder=0)
@@ -247,7 +267,9 @@ def _error_figure(summary: dict[str, Any]) -> Any:
 def _reach_figure(summary: dict[str, Any]) -> Any:
     found = summary["optimisation"]
     order = sorted(found, key=lambda key: float(found[key]["relative_reach_mean"]))
-    figure, axes = new_figure(8.0, 0.34 * len(order) + 1.6)
+    left_out = [key for key in order if found[key]["relative_reach_mean"] < _OFF_SCALE]
+    order = [key for key in order if key not in left_out]
+    figure, axes = new_figure(10.0, 0.34 * len(order) + 1.8)
     for place, key in enumerate(order):
         one = found[key]
         ours = key.startswith("planning")
@@ -255,14 +277,14 @@ def _reach_figure(summary: dict[str, Any]) -> Any:
         spread = [100.0 * value for value in one["by_budget"].values()]
         axes.plot([min(spread), max(spread)], [place, place], color=colour, linewidth=2.0)
         axes.plot(100.0 * one["relative_reach_mean"], place, "o", color=colour)
-        axes.plot(100.0 * one["relative_hindsight_mean"], place, "|", color=INK, markersize=9)
+        if key not in {"planning_k1", "gateway_cap"}:
+            axes.plot(100.0 * one["relative_hindsight_mean"], place, "|", color=INK, markersize=9)
     axes.axvline(100.0, color=INK, linewidth=0.8)
-    axes.set_yticks(range(len(order)), [key.replace("_", " ") for key in order])
+    axes.set_yticks(range(len(order)), [_name(key) for key in order])
     axes.set_ylim(-0.6, len(order) - 0.4)
-    axes.set_xlabel("reach at equal budget, % of the paper's bidder at k = 1")
-    axes.set_title(
-        "Dot: mean; bar: over budgets; | : hindsight limit of these groups. Blue: ours.",
-        fontsize=10,
-        color=MUTED,
-    )
+    axes.set_xlabel("reach at equal budget (% of k = 1)")
+    title = "Dot: mean; bar: over budgets; | : hindsight limit. Blue: ours."
+    for key in left_out:
+        title += f"\nOff the scale: {_name(key)}, {found[key]['relative_reach_mean']:.0%}."
+    axes.set_title(title, fontsize=10, color=MUTED)
     return figure

@@ -30,6 +30,7 @@ __all__ = [
 
 GROUP_SIZE = 20
 CAMPAIGNS = 10
+FEWEST_REQUESTS = 100
 APPROACHES = {
     "impressions": "A every impression",
     "groups": "B every group",
@@ -240,5 +241,8 @@ def _campaign(
     before = traffic.at < traffic.split
     history = np.bincount(at[(at >= 0) & before], minlength=size)
     person = at[(at >= 0) & ~before]
+    if len(person) < FEWEST_REQUESTS or history.sum() < FEWEST_REQUESTS:
+        rule = f"hold at least {FEWEST_REQUESTS} in each half, for {size} people"
+        raise KreachError.rule("visits", rule, f"{history.sum()} and {len(person)}")
     price = pricing.draw(len(person), generator)
     return Campaign(np.arange(size) // GROUP_SIZE, history, person, price)

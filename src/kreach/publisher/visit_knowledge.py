@@ -26,6 +26,7 @@ __all__ = [
     "fit_dispersion",
     "match_dispersion",
     "match_pseudo_visits",
+    "people_by_visits",
     "shrunk_shares",
     "visit_profiles",
 ]
@@ -174,6 +175,25 @@ def _dispersed_reach(kinds: IntArray, groups: IntArray, a: float, s: float) -> f
         missed = np.where(total <= most, won @ never, typical)
         reach += size * float(groups[mine] @ (1.0 - missed))
     return reach
+
+
+def people_by_visits(visits: IntArray, floor: int = 20) -> IntArray:
+    """How many people made 0, 1, 2, ... visits, for a `VisitLaw`; nobody stands out in it.
+
+    Numbers of visits that fewer than `floor` people made are pooled, from the busiest down, at
+    their mean: the total of people stays, that of visits up to rounding.
+    """
+    floor = as_whole_number("floor", floor, least=1)
+    counts = np.bincount(visits)
+    result = np.zeros(len(counts), dtype=np.int64)
+    held, made = 0, 0
+    for number in range(len(counts) - 1, -1, -1):
+        here = int(counts[number])
+        held, made = held + here, made + here * number
+        if held >= floor or (number == 0 and held):
+            result[round(made / held)] += held
+            held, made = 0, 0
+    return result
 
 
 def shrunk_shares(visits: IntArray, group_of: IntArray, pseudo_visits: float) -> FloatArray:

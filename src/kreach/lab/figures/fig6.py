@@ -49,7 +49,9 @@ def make(run: Run) -> Exhibit:
 def _errors(task: tuple[int, Campaign, float, int]) -> list[dict[str, Any]]:
     """One campaign wins a random share of the flight's requests; who saw it is the truth."""
     place, campaign, share, seed = task
-    won = generator_for(seed, 6, place).random(len(campaign.person)) < share
+    requests = len(campaign.person)
+    count = max(1, round(share * requests))
+    won = generator_for(seed, 6, place).choice(requests, size=count, replace=False)
     person = campaign.person[won]
     truth = len(np.unique(person))
     impressions = np.bincount(campaign.group_of[person], minlength=campaign.group_count)

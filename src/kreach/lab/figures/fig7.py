@@ -45,7 +45,7 @@ class _Witness(kr.CapValuation):
 
 def make(run: Run) -> Exhibit:
     """ROAS of the paper's bidder by the share of targeted people in groups that hold any."""
-    repetitions = run.either(400, 60)
+    repetitions = run.either(400, 40)
     tasks = [
         _Task(run.seed, cap, budget, holding, span)
         for cap, budget in SETTINGS

@@ -6,6 +6,7 @@ import numpy as np
 
 import kreach as kr
 from kreach.adsystem.bidding.bidder import Bidder
+from kreach.errors import KreachError
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from kreach.lab.exhibits import COLOURS, INK, MUTED, PAPER_MARK, Exhibit, new_figure
 from kreach.lab.figures.bidders import PLANS, ahead_bidder, paper_bidder
@@ -76,6 +77,8 @@ def _campaign(task: tuple[int, Campaign, float]) -> list[dict[str, Any]]:
         return outcome(ahead_bidder(audience, CAP, budget, requests), group)
 
     reference = paper(alone, campaign.person)
+    if reference.spend == 0.0:
+        raise KreachError.rule("prices", f"let a budget of {budget:.3g} medians buy", "no win")
     found = {name: paper(audience, groups) for name, audience in campaign.audiences.items()}
     for name in AHEAD:
         found[name] = ahead(campaign.audiences[name.removesuffix("_ahead")], groups)
@@ -88,12 +91,16 @@ def _campaign(task: tuple[int, Campaign, float]) -> list[dict[str, Any]]:
             "reach": own.reach,
             "spend": own.spend,
             "impressions": own.impressions,
-            "relative_roas": own.reach / own.spend / (reference.reach / reference.spend),
+            "relative_roas": _roas(own) / _roas(reference),
             "relative_reach": own.reach / reference.reach,
             "spent_share": own.spend / budget,
         }
         for name, own in {"alone": reference, **found}.items()
     ]
+
+
+def _roas(outcome: Outcome) -> float:
+    return outcome.reach / outcome.spend if outcome.spend > 0.0 else 0.0
 
 
 def _numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -108,8 +115,8 @@ def _numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         reach, spend, impressions = (
             sum(row[what] for row in mine) for what in ("reach", "spend", "impressions")
         )
-        numbers[f"{approach}_price_paid"] = spend / impressions
-        numbers[f"{approach}_reach_per_impression"] = reach / impressions
+        numbers[f"{approach}_price_paid"] = spend / max(impressions, 1)
+        numbers[f"{approach}_reach_per_impression"] = reach / max(impressions, 1)
     for suffix in ("", "_ahead"):
         better, error = _lead(rows, f"profiled{suffix}", f"uniform{suffix}")
         numbers[f"profiled{suffix}_over_uniform"] = better
