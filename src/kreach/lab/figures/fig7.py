@@ -7,7 +7,7 @@ import numpy as np
 
 import kreach as kr
 from kreach.lab.auctions import Stream, run_auctions
-from kreach.lab.exhibits import COLOURS, PAPER_MARK, Exhibit, new_figure
+from kreach.lab.exhibits import COLOURS, MUTED, Exhibit, new_figure
 from kreach.lab.figures.bidders import paper_bidder, spans
 from kreach.lab.scenarios import PAPER_PRICES, Run
 from kreach.lab.trials import generator_for, run_trials
@@ -70,9 +70,7 @@ def make(run: Run) -> Exhibit:
         "ROAS grows almost linearly with coverage, the share of targeted people in the groups "
         "that hold any.",
         _ours(numbers),
-        "The paper states neither cap, budget nor requests. At low coverage ROAS lies above a "
-        "straight line through 0: more groups hold targeted people, so there are more requests "
-        "to choose cheap ones from.",
+        _differs(rows),
         {
             "people": PEOPLE,
             "groups": GROUPS,
@@ -157,6 +155,16 @@ def _ours(numbers: dict[str, Any]) -> str:
     return "; ".join(said) + "."
 
 
+def _differs(rows: list[dict[str, Any]]) -> str:
+    first = [row for row in rows if row["cap"] == SETTINGS[0][0]]
+    return (
+        "The paper states neither cap, budget nor requests. A straight line would not pass "
+        "through 0: at low coverage more groups hold targeted people, there are more requests to "
+        f"choose from, and an impression costs {first[-1]['price_paid']:.2f} instead of "
+        f"{first[0]['price_paid']:.2f} (cap {SETTINGS[0][0]})."
+    )
+
+
 def _figure(rows: list[dict[str, Any]]) -> Any:
     figure, axes = new_figure(7.5, 5.0)
     for colour, (cap, budget) in zip(COLOURS, SETTINGS, strict=False):
@@ -168,8 +176,8 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         axes.errorbar(coverage, roas, errors, fmt="o", color=colour, capsize=2, label=label)
         slope, level = np.polyfit(coverage, roas, 1)
         ends = np.array([0.0, 1.0])
-        axes.plot(ends, level + slope * ends, color=PAPER_MARK, linestyle="--", linewidth=1.0)
-    axes.plot([], [], color=PAPER_MARK, linestyle="--", label="straight line, as the paper found")
+        axes.plot(ends, level + slope * ends, color=colour, linestyle="--", linewidth=1.0)
+    axes.plot([], [], color=MUTED, linestyle="--", label="straight line through our points")
     axes.set(xlim=(0.0, 1.05), title="Return on ad spend by coverage")
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel("coverage: targeted share of members, in groups that hold any")

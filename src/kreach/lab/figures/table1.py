@@ -141,7 +141,8 @@ def _ours(numbers: dict[str, Any]) -> str:
         for approach, title in TITLES.items()
     ]
     return (
-        "; ".join(said) + f". B spends {numbers['groups_spent_share']:.0%} of its budgets. "
+        "; ".join(said)
+        + f". B spends {numbers['groups_spent_share']:.0%} of its budgets on average. "
         f"Without anonymity planning ahead gets {numbers['alone_ahead_mean']:.1%}."
     )
 
@@ -161,8 +162,8 @@ def _differs(numbers: dict[str, Any]) -> str:
         f"points) depends on them: here it is {leads[0]} points with the paper's bidder. That "
         f"bidder pays {paid:.2f} an impression with D and {paid_c:.2f} with C, and {new:.0%} "
         f"rather than {new_c:.0%} of them reach somebody new. Planned ahead the lead is "
-        f"{leads[1]} points. B buys each group once, so its ROAS is that of a campaign that "
-        "hardly spends."
+        f"{leads[1]} points. B buys each group once, so it leaves most of its budget unspent "
+        "and its ROAS is not comparable."
     )
 
 
