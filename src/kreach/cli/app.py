@@ -9,6 +9,7 @@ from kreach.cli.demo import demo
 from kreach.cli.groups import groups
 from kreach.cli.measure import measure
 from kreach.cli.plan import plan
+from kreach.cli.reproduce import reproduce
 from kreach.cli.studies import evaluate, tradeoff
 
 __all__ = ["app"]
@@ -41,6 +42,7 @@ def _options(
 app.command()(demo)
 app.command()(measure)
 app.command()(plan)
+app.command()(reproduce)
 app.command()(evaluate)
 app.command()(tradeoff)
 app.add_typer(groups, name="groups", no_args_is_help=True)
