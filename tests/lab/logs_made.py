@@ -1,11 +1,16 @@
 """Small made logs: visits of unequal people in sessions, and prices of two campaigns."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
-__all__ = ["END", "START", "write_prices", "write_visits"]
+from kreach.lab import buyers, evaluate
+
+__all__ = ["END", "START", "few_plans", "study_quickly", "write_prices", "write_visits"]
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 20
@@ -53,3 +58,19 @@ def write_prices(path: Path, names: str = "ab") -> Path:
         lines += [f"{p:.2f},{c},{name}" for p, c in zip(prices, counts, strict=True)]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+@contextmanager
+def few_plans() -> Iterator[None]:
+    """Bidders that plan ahead do it 4 times a flight, not 100: a study of seconds.
+
+    Only in this process; `study_quickly` is the same for another one.
+    """
+    with patch.object(buyers, "_PLANS", 4):
+        yield
+
+
+def study_quickly(task: evaluate.Task) -> list[evaluate.Row]:
+    """Everything about one campaign, with few plans in whatever process this runs."""
+    with few_plans():
+        return evaluate.study_campaign(task)

@@ -188,7 +188,7 @@ def test_bad_input(
 def test_overlapping_groups_are_refused() -> None:
     law = VisitLaw.of_people([1, 1])
     for audience in (
-        kr.Audience.overlapping([(0, 1), (0,)], [5, 5], group_count=2),
+        kr.Audience.overlapping([3, 3], [((0,), 2), ((0, 1), 1)]),
         kr.Audience.profiled([[0.5, 0.5], [0.5, 0.5]]),
     ):
         with pytest.raises(KreachError, match="^audience"):
