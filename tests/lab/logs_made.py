@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kreach.lab import buyers, evaluate
+from kreach.lab import buyers
+from kreach.lab.evaluate import Row, Task, study_campaign
 
 __all__ = ["END", "START", "few_plans", "study_quickly", "write_prices", "write_visits"]
 
@@ -70,7 +71,7 @@ def few_plans() -> Iterator[None]:
         yield
 
 
-def study_quickly(task: evaluate.Task) -> list[evaluate.Row]:
+def study_quickly(task: Task) -> list[Row]:
     """Everything about one campaign, with few plans in whatever process this runs."""
     with few_plans():
-        return evaluate.study_campaign(task)
+        return study_campaign(task)

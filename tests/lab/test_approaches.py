@@ -108,7 +108,8 @@ def test_what_each_approach_is_told(grouped: Grouped) -> None:
         assert isinstance(grouped.audience(name), ProfiledAudience)
     dispersed = grouped.audience("dispersed")
     assert isinstance(dispersed, DisjointAudience)
-    assert dispersed.dispersions.tolist() == pytest.approx([grouped.dispersion] * count)
+    assert dispersed.dispersion is not None
+    assert dispersed.dispersion.tolist() == pytest.approx([grouped.dispersion] * count)
     assert 0.05 < grouped.dispersion < 3.0  # log-normal rates, σ = 1.2
 
 

@@ -77,14 +77,14 @@ def test_stragglers_do_not_stretch_the_flight(visits: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("split", [START, datetime(2031, 1, 1, tzinfo=UTC)])
 def test_a_split_outside_the_log(visits: Path, split: datetime) -> None:
-    with pytest.raises(KreachError, match="^split must leave visits on both sides"):
+    with pytest.raises(KreachError, match=r"^split must leave visits on both sides"):
         open_site(visits, split)
 
 
 def test_a_log_too_small_to_study(tmp_path: Path) -> None:
     lines = ["user_id,ts", *(f"u{at},2026-03-{1 + at % 28:02}T10:00:00Z" for at in range(99))]
     (tmp_path / "few.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(KreachError, match="^visits must hold at least 100 visits"):
+    with pytest.raises(KreachError, match=r"^visits must hold at least 100 visits"):
         open_site(tmp_path / "few.csv")
 
 
@@ -123,7 +123,8 @@ def test_prices_are_drawn_from_the_market(site: Site, markets: list[EmpiricalMar
     """Mean log price within 4 standard errors; no two prices tie."""
     for campaign in draw_campaigns(site, markets, 2, 500, seed=4):
         listed = np.log(np.asarray(campaign.market.prices))
-        weight = np.asarray(campaign.market.counts) / np.sum(campaign.market.counts)
+        counts = np.asarray(campaign.market.counts)
+        weight = counts / counts.sum()
         mean = float(weight @ listed)
         std = float(np.sqrt(weight @ (listed - mean) ** 2))
         logs = np.log(campaign.price)
@@ -204,5 +205,5 @@ def test_campaigns_are_names_whatever_they_look_like(
 )
 def test_prices_that_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "prices.csv").write_text(text)
-    with pytest.raises(KreachError, match="^prices"):
+    with pytest.raises(KreachError, match=r"^prices"):
         read_markets(tmp_path / "prices.csv")

@@ -9,12 +9,8 @@ from kreach.errors import KreachError
 from kreach.lab.trials import generator_for, run_trials, silent
 
 
-def drawn(place: int) -> list[float]:
-    return generator_for(7, place).random(3).tolist()
-
-
-def process_of(_: int) -> int:
-    return os.getpid()
+def drawn(place: int) -> tuple[list[float], int]:
+    return generator_for(7, place).random(3).tolist(), os.getpid()
 
 
 def refused(place: int) -> int:
@@ -28,14 +24,14 @@ def test_one_and_two_processes_agree_to_the_last_digit() -> None:
     told: list[str] = []
     alone = run_trials(drawn, places, processes=1)
     shared = run_trials(drawn, places, processes=2, progress=told.append, what="draws")
-    assert alone == shared == [drawn(place) for place in places]
+    assert [values for values, _ in alone] == [values for values, _ in shared]
     assert told == [f"draws: {done} of 9" for done in range(1, 10)]
+    assert {process for _, process in alone} == {os.getpid()}
+    assert os.getpid() not in {process for _, process in shared}
 
 
-def test_several_processes_are_other_processes() -> None:
-    assert os.getpid() not in run_trials(process_of, [1, 2], processes=2)
-    assert run_trials(process_of, [1, 2], processes=1) == [os.getpid()] * 2
-    assert run_trials(process_of, [1], processes=2) == [os.getpid()]
+def test_one_task_needs_no_other_process() -> None:
+    assert run_trials(drawn, [4], processes=2) == [drawn(4)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -30,7 +30,11 @@ def some_won(
 ) -> tuple[IntArray, IntArray, int]:
     """Requests and impressions of groups of `size`, and how many people truly were reached."""
     won = generator.binomial(visits, share)
-    return visits.reshape(-1, size).sum(axis=1), won.reshape(-1, size).sum(axis=1), int((won > 0).sum())
+    return (
+        visits.reshape(-1, size).sum(axis=1),
+        won.reshape(-1, size).sum(axis=1),
+        int((won > 0).sum()),
+    )
 
 
 def test_a_law_from_people() -> None:
@@ -177,9 +181,7 @@ def test_the_uniform_formula_would_be_far_off_there() -> None:
         ([3, 4], [1, 1], 1.5, "cap"),
     ],
 )
-def test_bad_input(
-    requests: npt.ArrayLike, won: npt.ArrayLike, cap: int, name: str
-) -> None:
+def test_bad_input(requests: npt.ArrayLike, won: npt.ArrayLike, cap: int, name: str) -> None:
     law = VisitLaw.of_people([1, 1])
     with pytest.raises(KreachError, match=f"^{name}"):
         measure_with_requests(groups_of([3, 3]), law, requests, won, cap)
@@ -191,7 +193,7 @@ def test_overlapping_groups_are_refused() -> None:
         kr.Audience.overlapping([3, 3], [((0,), 2), ((0, 1), 1)]),
         kr.Audience.profiled([[0.5, 0.5], [0.5, 0.5]]),
     ):
-        with pytest.raises(KreachError, match="^audience"):
+        with pytest.raises(KreachError, match=r"^audience"):
             measure_with_requests(audience, law, [3, 3], [1, 1])  # type: ignore[arg-type]
 
 
