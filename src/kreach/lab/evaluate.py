@@ -62,6 +62,11 @@ class StudyOptions:
         for name in (self.strategy, *self.others):
             if name == "overlapping":
                 raise KreachError.rule("strategy", "make disjoint groups to be studied", name)
+            if name == "attributes" and not self.attributes:
+                rule = "come with columns (segments) to group by"
+                raise KreachError.rule("strategy", rule, name)
+        if self.processes is not None:
+            as_whole_number("processes", self.processes, least=1, most=1024)
 
 
 def strategies_of(options: StudyOptions) -> dict[str, Strategy]:
@@ -118,7 +123,7 @@ def tasks_of(options: StudyOptions) -> tuple[Site, list[Task]]:
     names = dict.fromkeys((*options.segments, *options.attributes))
     if options.by_segment is not None:
         names[options.by_segment] = None
-    site = open_site(options.visits, options.split, tuple(names))
+    site = open_site(options.visits, options.split, tuple(names), options.by_segment)
     strategies = strategies_of(options)
     size = min(options.campaign_size, site.people.count)
     if size < 2 * options.group_size:

@@ -175,10 +175,11 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
             options.strategy: 1.0 - ours["relative_reach_mean"],
         }
         first, second = sorted(lost, key=lambda key: lost[key])
-        lines.append(
-            f"With these logs {first} groups lose {lost[first]:.0%} of reach at k = "
-            f"{options.group_size}, {second} groups {lost[second]:.0%}."
-        )
+        words = [
+            f"{key} groups {'lose' if lost[key] >= 0.0 else 'gain'} {abs(lost[key]):.0%}"
+            for key in (first, second)
+        ]
+        lines.append(f"With these logs at k = {options.group_size}: {', '.join(words)} of reach.")
     return lines
 
 

@@ -98,7 +98,9 @@ def write_study(
 ) -> None:
     """`summary.json`, a CSV of rows, PNG and SVG per exhibit, and `report.html` with all of it."""
     check_folder(out)
-    (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+    (out / "summary.json").write_text(
+        json.dumps(summary, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
     sections = []
     for exhibit in exhibits:
         _write_rows(out / f"{exhibit.name}.csv", exhibit.rows)
@@ -106,7 +108,7 @@ def write_study(
         if exhibit.figure is not None:
             picture = _draw(out, exhibit)
         sections.append(_section(exhibit, picture))
-    (out / "report.html").write_text(_page(title, sections, advice))
+    (out / "report.html").write_text(_page(title, sections, advice), encoding="utf-8")
 
 
 def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -63,10 +63,16 @@ class Campaign:
 
 
 def open_site(
-    visits: Path, split: datetime | None = None, attributes: tuple[str, ...] = ()
+    visits: Path,
+    split: datetime | None = None,
+    attributes: tuple[str, ...] = (),
+    target: str | None = None,
 ) -> Site:
     """Read visits and split them in time: at `split`, or so that half of them are history."""
     directory = Directory(visits)
+    if target is not None and target not in directory.attribute_names:
+        known = ", ".join(directory.attribute_names) or "there is none"
+        raise KreachError.rule("target", f"be a column of the visits ({known})", target)
     every = directory.visits()
     if len(every) < 100:
         raise KreachError.rule("visits", "hold at least 100 visits to be studied", len(every))
@@ -99,7 +105,8 @@ def read_markets(prices: Path) -> list[EmpiricalMarket]:
     if "campaign" in columns:
         with no_complaints("prices", "have readable campaigns"):
             reader = file_reader("prices", prices, text_columns=("campaign",))
-            query = f"SELECT DISTINCT CAST(campaign AS VARCHAR) FROM {reader} ORDER BY 1"
+            query = f"""SELECT DISTINCT CAST(campaign AS VARCHAR) FROM {reader}
+                WHERE campaign IS NOT NULL ORDER BY 1"""
             names = [row[0] for row in engine.execute(query).fetchall()] or names
     return [_rescaled(read_prices(prices, name, "second_price")) for name in names]
 
@@ -152,6 +159,9 @@ def _campaign(
     local = np.full(site.people.count, -1, dtype=np.int64)
     local[members] = np.arange(len(members))
     before, after = (_restricted(visits, local) for visits in (site.before, site.after))
+    if not len(after):
+        rule = "make campaigns whose people visit after the split"
+        raise KreachError.rule("target", rule, f"{name}, {len(members)} people without a request")
     attributes = {
         key: Attribute(value.codes[members], value.labels)
         for key, value in site.people.attributes.items()

@@ -52,6 +52,7 @@ def _study_cell(cell: _Cell) -> list[Row]:
         base = {"campaign": campaign.name, "group_size": cell.group_size, "strategy": strategy}
         for name in _BUYERS:
             outcome = buy(name, grouped, budget, _CAP)
+            base_roas = reference.reach / max(reference.spend, 1e-12)
             per_spend = outcome.reach / max(outcome.spend, 1e-12)
             rows.append(
                 base
@@ -59,7 +60,7 @@ def _study_cell(cell: _Cell) -> list[Row]:
                     "kind": "reach",
                     "approach": name,
                     "relative_reach": outcome.reach / max(reference.reach, 1),
-                    "relative_roas": per_spend / (reference.reach / max(reference.spend, 1e-12)),
+                    "relative_roas": per_spend / base_roas if base_roas > 0.0 else 0.0,
                 }
             )
         for name in _ESTIMATORS:
@@ -123,12 +124,12 @@ def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
             for strategy, found in summary["relative_reach"].items()
         }
         best = min(lost, key=lambda key: lost[key])
-        others = ", ".join(f"{name} {value:.0%}" for name, value in lost.items() if name != best)
+        others = ", ".join(f"{name} {-value:+.0%}" for name, value in lost.items() if name != best)
         paper = 1.0 - summary["relative_reach"][best]["uniform"][str(size)]["mean"]
         what = f"lose {lost[best]:.0%}" if lost[best] >= 0.0 else f"gain {-lost[best]:.0%}"
         lines.append(
             f"k = {size}: {best} groups {what} of reach at equal budget"
-            + (f" (loss of {others})" if others else "")
+            + (f" ({others})" if others else "")
             + f"; with the paper's bidder they lose {paper:.0%}."
         )
     return lines

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from kreach.boundary.checks import as_whole_number
+
 __all__ = ["Progress", "generator_for", "run_trials", "silent"]
 
 Task = TypeVar("Task")
@@ -37,9 +39,11 @@ def run_trials(
     Tasks carry their own seeds, so the result is the same to the last digit for any number of
     processes (default: one per core). `work` must be a function at the top of a module.
     """
+    if processes is not None:
+        processes = as_whole_number("processes", processes, least=1, most=1024)
     cores = processes or len(os.sched_getaffinity(0))
     results: list[Result] = []
-    if cores == 1 or len(tasks) == 1:
+    if cores == 1 or len(tasks) <= 1:
         for task in tasks:
             results.append(work(task))
             progress(f"{what}: {len(results)} of {len(tasks)}")

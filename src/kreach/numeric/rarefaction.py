@@ -23,12 +23,14 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import gammaln
 
+from kreach.numeric.exposure import binomial_law
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["log_likelihood_of_requests", "rarefied_reach"]
 
-_STEP = 1.3  # requests are taken together up to this ratio, with one tilt
 _NO_CHANCE = -1e300
+_LEAST_CHANCE = 1e-25
+_NOISE = 1e-12  # of an FFT, relative to what it transforms
 
 
 def rarefied_reach(
@@ -41,14 +43,13 @@ def rarefied_reach(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean of capped reach and variance of *unique* reach, for each row (a kind of group)."""
     mean, variance = np.zeros(len(size)), np.zeros(len(size))
-    for rows, powers in _batches(law, size, requests):
-        f, alone, pairs = powers
+    for k, rows, powers in _batches(law, size, requests):
+        one_law, two_law, alone, pairs = powers
         for at in rows[impressions[rows] > 0].tolist():
             total, won = int(requests[at]), int(impressions[at])
-            one = _conditional(f[0], alone, total)
-            shown = _capped_mean(total, won, len(one) - 1, cap)
-            mean[at] = targeted[at] * float(one @ shown)
-            two = _conditional(f[1], pairs, total) if size[at] > 1 else np.ones(1)
+            one = _conditional(one_law, alone, total, 1.0 / k)
+            mean[at] = targeted[at] * float(one @ _capped_mean(total, won, len(one) - 1, cap))
+            two = _conditional(two_law, pairs, total, min(2.0 / k, 1.0))
             missed = _missed(total, won, max(len(one), len(two)) - 1)
             p = float(one @ missed[: len(one)])
             both = float(two @ missed[: len(two)])
@@ -62,42 +63,76 @@ def log_likelihood_of_requests(law: FloatArray, size: IntArray, requests: IntArr
     total = 0.0
     for k in np.unique(size).tolist():
         mine = requests[size == k]
-        width = _width(law, int(mine.max(initial=0)))
-        chance = np.fft.irfft(np.fft.rfft(law, width) ** k, width)[mine]
-        total += float(np.log(np.maximum(chance, 1e-14)).sum())
+        width = _width(int(mine.max(initial=0)), len(law))
+        fading = _fading(width)
+        chance = np.fft.irfft(np.fft.rfft(_faded(law, fading), width) ** k, width)[mine]
+        logs = np.log(np.maximum(chance, _LEAST_CHANCE)) + fading * mine
+        total += float(logs.sum())
     return total
+
+
+Powers = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""A law, its square, and its (k−1)th and (k−2)th powers (convolved), all faded alike."""
 
 
 def _batches(
     law: FloatArray, size: IntArray, requests: IntArray
-) -> Iterator[tuple[IntArray, tuple[tuple[FloatArray, FloatArray], FloatArray, FloatArray]]]:
-    """Rows of one size and of requests that lie close, with the tilted law and its powers."""
-    bucket = np.ceil(np.log(np.maximum(requests, 1)) / np.log(_STEP)).astype(np.int64)
+) -> Iterator[tuple[int, IntArray, Powers]]:
+    """Rows of one size whose requests lie close, with the tilted law and its powers."""
     for k in np.unique(size).tolist():
-        for level in np.unique(bucket[size == k]).tolist():
-            rows = np.flatnonzero((size == k) & (bucket == level))
-            most = int(requests[rows].max())
-            f = _tilted(law[: most + 1], float(np.mean(requests[rows])) / k)
-            width = _width(f, most)
-            transformed = np.fft.rfft(f, width)
-            alone, pairs = (
-                np.maximum(np.fft.irfft(transformed ** max(power, 0), width), 0.0)
-                for power in (k - 1, k - 2)
-            )
-            doubled = np.maximum(np.fft.irfft(transformed**2, width), 0.0)
-            yield rows, ((f, doubled), alone, pairs)
+        mine = np.flatnonzero(size == k)
+        mine = mine[np.argsort(requests[mine], kind="stable")]
+        while mine.size:
+            first = int(requests[mine[0]])
+            near = requests[mine] <= first + _reach_of_tilt(law, first, k)
+            rows, mine = mine[near], mine[~near]
+            yield k, rows, _powers(law, k, requests[rows])
 
 
-def _width(law: FloatArray, most: int) -> int:
-    """Room for a sum up to `most` without wrapping: whatever is beyond wraps above it."""
-    return 1 << int(np.ceil(np.log2(2 * max(most, len(law)) + 2)))
+def _reach_of_tilt(law: FloatArray, total: int, k: int) -> float:
+    """How far above a sum its tilt still serves: two standard deviations of the sum."""
+    f = _tilted(law[: 2 * total + 2], total / k)
+    counts = np.arange(len(f), dtype=np.float64)
+    middle = float((f * counts).sum())
+    return 2.0 * float(np.sqrt(k * (f * (counts - middle) ** 2).sum()))
+
+
+def _powers(law: FloatArray, k: int, requests: IntArray) -> Powers:
+    most = int(requests.max())
+    f = _tilted(law[: most + 1], float(np.mean(requests)) / k)
+    width = _width(most, len(f))
+    f = _faded(f, _fading(width))
+    transformed = np.fft.rfft(f, width)
+    two, alone, pairs = (
+        np.maximum(np.fft.irfft(transformed**power, width), 0.0)
+        for power in (min(k, 2), k - 1, max(k - 2, 0))
+    )
+    return f, two, alone, pairs
+
+
+def _width(most: int, length: int) -> int:
+    return max(1 << int(np.ceil(np.log2(4 * max(most, length) + 4))), 1024)
+
+
+def _fading(width: int) -> float:
+    """The rate of e^{−rate·v} at which a sum that wraps around the FFT has faded to nothing.
+
+    The factor cancels in conditional laws, which do not depend on the tilt.
+    """
+    return float(np.log(1e12)) / width
+
+
+def _faded(law: FloatArray, rate: float) -> FloatArray:
+    result: FloatArray = law * np.exp(-rate * np.arange(len(law)))
+    return result
 
 
 def _tilted(law: FloatArray, mean: float) -> FloatArray:
     """f(v)e^{θv}, normalised, with the given mean (as near as the law's values allow)."""
     counts = np.arange(len(law), dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        logs = np.where(law > 0.0, np.log(np.maximum(law, 1e-300)), -np.inf)
+    logs = np.where(law > 0.0, np.log(np.maximum(law, 1e-300)), -np.inf)
+    if not np.isfinite(logs).any():
+        return np.full(len(law), 1.0 / len(law))
     low, high = -30.0, 30.0 / max(len(law) / 50.0, 1.0)
 
     def at(theta: float) -> FloatArray:
@@ -106,22 +141,27 @@ def _tilted(law: FloatArray, mean: float) -> FloatArray:
         result: FloatArray = weight / weight.sum()
         return result
 
-    for _ in range(60):
+    for _ in range(50):
         middle = 0.5 * (low + high)
-        if float(at(middle) @ counts) < mean:
+        if float((at(middle) * counts).sum()) < mean:
             low = middle
         else:
             high = middle
     return at(0.5 * (low + high))
 
 
-def _conditional(first: FloatArray, rest: FloatArray, total: int) -> FloatArray:
-    """P(value | sum = total), over values 0..total."""
+def _conditional(first: FloatArray, rest: FloatArray, total: int, share: float) -> FloatArray:
+    """P(value | sum = total), over values 0..total.
+
+    For a sum that the law cannot make, as if requests fell evenly on everybody.
+    """
     values = min(total, len(first) - 1)
     weight = first[: values + 1] * rest[total - np.arange(values + 1)]
     amount = float(weight.sum())
-    if not amount > 0.0:  # not a sum that this law can make: all alike is the best guess
-        return np.bincount([min(values, total)], minlength=values + 1).astype(np.float64)
+    if not amount > _NOISE * float(first.max()) * float(rest.max()):
+        law = binomial_law(np.array([float(total)]), np.array([share]), total)
+        even: FloatArray = law.pmf[0]
+        return even
     result: FloatArray = weight / amount
     return result
 

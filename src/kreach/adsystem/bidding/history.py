@@ -21,10 +21,12 @@ def read_prices(
         raise KreachError.rule("prices", "have a column campaign", ", ".join(held))
     where = "WHERE CAST(campaign AS VARCHAR) = ?" if campaign is not None else ""
     count = '"count"' if "count" in held else "1"
+    named = ("campaign",) if "campaign" in held else ()
+    reader = file_reader("prices", path, text_columns=named)
     with no_complaints("prices", "be a readable Parquet or CSV file"):
         rows = engine.execute(
             f"""SELECT CAST(market_price AS DOUBLE) AS price, sum({count})::DOUBLE AS n
-            FROM {file_reader("prices", path)} {where} GROUP BY price ORDER BY price""",
+            FROM {reader} {where} GROUP BY price ORDER BY price""",
             [campaign] if campaign is not None else [],
         ).fetchnumpy()
     if np.ma.getmaskarray(rows["price"]).any() or np.ma.getmaskarray(rows["n"]).any():

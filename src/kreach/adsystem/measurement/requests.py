@@ -21,6 +21,7 @@ __all__ = ["CountedReach", "VisitLaw", "adapted", "measure_with_requests"]
 
 _BACKGROUND = 1e-7  # so that no number of requests is impossible
 _STEPS = 40
+_USUAL_CHANGE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +127,10 @@ def _with_background(pmf: FloatArray, most: int) -> FloatArray:
 def adapted(law: VisitLaw, group_sizes: IntArray, requests_by_group: IntArray) -> VisitLaw:
     """A law of history made that of this window, from the requests that the groups made in it.
 
-    Two numbers are fitted by maximum likelihood: how many people come at all, relative to history,
-    and how often those come. What history says about the shape stays. Alternating golden searches
-    along the two directions, the product of the two tied to the mean, then free.
+    Two numbers say what changed: how many people come at all, relative to history, and how often
+    those come. Their product is given by the mean; how it splits is the most likely, with a prior
+    that little changed (activity within some 20 %), since few groups say little about it. What
+    history says about the shape stays.
     """
     people = float(np.sum(group_sizes))
     scale = float(np.sum(requests_by_group)) / people / max(law.mean, 1e-300)
@@ -138,7 +140,8 @@ def adapted(law: VisitLaw, group_sizes: IntArray, requests_by_group: IntArray) -
     def fit(activity: float) -> float:
         stretched = law.stretched(activity, scale / activity)
         full = _with_background(stretched.pmf, int(requests_by_group.max()))
-        return log_likelihood_of_requests(full, group_sizes, requests_by_group)
+        doubt = 0.5 * (np.log(activity) / _USUAL_CHANGE) ** 2
+        return log_likelihood_of_requests(full, group_sizes, requests_by_group) - float(doubt)
 
     grid = np.exp(np.linspace(np.log(0.1), np.log(4.0), _STEPS))
     best = float(grid[int(np.argmax([fit(float(a)) for a in grid]))])
