@@ -171,11 +171,17 @@ def _forget(engine: Any, folder: str) -> None:
 
 def _in_memory(name: str, source: Any) -> Any:
     if isinstance(source, dict):
-        return {key: np.asarray(values) for key, values in source.items()}
+        return {key: _column(values) for key, values in source.items()}
     if not hasattr(source, "__arrow_c_stream__") and not hasattr(source, "columns"):
         rule = "be a path, an Arrow table, a data frame or arrays by name"
         raise KreachError.rule(name, rule, type(source).__name__)
     return source
+
+
+def _column(values: Any) -> Any:
+    """An array; text as objects, which the engine takes without further packages."""
+    array = np.asarray(values)
+    return array.astype(object) if array.dtype.kind in "US" else array
 
 
 def _plain(values: Any) -> Any:
