@@ -154,8 +154,9 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
     simple = {k: v for k, v in worst.items() if k in {"uniform", "dispersed", "counted"}}
     best = min(simple, key=lambda key: simple[key])
     lines.append(
-        f"Measure with “{best}”: unique reach is off by {worst[best]:.1%} at worst over win shares "
-        f"of {WIN_SHARES[0]:.0%} to 100%; the uniform formula by {worst['uniform']:.0%}."
+        f"Measure with “{best}” ({APPROACHES[best]}): unique reach is off by {worst[best]:.1%} at "
+        f"worst over win shares of {WIN_SHARES[0]:.0%} to 100%; the uniform formula by "
+        f"{worst['uniform']:.0%}."
     )
     bought = summary["optimisation"]
     paper, ours = bought["uniform"], bought["planning_recency"]
