@@ -135,3 +135,14 @@ def test_a_running_spark_is_not_ended(spark: Engine, tmp_path: Path) -> None:
         kr.SparkEngine("local[2]").close()
     assert stopped == []
     assert not context._jsc.sc().isStopped()
+
+
+@pytest.mark.parametrize("kind", ["orc", "json"])
+def test_other_formats_that_spark_reads(
+    spark: Engine, caller: Any, tmp_path: Path, kind: str
+) -> None:
+    rows = [("a", "g", "2026-11-01 10:00:00"), ("a", "g", "2026-11-01 11:00:00"), ("b", "g", None)]
+    frame = caller.createDataFrame(rows, "campaign string, `group` string, ts string")
+    path = tmp_path / f"log.{kind}"
+    frame.write.format(kind).save(str(path))
+    assert kr.ImpressionLog.open(spark, str(path)).counts("a") == {"g": 2}

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,9 @@ class Exhibit:
 
 def new_figure(width: float = 7.0, height: float = 4.2, columns: int = 1) -> tuple[Any, Any]:
     """A figure with readable defaults, and its axes (a list of them for several columns)."""
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415 - an extra
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError:
-        raise KreachError.rule("figures", "be drawn with kreach[lab] installed", "none") from None
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     look: Any = {
         "font.size": 10.5,
         "axes.spines.top": False,
@@ -81,7 +80,12 @@ def new_figure(width: float = 7.0, height: float = 4.2, columns: int = 1) -> tup
 
 
 def check_folder(out: Path) -> Path:
-    """A folder that is there or can be made, found out before hours of work."""
+    """A folder that is there or can be made, and something to draw with: found out before hours
+    of work."""
+    if find_spec("matplotlib") is None:
+        raise KreachError.rule(
+            "figures", "be drawn with kreach[lab] installed", "matplotlib missing"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -33,6 +33,7 @@ _LOG = (
     "received timestamp"
 )
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")  # only what went wrong
+_FORMATS = {".orc": "orc", ".json": "json", ".jsonl": "json"}  # besides Parquet and CSV
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # a cast under another zone moves windows by hours
     "spark.sql.ansi.enabled": "false",
@@ -101,6 +102,9 @@ class SparkEngine(Engine):
             return self._spark.read.csv(
                 _no_wildcards(path), header=True, sep=mark, escape='"', mode="FAILFAST"
             )
+        other = _FORMATS.get(Path(path).suffix.lower())
+        if other is not None:
+            return self._spark.read.format(other).load(_no_wildcards(path))
         local = Path(path)
         nested = local.is_dir() and not any("=" in part.name for part in local.iterdir())
         if local.is_dir():
