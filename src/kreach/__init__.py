@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.meter import ReachMeter
     from kreach.adsystem.measurement.probability import reach_probability
     from kreach.adsystem.measurement.report import ReachReport, measure
-    from kreach.adsystem.measurement.requests import VisitLaw, measure_with_requests
+    from kreach.adsystem.measurement.requests import measure_with_requests
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.boundary.audience import Audience
     from kreach.boundary.events import Impression
+    from kreach.boundary.visit_law import VisitLaw
 
 __version__ = "0.1.0"
 
@@ -112,7 +113,7 @@ _HOME = {
     "SeriesReport": f"{_IMPRESSIONS}.report",
     "SparkEngine": f"{_IMPRESSIONS}.spark",
     "StackedValuation": f"{_BIDDING}.valuation",
-    "VisitLaw": "kreach.adsystem.measurement.requests",
+    "VisitLaw": "kreach.boundary.visit_law",
     "WindowReport": f"{_IMPRESSIONS}.report",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from kreach.adsystem.measurement.requests import VisitLaw, measure_with_requests
+from kreach.adsystem.measurement.requests import measure_with_requests
 from kreach.boundary.audience import DisjointAudience, ProfiledAudience
+from kreach.boundary.visit_law import VisitLaw
 from kreach.lab.approaches import APPROACHES, Grouped
 from kreach.lab.site import Site, draw_campaigns, open_site, read_markets
 from kreach.numeric.types import IntArray

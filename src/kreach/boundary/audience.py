@@ -18,6 +18,7 @@ from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = [
+    "SHARE_TOLERANCE",
     "Audience",
     "DisjointAudience",
     "GroupKinds",
@@ -25,7 +26,7 @@ __all__ = [
     "ProfiledAudience",
 ]
 
-_SHARE_TOLERANCE = 1e-6
+SHARE_TOLERANCE = 1e-6
 _LEAST_SHARE = 1e-200  # no number of impressions could tell less from it
 _AS_GOOD_AS_UNIFORM = 1e24  # a dispersion that no number of impressions could tell from infinity
 
@@ -266,7 +267,7 @@ def _share_vector(name: str, values: npt.ArrayLike) -> FloatArray:
     if not (shares >= 0.0).all():
         raise KreachError.rule(name, "hold shares ≥ 0", float(shares[~(shares >= 0.0)][0]))
     total = float(shares.sum())
-    if not abs(total - 1.0) <= _SHARE_TOLERANCE:
+    if not abs(total - 1.0) <= SHARE_TOLERANCE:
         raise KreachError.rule(name, "sum to 1", total)
     shares[shares > 0.0] = np.maximum(shares[shares > 0.0], _LEAST_SHARE)
     return np.sort(shares) / total

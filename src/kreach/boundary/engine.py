@@ -9,13 +9,17 @@ from typing import Any
 from kreach.errors import KreachError
 
 __all__ = [
+    "TEXT_FILES",
     "columns_of",
     "file_reader",
     "new_engine",
     "no_complaints",
     "parquet_files",
+    "sql_name",
     "sql_text",
 ]
+
+TEXT_FILES = (".csv", ".tsv", ".txt")
 
 
 def new_engine(database: Path | str | None = None) -> Any:
@@ -52,7 +56,7 @@ def file_reader(
         files = ", ".join(_literal(file) for file in parquet_files(name, path))
         return f"read_parquet([{files}], hive_partitioning = true, union_by_name = true)"
     literal = sql_text(_no_wildcards(path))
-    if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
+    if path.suffix.lower() in TEXT_FILES:
         if all_text:
             mark = "\\t" if path.suffix.lower() == ".tsv" else ","
             plain = f"delim = '{mark}', quote = '\"', escape = '\"', skip = 0, header = true"
@@ -93,6 +97,11 @@ def columns_of(engine: Any, name: str, path: Path, required: tuple[str, ...]) ->
             held = ", ".join(columns)
             raise KreachError.rule(name, f"have a column {column}", f"{path} with {held}")
     return columns
+
+
+def sql_name(name: str) -> str:
+    """A name inside double quotes."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def sql_text(value: object) -> str:

@@ -107,13 +107,14 @@ def _engine(name: str, master: str, memory: str) -> Any:
 
 def _show(document: dict[str, Any]) -> None:
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     console = Console(highlight=False)
-    campaign = document["campaign"] or "all campaigns"
+    campaign = "all campaigns" if document["campaign"] is None else escape(document["campaign"])
     span = "all times"
     if document["start"] or document["end"]:
         span = f"{document['start'] or 'the beginning'} to {document['end'] or 'now'}"
-    console.print(f"\n[bold]{campaign}[/bold], {span}", markup=True)
+    console.print(f"\n[bold]{campaign}[/bold], {span}")
     console.print(
         f"{document['impressions']:,} impressions on an audience of {document['people']:,} people\n"
     )

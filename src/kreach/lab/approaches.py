@@ -10,8 +10,9 @@ import numpy as np
 
 from kreach.adsystem.measurement import baselines
 from kreach.adsystem.measurement.report import measure
-from kreach.adsystem.measurement.requests import VisitLaw, adapted, measure_with_requests
+from kreach.adsystem.measurement.requests import adapted, measure_with_requests
 from kreach.boundary.audience import Audience
+from kreach.boundary.visit_law import VisitLaw
 from kreach.lab.site import Campaign
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.audit import FORMED_BY_VISITS

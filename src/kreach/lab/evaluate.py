@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.measurement.requests import VisitLaw
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.visit_law import VisitLaw
 from kreach.errors import KreachError
 from kreach.lab.approaches import Grouped
 from kreach.lab.auctions import Outcome

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints
+from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints, sql_name
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.people import Attribute, People
@@ -111,7 +111,7 @@ class Directory:
         if name not in self.attribute_names:
             known = ", ".join(self.attribute_names) or "none"
             raise KreachError.rule("attribute", f"be a column of the file ({known})", name)
-        column = _quoted(name)
+        column = sql_name(name)
         if self._user_columns is not None:
             query = f"""SELECT u.{column} AS v FROM people p
             JOIN users u ON CAST(u.user_id AS VARCHAR) = p.id ORDER BY p.person"""
@@ -189,7 +189,3 @@ def _window(start: datetime | None, end: datetime | None) -> tuple[str, list[int
 
 def _plain(column: Any) -> IntArray:
     return np.asarray(np.ma.getdata(column), dtype=np.int64)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

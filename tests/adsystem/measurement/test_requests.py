@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from scipy.stats import nbinom, poisson
 
 import kreach as kr
-from kreach.adsystem.measurement.requests import VisitLaw, adapted, measure_with_requests
+from kreach.adsystem.measurement.requests import adapted, measure_with_requests
 from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.visit_law import VisitLaw
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 

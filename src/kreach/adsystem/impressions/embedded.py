@@ -24,7 +24,14 @@ from kreach.adsystem.impressions.engine import (
     written_folder,
 )
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.engine import file_reader, new_engine, no_complaints, sql_text
+from kreach.boundary.engine import (
+    TEXT_FILES,
+    file_reader,
+    new_engine,
+    no_complaints,
+    sql_name,
+    sql_text,
+)
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
@@ -71,7 +78,7 @@ class EmbeddedEngine(Engine):
             if isinstance(source, (str, Path)):
                 where = self._ref(name, source)
                 self._engine.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {where}")
-                if str(source).lower().endswith((".csv", ".tsv", ".txt")):
+                if str(source).lower().endswith(TEXT_FILES):
                     # parsed once, not once per question
                     self._engine.execute(f"CREATE TEMP TABLE {view}_read AS SELECT * FROM {view}")
                     view = f"{view}_read"
@@ -85,7 +92,7 @@ class EmbeddedEngine(Engine):
         table = table_of(source)
         if table is None:
             return file_reader(name, Path(source), all_text=True)
-        quoted = '"' + table.table.replace('"', '""') + '"'
+        quoted = sql_name(table.table)
         if table.file is None or table.file.resolve() == self._database:
             return quoted
         if not table.file.exists():
@@ -107,7 +114,7 @@ class EmbeddedEngine(Engine):
     def create(self, source: Source) -> None:
         table = table_of(source)
         if table is not None and table.file is None:
-            quoted = '"' + table.table.replace('"', '""') + '"'
+            quoted = sql_name(table.table)
             with self.guard("log", "be a name for a table"):
                 self._engine.execute(f"CREATE TABLE IF NOT EXISTS {quoted} ({_LOG})")
             return
@@ -119,7 +126,7 @@ class EmbeddedEngine(Engine):
     def write(self, source: Source, rows: Sequence[Impression], received: datetime) -> None:
         table = table_of(source)
         if table is not None and table.file is None:
-            quoted = '"' + table.table.replace('"', '""') + '"'
+            quoted = sql_name(table.table)
             with self.guard("log", "be a table that can be appended to"):
                 self._with_rows(rows, received, f"INSERT INTO {quoted} BY NAME", "")
             return

@@ -1,8 +1,9 @@
 """What an engine must be able to do: read, answer, keep, write. All the rest is expressions.
 
 To put a log of your own warehouse under kreach, subclass `Engine`: `dialect` is the name under
-which Ibis knows its SQL, `answer` runs a query, `schema` tells the columns of a table there. No
-other module knows which engine it speaks to.
+which Ibis knows its SQL, `read` tells the columns of a table, `answer` runs a query, `store` keeps
+its result, `guard` turns errors into ours; `create` and `write` are for logs that are appended to.
+No other module knows which engine it speaks to.
 """
 
 import itertools
@@ -18,6 +19,7 @@ import ibis.expr.types as ir
 import numpy as np
 import numpy.typing as npt
 
+from kreach.boundary.engine import TEXT_FILES
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
@@ -130,7 +132,7 @@ def written_folder(source: Source) -> Path:
     if not isinstance(source, (str, Path)) or table_of(source) is not None:
         raise KreachError.rule("log", rule, source if isinstance(source, str) else "another kind")
     folder = Path(source)
-    if folder.is_file() or folder.suffix.lower() in {".parquet", ".csv", ".tsv", ".txt"}:
+    if folder.is_file() or folder.suffix.lower() in {".parquet", *TEXT_FILES}:
         raise KreachError.rule("log", rule, str(source))
     if folder.is_dir() and any("=" in part.name for part in folder.iterdir() if part.is_dir()):
         rule = "be flat, not in folders by day, to be appended to"

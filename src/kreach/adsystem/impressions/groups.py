@@ -11,13 +11,12 @@ import ibis.expr.types as ir
 
 from kreach.adsystem.impressions.engine import Engine, Source
 from kreach.adsystem.impressions.tables import GroupTable, group_rows, member_rows
+from kreach.boundary.audience import SHARE_TOLERANCE
 from kreach.boundary.checks import LARGEST_COUNT
 from kreach.boundary.moments import as_moment
 from kreach.errors import KreachError
 
 __all__ = ["open_groups"]
-
-_SHARE_TOLERANCE = 1e-6
 
 
 def open_groups(engine: Engine, groups: Source, classes: Source = None) -> GroupTable:
@@ -131,7 +130,7 @@ def _check_shares(engine: Engine, rows: ir.Table) -> None:
     share = each["share"]
     odd = share.isnull() | share.isnan() | (share < 0.0)
     sums = each.group_by("group").aggregate(total=share.sum(), odd=each.count(where=odd))
-    off = (sums["total"] - 1.0).abs() > _SHARE_TOLERANCE
+    off = (sums["total"] - 1.0).abs() > SHARE_TOLERANCE
     facts = engine.one(
         sums.aggregate(odd=sums["odd"].sum(), off=sums.count(where=off | sums["total"].isnull()))
     )

@@ -22,7 +22,7 @@ from kreach.adsystem.impressions.engine import (
     table_of,
     written_folder,
 )
-from kreach.boundary.engine import parquet_files
+from kreach.boundary.engine import TEXT_FILES, parquet_files
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
@@ -97,7 +97,7 @@ class SparkEngine(Engine):
         path = str(source)
         if "://" not in path and not Path(path).exists():
             raise KreachError.rule(name, "name a file that exists", path)
-        if path.lower().endswith((".csv", ".tsv", ".txt")):
+        if path.lower().endswith(TEXT_FILES):
             mark = "\t" if path.lower().endswith(".tsv") else ","
             return self._spark.read.csv(
                 _no_wildcards(path), header=True, sep=mark, escape='"', mode="FAILFAST"

@@ -1,0 +1,105 @@
+"""`kreach measure`: what a window of a log says, as JSON in a pipe and as tables on a terminal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kreach as kr
+from tests.cli.command import kreach
+
+LOG = """impression_id,campaign,group,ts
+1,spring,007,2026-11-01T00:00:00Z
+2,spring,007,2026-11-01T23:59:59.999999
+2,spring,007,2026-11-02T00:30:00
+3,spring,b,2026-11-02T01:00:00+02:00
+4,spring,,2026-11-02
+5,spring,b,never
+6,[bold]autumn,b,2026-11-02
+7,spring,stranger,2026-11-02 10:00
+"""
+GROUPS = "group,size,targeted,dispersion\n007,3,3,0.5\nb,4,2,\nc,5,5,\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "log.csv").write_text(LOG)
+    (tmp_path / "groups.csv").write_text(GROUPS)
+    return (
+        "measure",
+        *("--groups", str(tmp_path / "groups.csv")),
+        *("--impressions", str(tmp_path / "log.csv")),
+    )
+
+
+def test_the_document_is_the_library_s_report(files: tuple[str, ...]) -> None:
+    asked = ("--campaign", "spring", "--cap", "1", "--cap", "3", "--end", "2026-11-02")
+    document = json.loads(kreach(*files, *asked, "--json").out)
+    assert document["campaign"] == "spring"
+    assert (document["start"], document["end"]) == (None, "2026-11-02T00:00:00Z")
+    assert document["impressions"] == 3
+    assert document["rejected"] == {
+        "no_time": 1,
+        "no_group": 0,
+        "no_campaign": 0,
+        "unknown_group": 0,
+        "duplicate": 0,
+    }
+    assert document["warnings"] == {"converted_to_utc": 1}
+    audience = kr.Audience.disjoint([3, 4, 5], [3, 2, 5], [0.5, float("inf"), float("inf")])
+    for found in document["reports"]:
+        wanted = kr.measure(audience, [2, 1, 0], found["cap"])
+        assert found["reach"] == pytest.approx(wanted.reach, rel=1e-12)
+        assert found["std"] == pytest.approx(wanted.std, rel=1e-9)
+        assert tuple(found["interval"]) == wanted.interval(0.95)
+        assert tuple(found["bounds"]) == tuple(wanted.bounds)
+        assert found["over_exposed"] == pytest.approx(wanted.over_exposed, abs=1e-12)
+        assert found["average_frequency"] == pytest.approx(wanted.average_frequency)
+        assert found["frequency"] == pytest.approx(wanted.frequency(10).tolist())
+
+
+def test_a_series_has_periods_and_what_they_add_up_to(files: tuple[str, ...]) -> None:
+    found = kreach(*files, "--campaign", "spring", "--cap", "1", "--by", "day")
+    document = json.loads(found.out)  # a pipe, so JSON without being asked
+    assert [element["impressions"] for element in document["series"]] == [3, 0]
+    last = document["series"][-1]["cumulative"][0]
+    assert last["reach"] == document["reports"][0]["reach"]
+    assert document["rejected"]["duplicate"] == 1
+    assert document["rejected"]["no_group"] == 1
+    assert document["rejected"]["unknown_group"] == 1
+
+
+def test_tables_name_what_was_rejected(files: tuple[str, ...]) -> None:
+    shown = kreach(*files, "--campaign", "spring", "--cap", "1", "--by", "day", "--table").out
+    assert "3 impressions on an audience of 10 people" in shown
+    assert "1 row with an impression id that came before" in shown
+    assert "reach of periods does not add up" in shown
+    assert "People by how often they saw it" in shown
+
+
+def test_a_campaign_is_no_markup(files: tuple[str, ...]) -> None:
+    shown = kreach(*files, "--campaign", "[bold]autumn", "--cap", "1", "--table").out
+    assert "[bold]autumn" in shown
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (("--cap", "0"), "caps"),
+        (("--cap", "1", "--by", "year"), "by"),
+        (("--cap", "1", "--level", "1"), "level"),
+        (("--cap", "1", "--engine", "abacus"), "engine"),
+        (("--cap", "1", "--start", "soon"), "start"),
+        (("--cap", "1", "--start", "2026-11-02", "--end", "2026-11-01"), "end"),
+        (("--cap", "1", "--memory", "plenty"), "memory"),
+        (("--cap", "1", "--classes", "nowhere.csv"), "groups"),  # which have a dispersion
+    ],
+)
+def test_bad_input_gets_one_line(
+    files: tuple[str, ...], wrong: tuple[str, ...], named: str
+) -> None:
+    found = kreach(*files, *wrong)
+    assert found.code == 1
+    assert found.out == ""
+    assert found.err.startswith(f"kreach: {named} must")
+    assert found.err.count("\n") == 1
