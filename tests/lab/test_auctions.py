@@ -23,7 +23,7 @@ class Scripted(Bidder):
     def multiplier(self) -> float:
         return 1.0
 
-    def _wanted(self, group: int, now: float) -> float:
+    def wanted(self, group: int, now: float) -> float:
         self.seen.append(("request", group, now))
         return self._bids.pop(0)
 

@@ -1,21 +1,36 @@
 """How many requests are still to come, learned as they come."""
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
 
 from kreach.errors import KreachError
-from kreach.numeric.types import FloatArray
+from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "Traffic"]
 
 HOUR_SECONDS = 3_600.0
 
 
-class Arrivals:
-    """Counts requests by group and extrapolates them to the end of a flight.
+class Traffic:
+    """Requests by group since some moment; several campaigns may look at the same."""
 
-    Traffic follows `hourly` (24 weights, UTC) if given, else it is even. The total to come is
+    def __init__(self, group_count: int, since: float) -> None:
+        self.since = since
+        self.total = 0
+        self.by_group = array("I", bytes(4 * group_count))
+
+    def record(self, group: int) -> None:
+        """Count a request."""
+        self.by_group[group] += 1
+        self.total += 1
+
+
+class Arrivals:
+    """Extrapolates the requests of each group to the end of a flight.
+
+    Counts them itself, or looks at `traffic` that somebody else counts. Traffic follows `hourly` (24 weights, UTC) if given, else it is even. The total to come is
     the total so far times (weight of the time left)/(weight of the time gone). A group's share of
     it is its share so far, drawn towards equal shares by `prior_requests` per group.
     """
@@ -27,6 +42,7 @@ class Arrivals:
         end: float,
         hourly: Sequence[float] | None = None,
         prior_requests: float = 5.0,
+        traffic: Traffic | None = None,
     ) -> None:
         if not start < end:
             raise KreachError.rule("end", f"come after the start ({start})", end)
@@ -34,33 +50,43 @@ class Arrivals:
             raise KreachError.rule("hourly", "be 24 weights ≥ 0", hourly)
         if hourly is not None and sum(hourly) <= 0:
             raise KreachError.rule("hourly", "not be all 0", hourly)
-        self._start, self._end = start, end
-        self._prior = prior_requests
-        self._by_group = [0] * group_count
+        self._end = end
+        self.prior_requests = prior_requests
+        self._counts = traffic is None
+        self._traffic = traffic or Traffic(group_count, start)
         self._hourly = None if hourly is None else np.cumsum([0.0, *hourly]) / sum(hourly)
-        self.total = 0
+
+    @property
+    def total(self) -> int:
+        """Requests so far."""
+        return self._traffic.total
 
     def record(self, group: int) -> None:
-        """Count a request."""
-        self._by_group[group] += 1
-        self.total += 1
+        """Count a request, unless somebody else does."""
+        if self._counts:
+            self._traffic.record(group)
 
     def left(self, now: float) -> float:
         """Expected requests from now to the end of the flight."""
-        gone = self._weight(self._start, now)
-        if gone <= 0.0 or self.total == 0:
+        traffic = self._traffic
+        gone = self._weight(traffic.since, now)
+        if gone <= 0.0 or traffic.total == 0:
             return 0.0
-        return self.total * self._weight(min(now, self._end), self._end) / gone
+        return traffic.total * self._weight(min(now, self._end), self._end) / gone
 
     def left_of(self, group: int, left: float) -> float:
         """Of `left` requests in all, those of one group."""
-        all_shares = self.total + self._prior * len(self._by_group)
-        return left * (self._by_group[group] + self._prior) / all_shares
+        traffic, prior = self._traffic, self.prior_requests
+        all_shares = traffic.total + prior * len(traffic.by_group)
+        return left * (traffic.by_group[group] + prior) / all_shares
 
-    def left_by_group(self, now: float) -> FloatArray:
-        """Expected requests to come, by group."""
-        share = np.array(self._by_group, dtype=np.float64) + self._prior
-        result: FloatArray = self.left(now) * share / share.sum()
+    def left_by_group(self, now: float, groups: IntArray | None = None) -> FloatArray:
+        """Expected requests to come, by group: of all groups, or of the given ones."""
+        traffic, prior = self._traffic, self.prior_requests
+        by_group = np.frombuffer(traffic.by_group, dtype=np.uint32)
+        share = (by_group if groups is None else by_group[groups]).astype(np.float64) + prior
+        all_shares = traffic.total + prior * len(by_group)
+        result: FloatArray = self.left(now) * share / all_shares
         return result
 
     def _weight(self, low: float, high: float) -> float:

@@ -7,6 +7,11 @@ up for, or, with `ahead` off, at p_t.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.budget import Purse
@@ -18,10 +23,11 @@ from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
 
-__all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder"]
+__all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder", "best_bid"]
 
 
 _TOO_EARLY = 0.005  # of a flight
+_PLANNED_GROUPS = 20_000  # a plan for more is made with every so-manieth of them
 
 
 class BidLimits:
@@ -54,7 +60,7 @@ class Bidder(ABC):
         """What to bid for a request of this group; 0 means no bid."""
         if not floor >= 0.0:
             raise KreachError.rule("floor", "be a number ≥ 0", floor)
-        wanted = min(self._wanted(group, now), self.limits.most, self.purse.available(now))
+        wanted = min(self.wanted(group, now), self.limits.most, self.purse.available(now))
         if not (wanted > 0.0 and wanted >= max(floor, self.limits.least)):
             return 0.0
         self.purse.hold(wanted)
@@ -87,8 +93,8 @@ class Bidder(ABC):
         self.purse.refund(price)
 
     @abstractmethod
-    def _wanted(self, group: int, now: float) -> float:
-        """The bid before limits and budget."""
+    def wanted(self, group: int, now: float) -> float:
+        """The bid before limits and budget; it is asked once for each request."""
 
     @abstractmethod
     def _learn(self, bid: float, price: float, *, won: bool) -> None:
@@ -120,11 +126,11 @@ class PaperBidder(Bidder):
             raise KreachError.rule("base_bids", "be 0 < least ≤ most", base_bids)
         if not 0.0 < step_size < float("inf"):
             raise KreachError.rule("step_size", "be a finite number > 0", step_size)
-        self._market = market
-        self._per_request = purse.budget / requests
-        self._step_size = step_size
-        self._least, self._most = 1.0 / base_bids[1], 1.0 / base_bids[0]
-        self._multiplier = self._most
+        self.market = market
+        self.per_request = purse.budget / requests
+        self.step_size = step_size
+        self.multipliers = 1.0 / base_bids[1], 1.0 / base_bids[0]
+        self._multiplier = self.multipliers[1]
         self._pending = False
         self._spent_before = 0.0
 
@@ -132,16 +138,17 @@ class PaperBidder(Bidder):
     def multiplier(self) -> float:
         return self._multiplier
 
-    def _wanted(self, group: int, now: float) -> float:
+    def wanted(self, group: int, now: float) -> float:
         self._update()
-        return _best_bid(self._market, self.valuation.probability(group, now) / self._multiplier)
+        return best_bid(self.market, self.valuation.probability(group, now) / self._multiplier)
 
     def _update(self) -> None:
         """λ for this request from what the one before cost."""
         if self._pending:
-            ratio = (self.purse.spent - self._spent_before) / self._per_request
-            moved = self._multiplier - self._step_size * (1.0 - ratio)
-            self._multiplier = min(max(moved, self._least), self._most)
+            ratio = (self.purse.spent - self._spent_before) / self.per_request
+            moved = self._multiplier - self.step_size * (1.0 - ratio)
+            least, most = self.multipliers
+            self._multiplier = min(max(moved, least), most)
         self._pending, self._spent_before = True, self.purse.spent
 
     def _learn(self, bid: float, price: float, *, won: bool) -> None:
@@ -153,7 +160,8 @@ class PlanningBidder(Bidder):
 
     `market` is what is believed at first; with `learn` it is only a prior, worth
     `prior_auctions`. Until `first_plan` requests have come nothing is known about arrivals, and it
-    bids as the paper does, at the multiplier `first_multiplier`.
+    bids as the paper does, at the multiplier `first_multiplier`. With `plans_itself` off somebody
+    else must see when a plan is due, run it and have it adopted (a server, beside its requests).
 
     Groups are planned by kind. Profiled audiences, where every group is a kind of its own, are
     planned with the average group. Overlapping audiences and stacked or rolling caps are paced by
@@ -177,6 +185,7 @@ class PlanningBidder(Bidder):
         half_life_auctions: float = 2000.0,
         limits: BidLimits | None = None,
         arrivals: Arrivals | None = None,
+        plans_itself: bool = True,
     ) -> None:
         super().__init__(valuation or CapValuation(audience, cap), purse, limits)
         if ahead and isinstance(self.valuation, StackedValuation):
@@ -187,12 +196,14 @@ class PlanningBidder(Bidder):
             raise KreachError.rule("first_multiplier", "be a finite number > 0", first_multiplier)
         if plans < 1:
             raise KreachError.rule("plans", "be at least 1", plans)
-        self._market = market
+        self.market = market
         self._learner = MarketLearner(market, prior_auctions, half_life_auctions) if learn else None
-        self._arrivals = arrivals or Arrivals(audience.group_count, purse.start, purse.end)
+        self.arrivals = arrivals or Arrivals(audience.group_count, purse.start, purse.end)
         probability, kind_of_group = kind_probabilities(audience, cap)
-        self._kind_of_group = kind_of_group
-        self._codes = kind_of_group.tolist()
+        self.kind_of_group, self.kind_probability = kind_of_group, probability
+        step = -(-len(kind_of_group) // _PLANNED_GROUPS)
+        self._planned = np.arange(0, len(kind_of_group), step) if step > 1 else None
+        self._plans_itself = plans_itself
         self._planner = Planner(int(kind_of_group.max(initial=0)) + 1, probability, ahead=ahead)
         self._interval = (purse.end - purse.start) / plans
         self._first_plan = first_plan
@@ -200,7 +211,7 @@ class PlanningBidder(Bidder):
         self._next_plan_at = purse.start + _TOO_EARLY * (purse.end - purse.start)
         self._plan: Plan | None = None
         self._multiplier = first_multiplier
-        self._left_per_time = 0.0
+        self.left_per_time = 0.0
 
     @property
     def multiplier(self) -> float:
@@ -211,30 +222,65 @@ class PlanningBidder(Bidder):
         """The plan in force."""
         return self._plan
 
-    def _wanted(self, group: int, now: float) -> float:
+    @cached_property
+    def _codes(self) -> list[int]:
+        codes: list[int] = self.kind_of_group.tolist()
+        return codes
+
+    def wanted(self, group: int, now: float) -> float:
         worth = self.valuation.probability(group, now)
         if not self.purse.start <= now < self.purse.end:
             return 0.0
-        arrivals = self._arrivals
+        arrivals = self.arrivals
         arrivals.record(group)
-        if now >= self._next_plan_at and arrivals.total >= self._first_plan:
-            self._replan(now)
+        if self._plans_itself and self.plan_due(now):
+            self.adopt(self.plan_job(now)())
         plan = self._plan
         if plan is not None:
-            left = arrivals.left_of(group, self._left_per_time * max(self.purse.end - now, 0.0))
+            left = arrivals.left_of(group, self.left_per_time * max(self.purse.end - now, 0.0))
             worth *= plan.discount(self._codes[group], self.valuation.count(group), left)
-        return _best_bid(self._market, worth / self._multiplier)
+        return best_bid(self.market, worth / self._multiplier)
 
-    def _replan(self, now: float) -> None:
+    def plan_due(self, now: float) -> bool:
+        """Whether it is time to plan again."""
+        return now >= self._next_plan_at and self.arrivals.total >= self._first_plan
+
+    def plan_job(self, now: float) -> Callable[[], Plan]:
+        """A plan from here, to be solved wherever there is time: it holds copies of all it needs.
+
+        Beyond 20,000 groups every so-manieth stands for its neighbours, with its part of the
+        budget: the error is below what re-planning mends anyway.
+        """
         if self._learner is not None:
-            self._market = self._learner.market()
-        left = self._arrivals.left_by_group(now)
-        self._left_per_time = float(left.sum()) / max(self.purse.end - now, 1e-9)
-        state = GroupState(self._kind_of_group, self.valuation.counts(), left)
-        guess = None if self._plan is None else self._multiplier
-        plan = self._planner.solve(state, self.purse.plannable(now), self._market, guess)
-        self._plan, self._multiplier = plan, plan.multiplier
+            self.market = self._learner.market()
         self._next_plan_at = now + self._interval
+        time_left = max(self.purse.end - now, 1e-9)
+        self.left_per_time = self.arrivals.left(now) / time_left
+        left = self.arrivals.left_by_group(now, self._planned)
+        kinds, budget = self.kind_of_group, self.purse.plannable(now)
+        if self._planned is not None:
+            budget *= len(self._planned) / len(kinds)
+            kinds = kinds[self._planned]
+        state = GroupState(kinds, self.valuation.counts(self._planned), left)
+        guess = None if self._plan is None else self._multiplier
+        planner, market = self._planner, self.market
+        return lambda: planner.solve(state, budget, market, guess)
+
+    def adopt(self, plan: Plan) -> None:
+        """Bid by this plan from now on."""
+        self._plan, self._multiplier = plan, plan.multiplier
+
+    def memory(self) -> dict[str, Any]:
+        """What was learned, as plain values, to survive a restart."""
+        learned = None if self._learner is None else self._learner.memory()
+        return {"multiplier": self._multiplier, "market": learned}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take up what an earlier run learned."""
+        self._multiplier = float(memory["multiplier"])
+        if self._learner is not None and memory.get("market") is not None:
+            self._learner.remember(memory["market"])
+            self.market = self._learner.market()
 
     def _learn(self, bid: float, price: float, *, won: bool) -> None:
         if self._learner is None:
@@ -245,7 +291,8 @@ class PlanningBidder(Bidder):
             self._learner.loss(bid)
 
 
-def _best_bid(market: Market, value: float) -> float:
+def best_bid(market: Market, value: float) -> float:
+    """The bid for a request worth so much money."""
     if value <= 0.0 or market.auction == "second_price":
         return value
     return float(market.optimal_bid(value))

@@ -8,6 +8,8 @@ and W(b) = 1 − Π (1 − hazard) (Kaplan and Meier). A prior enters as so many
 Rates per cell are made monotone by pooling neighbours that fall (isotonic regression).
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from kreach.adsystem.bidding.market import EmpiricalMarket, Market, check_auction
@@ -70,6 +72,27 @@ class MarketLearner:
         if bid > 0.0:
             self._lost[self._cell(bid)] += self._weight
             self._next()
+
+    def memory(self) -> dict[str, list[float]]:
+        """What was seen, as plain values."""
+        self._rescale()
+        return {
+            "edges": [float(self._edges[0]), float(self._edges[-1])],
+            "seen": self._seen.tolist(),
+            "price_sum": self._price_sum.tolist(),
+            "lost": self._lost.tolist(),
+            "auctions": [float(self.auctions)],
+        }
+
+    def remember(self, memory: Mapping[str, Sequence[float]]) -> None:
+        """Take up what was seen before; a memory on another grid of prices is of no use."""
+        edges = [float(self._edges[0]), float(self._edges[-1])]
+        if list(memory["edges"]) != edges or len(memory["seen"]) != _CELLS:
+            return
+        self._seen = np.array(memory["seen"], dtype=np.float64)
+        self._price_sum = np.array(memory["price_sum"], dtype=np.float64)
+        self._lost = np.array(memory["lost"], dtype=np.float64)
+        self._weight, self.auctions = 1.0, int(memory["auctions"][0])
 
     def _cell(self, value: float) -> int:
         return min(int(np.searchsorted(self._edges, value, side="left")), _CELLS - 1)

@@ -4,7 +4,7 @@ All valuations share the kernel of measurement. `record` when an impression is w
 it is confirmed yet (pending ones count); `revert` when it turns out not to have been shown.
 """
 
-from collections import deque
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,8 +39,8 @@ class Valuation(Protocol):
     def count(self, group: int) -> int:
         """Impressions of this group so far."""
 
-    def counts(self) -> IntArray:
-        """Impressions of every group so far."""
+    def counts(self, groups: IntArray | None = None) -> IntArray:
+        """Impressions so far of every group, or of the given ones."""
 
 
 class CapValuation:
@@ -51,8 +51,8 @@ class CapValuation:
         self.meter = ReachMeter(audience, [self.cap])
         self.count = self.meter.count
 
-    def counts(self) -> IntArray:
-        return self.meter.impressions_by_group
+    def counts(self, groups: IntArray | None = None) -> IntArray:
+        return _picked(self.meter.impressions_by_group, groups)
 
     def probability(self, group: int, now: float) -> float:
         return self.meter.reach_probability(group, self.cap)
@@ -82,8 +82,8 @@ class RecencyValuation:
         self._last: dict[int, tuple[float, float]] = {}  # group: last request, p if it was won
         self.count = self.meter.count
 
-    def counts(self) -> IntArray:
-        return self.meter.impressions_by_group
+    def counts(self, groups: IntArray | None = None) -> IntArray:
+        return _picked(self.meter.impressions_by_group, groups)
 
     def probability(self, group: int, now: float) -> float:
         fresh = self.meter.reach_probability(group, self.cap)
@@ -148,41 +148,38 @@ class StackedValuation:
         self._spans = [rule.span_seconds or endless for rule in ordered]
         self._profiles = audience if isinstance(audience, ProfiledAudience) else None
         self._kinds = audience.kinds if isinstance(audience, DisjointAudience) else None
-        self._shown: list[deque[float]] = [deque() for _ in range(audience.group_count)]
+        self._group_count = audience.group_count
+        self._shown: dict[int, list[float]] = {}  # times of impressions, in order
         self._cache: dict[tuple[int, ...], float] = {}
-        self._kind = list(range(audience.group_count))
-        if self._kinds is not None:
-            codes = self._kinds.of_group
-            self._kind = [0] * audience.group_count if codes is None else codes.tolist()
+        self._kind_of_group = None if self._kinds is None else self._kinds.of_group
 
     def count(self, group: int) -> int:
-        return len(self._shown[self._checked(group)])
+        return len(self._shown.get(self._checked(group), ()))
 
-    def counts(self) -> IntArray:
-        return np.array([len(shown) for shown in self._shown], dtype=np.int64)
+    def counts(self, groups: IntArray | None = None) -> IntArray:
+        counts = np.zeros(self._group_count, dtype=np.int64)
+        for group, shown in self._shown.items():
+            counts[group] = len(shown)
+        return _picked(counts, groups)
 
     def probability(self, group: int, now: float) -> float:
-        shown = self._shown[self._checked(group)]
+        shown = self._shown.get(self._checked(group)) or []
         if self._spans[-1] != float("inf"):  # what no window holds any more is forgotten
-            while shown and shown[0] <= now - self._spans[-1]:
-                shown.popleft()
-        inside = [sum(1 for at in shown if at > now - span) for span in self._spans]
+            del shown[: bisect_right(shown, now - self._spans[-1])]
+        inside = [len(shown) - bisect_right(shown, now - span) for span in self._spans]
         segments = tuple(
             here - before for here, before in zip(inside, (0, *inside[:-1]), strict=True)
         )
-        key = (self._kind[group], *segments)
+        key = (self._kind(group), *segments)
         if key not in self._cache:
             self._cache[key] = self._value(group, segments)
         return self._cache[key]
 
     def record(self, group: int, now: float) -> None:
-        shown = self._shown[self._checked(group)]
-        if shown and now < shown[-1]:
-            raise KreachError.rule("now", f"not be before the last impression ({shown[-1]})", now)
-        shown.append(now)
+        insort(self._shown.setdefault(self._checked(group), []), now)
 
     def revert(self, group: int, won_at: float) -> None:
-        shown = self._shown[self._checked(group)]
+        shown = self._shown.get(self._checked(group), [])
         try:
             shown.remove(won_at)
         except ValueError:
@@ -190,16 +187,21 @@ class StackedValuation:
             raise KreachError.rule("won_at", rule, won_at) from None
 
     def _checked(self, group: int) -> int:
-        if not 0 <= group < len(self._shown):
-            raise KreachError.rule("group", f"be from 0 to {len(self._shown) - 1}", group)
+        if not 0 <= group < self._group_count:
+            raise KreachError.rule("group", f"be from 0 to {self._group_count - 1}", group)
         return group
+
+    def _kind(self, group: int) -> int:
+        if self._kinds is None:
+            return group
+        return 0 if self._kind_of_group is None else int(self._kind_of_group[group])
 
     def _value(self, group: int, segments: tuple[int, ...]) -> float:
         """Σ over members of E[share · 1{all caps open}]."""
         share_open = open_share(segments, self._caps)
         top = len(share_open) - 1
         if self._kinds is not None:
-            kinds, kind = self._kinds, self._kind[group]
+            kinds, kind = self._kinds, self._kind(group)
             size, targeted, a = kinds.size[kind], kinds.targeted[kind], kinds.dispersion[kind]
             n = float(sum(segments))
             pmf = exposure_law(np.array([n]), np.array([size]), np.array([a]), top).pmf[0]
@@ -210,3 +212,7 @@ class StackedValuation:
         shares = self._profiles.shares_of(group) if self._profiles is not None else np.zeros(0)
         pmf = binomial_law(np.full(len(shares), float(sum(segments))), shares, top).pmf
         return float(shares @ (pmf @ share_open))
+
+
+def _picked(counts: IntArray, groups: IntArray | None) -> IntArray:
+    return counts if groups is None else counts[groups]

@@ -1,0 +1,99 @@
+"""Settings: one TOML file with a section per service, and the environment on top of it."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from kreach.errors import KreachError
+
+__all__ = ["SECTIONS", "Settings", "load_settings", "read_file"]
+
+SECTIONS = ("adsystem", "bidder", "reporting", "gateway")
+_PREFIX = "KREACH_"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A section: fields with defaults, checked when it is read. Paths are made absolute."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def read_file(path: Path | None) -> dict[str, Any]:
+    """The sections of a settings file; without one, none."""
+    if path is None:
+        return {}
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise KreachError.rule("config", "be a file that can be read", str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise KreachError.rule("config", "be TOML", f"{path} ({error})") from None
+    for section, fields in document.items():
+        if section not in SECTIONS or not isinstance(fields, dict):
+            rule = f"have the sections {', '.join(SECTIONS)} only"
+            raise KreachError.rule("config", rule, section)
+    return document
+
+
+def load_settings(
+    kind: type[S],
+    section: str,
+    document: Mapping[str, Any],
+    *,
+    base: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> S:
+    """One section, with KREACH_SECTION_FIELD of the environment taking precedence.
+
+    Relative paths (fields of type Path) count from `base`, the folder of the file.
+    """
+    environment = os.environ if environment is None else environment
+    values = dict(document.get(section, {}))
+    for info in msgspec.structs.fields(kind):
+        name = f"{_PREFIX}{section}_{info.name}".upper()
+        if name in environment:
+            values[info.name] = _value(environment[name], info.type)
+    try:
+        made = msgspec.convert(values, kind, strict=True, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise KreachError(f"config [{section}]: {_readable(str(error))}") from None
+    return _absolute(made, base or Path.cwd())
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise ValueError("Expected a path")
+
+
+def _value(text: str, kind: Any) -> object:
+    """A value of the environment: as TOML writes it, or else text."""
+    if kind is str or kind is Path:
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _readable(message: str) -> str:
+    """`Expected int, got str - at $.port` with the field in front."""
+    said, _, where = message.partition(" - at `$")
+    field = where.strip("`").lstrip(".")
+    return f"{field}: {said}" if field else said
+
+
+def _absolute(made: S, base: Path) -> S:
+    changes: dict[str, Any] = {}
+    for info in msgspec.structs.fields(type(made)):
+        value = getattr(made, info.name)
+        if isinstance(value, Path):
+            changes[info.name] = (base / value).resolve()
+        elif isinstance(value, tuple) and value and isinstance(value[0], Path):
+            changes[info.name] = tuple((base / path).resolve() for path in value)
+    return msgspec.structs.replace(made, **changes) if changes else made

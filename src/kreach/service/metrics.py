@@ -1,0 +1,109 @@
+"""Counters that cost a dictionary access on the hot path, shown in Prometheus' format."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["Count", "Histogram", "Metrics"]
+
+LATENCY_SECONDS = (
+    *(0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002),
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5),
+)
+
+
+class Count:
+    """A number that only rises, by the values of one label."""
+
+    def __init__(self) -> None:
+        self.by_label: dict[str, float] = {}
+
+    def add(self, label: str = "", amount: float = 1) -> None:
+        """Raise the number of a label."""
+        by_label = self.by_label
+        by_label[label] = by_label.get(label, 0) + amount
+
+    def total(self) -> float:
+        """The sum over all labels."""
+        return sum(self.by_label.values())
+
+
+class Histogram:
+    """How many observations fell up to each bound."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.cells = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.cells[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+Gauges = Callable[[], Mapping[str, float]]
+"""Label → value now."""
+
+
+class Metrics:
+    """The metrics of one service; `render` is what GET /metrics answers."""
+
+    def __init__(self, service: str) -> None:
+        self._prefix = f"kreach_{service}_"
+        self._counts: dict[str, tuple[str, str, Count]] = {}
+        self._gauges: dict[str, tuple[str, str, Gauges]] = {}
+        self._histograms: dict[str, tuple[str, Histogram]] = {}
+
+    def count(self, name: str, what: str, label: str = "") -> Count:
+        """A new counter; `label` is the label's name, if it has one."""
+        made = Count()
+        self._counts[self._prefix + name] = (what, label, made)
+        return made
+
+    def gauge(self, name: str, what: str, now: Gauges, label: str = "") -> None:
+        """A value that is asked for when the metrics are."""
+        self._gauges[self._prefix + name] = (what, label, now)
+
+    def histogram(
+        self, name: str, what: str, bounds: tuple[float, ...] = LATENCY_SECONDS
+    ) -> Histogram:
+        """A new histogram."""
+        made = Histogram(bounds)
+        self._histograms[self._prefix + name] = (what, made)
+        return made
+
+    def render(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
+
+        registry = CollectorRegistry()
+        registry.register(self)  # type: ignore[arg-type]  # it asks for `collect` and no more
+        return generate_latest(registry)
+
+    def collect(self) -> Iterable[object]:
+        """The families, for prometheus_client."""
+        from prometheus_client.core import (  # noqa: PLC0415
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        for name, (what, label, count) in self._counts.items():
+            labels = [label] if label else []
+            counter = CounterMetricFamily(name, what, labels=labels)
+            for value, amount in (dict(count.by_label) or ({} if label else {"": 0.0})).items():
+                counter.add_metric([value] if label else [], amount)
+            yield counter
+        for name, (what, label, now) in self._gauges.items():
+            gauge = GaugeMetricFamily(name, what, labels=[label] if label else [])
+            for value, level in now().items():
+                gauge.add_metric([value] if label else [], level)
+            yield gauge
+        for name, (what, histogram) in self._histograms.items():
+            family = HistogramMetricFamily(name, what)
+            running, buckets = 0, []
+            for bound, cell in zip((*histogram.bounds, "+Inf"), histogram.cells, strict=True):
+                running += cell
+                buckets.append((str(bound), float(running)))
+            family.add_metric([], buckets, histogram.sum)
+            yield family

@@ -1,0 +1,182 @@
+"""HTTP on raw ASGI: routes, bodies, answers. As little as the bid endpoint can do with."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+
+__all__ = ["Answer", "Handler", "Lifespan", "Request", "Site", "error_answer", "json_answer"]
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+_JSON: Header = (b"content-type", b"application/json")
+_TEXT: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_BODY_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class Answer:
+    """Status, headers and body."""
+
+    status: int
+    body: bytes = b""
+    headers: list[Header] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Request:
+    """What a handler may look at. There is no client address here."""
+
+    body: bytes
+    rest: str  # of the path, behind the route
+    query: bytes
+
+
+Handler = Callable[[Request], Answer | Awaitable[Answer]]
+Lifespan = Callable[[], Awaitable[None]]
+
+
+def json_answer(document: object, status: int = 200) -> Answer:
+    """A JSON document."""
+    return Answer(status, json.dumps(document).encode(), [_JSON])
+
+
+def error_answer(status: int, message: str) -> Answer:
+    """The one form of error that services answer."""
+    return json_answer({"error": message}, status)
+
+
+class Site:
+    """An ASGI application made of handlers.
+
+    A route is "METHOD /path" or, to take the rest of the path, "METHOD /path/*". A handler may
+    answer at once or be awaited. A KreachError is the client's fault and becomes 400; anything else
+    is ours and becomes 500, logged by type only.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        metrics: Metrics,
+        *,
+        most_body_bytes: int = 1_000_000,
+        start: Lifespan | None = None,
+        stop: Lifespan | None = None,
+    ) -> None:
+        self._log = log
+        self._most_body_bytes = most_body_bytes
+        self._start, self._stop = start, stop
+        self._routes: dict[str, dict[str, Handler]] = {}
+        self._prefixes: dict[str, dict[str, Handler]] = {}
+        self._failures = metrics.count("http_failures", "Requests that failed inside", "kind")
+        self._refused = metrics.count("http_refused", "Requests refused, by status", "status")
+        self.route("GET /metrics", lambda _: Answer(200, metrics.render(), [_TEXT]))
+
+    def route(self, route: str, handler: Handler) -> None:
+        """Add a route."""
+        method, path = route.split(" ")
+        table = self._prefixes if path.endswith("*") else self._routes
+        table.setdefault(path.rstrip("*"), {})[method] = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        answer = await self._answer(scope, receive)
+        if answer is None:
+            return
+        if answer.status >= 400:
+            self._refused.add(str(answer.status))
+        headers = answer.headers
+        if answer.status != 204:  # which must not have a length
+            headers = [*headers, (b"content-length", b"%d" % len(answer.body))]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
+        path = scope["path"]
+        methods, rest = self._routes.get(path), ""
+        if methods is None:
+            head, _, rest = path.rpartition("/")
+            methods = self._prefixes.get(head + "/")
+        if methods is None:
+            return error_answer(404, "there is no such path")
+        handler = methods.get(scope["method"])
+        if handler is None:
+            allowed = ", ".join(sorted(methods))
+            refused = error_answer(405, f"the method must be {allowed}")
+            refused.headers.append((b"allow", allowed.encode()))
+            return refused
+        try:
+            message = await receive()
+            body = message.get("body", b"")
+            if message.get("more_body"):
+                body = await asyncio.wait_for(self._rest_of_body(body, receive), _BODY_SECONDS)
+            if message["type"] == "http.disconnect" or body is None:
+                return None
+            if len(body) > self._most_body_bytes:
+                refused = error_answer(413, f"body must have at most {self._most_body_bytes} bytes")
+                refused.headers.append((b"connection", b"close"))
+                return refused
+            answer = handler(Request(body, rest, scope["query_string"]))
+            return answer if isinstance(answer, Answer) else await answer
+        except KreachError as error:
+            return error_answer(400, str(error))
+        except TimeoutError:
+            return error_answer(408, "the body did not come in time")
+        except Exception as error:  # noqa: BLE001 - a service answers, whatever happened
+            self._failures.add(type(error).__name__)
+            where = _where(error)
+            self._log.error("request failed", kind=type(error).__name__, where=where, path=path)
+            return error_answer(500, "something went wrong inside")
+
+    async def _rest_of_body(self, body: bytes, receive: Receive) -> bytes | None:
+        parts, size = [body], len(body)
+        while size <= self._most_body_bytes:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if not message.get("more_body"):
+                break
+        return b"".join(parts)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Start and stop; whatever is neither HTTP nor that (websockets) is closed."""
+        if scope["type"] != "lifespan":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        await receive()
+        try:
+            if self._start is not None:
+                await self._start()
+        except Exception as error:  # noqa: BLE001 - the server must be told
+            kind = str(error) if isinstance(error, KreachError) else type(error).__name__
+            self._log.error("start failed", kind=kind, where=_where(error))
+            await send({"type": "lifespan.startup.failed", "message": kind})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if self._stop is not None:
+            await self._stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def _where(error: BaseException) -> str:
+    """The place in the code, without any value."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return ""
+    return f"{last.tb_frame.f_globals.get('__name__')}:{last.tb_lineno}"
