@@ -80,6 +80,10 @@ class Catalogue:
             raise KreachError.rule("group", f"be in catalogue {self.version}", group)
         return self._index[group]
 
+    def find(self, group: str | None) -> int | None:
+        """The index of a group id, or None if there is no such group."""
+        return None if group is None else self._index.get(group)
+
     def audience(self, targeted_counts: npt.ArrayLike | None = None) -> Audience:
         """An audience on these groups: everybody, or the given head-count of each group.
 

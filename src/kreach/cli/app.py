@@ -10,6 +10,7 @@ from kreach.cli.groups import groups
 from kreach.cli.measure import measure
 from kreach.cli.plan import plan
 from kreach.cli.reproduce import reproduce
+from kreach.cli.serve import serve
 from kreach.cli.studies import evaluate, tradeoff
 
 __all__ = ["app"]
@@ -46,3 +47,4 @@ app.command()(reproduce)
 app.command()(evaluate)
 app.command()(tradeoff)
 app.add_typer(groups, name="groups", no_args_is_help=True)
+app.add_typer(serve, name="serve", no_args_is_help=True)

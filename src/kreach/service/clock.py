@@ -30,8 +30,7 @@ class SteadyClock:
     def __call__(self) -> float:
         passed = self._monotonic()
         ahead = self._wall() - passed
-        if ahead > self._ahead:
-            self._ahead = ahead
+        self._ahead = max(self._ahead, ahead)
         return passed + self._ahead
 
     @property

@@ -93,7 +93,9 @@ def _absolute(made: S, base: Path) -> S:
     for info in msgspec.structs.fields(type(made)):
         value = getattr(made, info.name)
         if isinstance(value, Path):
-            changes[info.name] = (base / value).resolve()
+            changes[info.name] = base.absolute() / value  # a link stays one: it may be swapped
         elif isinstance(value, tuple) and value and isinstance(value[0], Path):
-            changes[info.name] = tuple((base / path).resolve() for path in value)
+            changes[info.name] = tuple(base.absolute() / path for path in value)
+        elif isinstance(value, dict) and all(isinstance(path, Path) for path in value.values()):
+            changes[info.name] = {name: base.absolute() / path for name, path in value.items()}
     return msgspec.structs.replace(made, **changes) if changes else made

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,8 +41,9 @@ class Log:
 
 
 def _to_standard_error(line: str) -> None:
-    sys.stderr.write(line)
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk under the log must not end the service
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
 
 class _Handler(logging.Handler):

@@ -1,7 +1,12 @@
 """Run an application on this machine until it is told to stop."""
 
+import asyncio
 import gc
+import signal
 import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kreach.errors import KreachError
@@ -25,8 +30,42 @@ def bind(host: str, port: int) -> socket.socket:
     return made
 
 
-def serve(app: Any, log: Log, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered first."""
+@contextmanager
+def _no_second_blow() -> Iterator[None]:
+    """The server raises the signal that ended it once more, to the handlers from before it."""
+    main = threading.current_thread() is threading.main_thread()  # no other may have handlers
+    ending = (signal.SIGINT, signal.SIGTERM) if main else ()
+    before = {number: signal.signal(number, lambda *_: None) for number in ending}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listen_to(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    loop = asyncio.get_running_loop()
+    kept: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
+
+    def begin(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = loop.create_task(work())
+        kept.add(task)
+        task.add_done_callback(kept.discard)
+
+    for number, work in on_signals.items():
+        loop.add_signal_handler(number, begin, work)
+
+
+def serve(
+    app: Any,
+    log: Log,
+    listening: socket.socket,
+    on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered first.
+
+    `on_signals` gives further signals something to do (SIGHUP: read the settings again).
+    """
     import uvicorn  # noqa: PLC0415 - slow to import
 
     config = uvicorn.Config(
@@ -43,13 +82,15 @@ def serve(app: Any, log: Log, listening: socket.socket) -> None:
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if not self.should_exit:
+                _listen_to(on_signals or {})
                 host, port = listening.getsockname()[:2]
                 gc.collect()
                 gc.freeze()  # what was loaded stays: the collector need not look at it again
                 log.info("ready", host=host, port=port)
 
     server = Server(config)
-    server.run(sockets=[listening])
+    with _no_second_blow():
+        server.run(sockets=[listening])
     log.info("stopped")
     if not server.started:
         raise KreachError("the service could not start: see the log above")

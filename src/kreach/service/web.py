@@ -40,6 +40,10 @@ class Request:
     query: bytes
 
 
+class _TooLong(KreachError):
+    """A body beyond what is read."""
+
+
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
 Lifespan = Callable[[], Awaitable[None]]
 
@@ -102,11 +106,12 @@ class Site:
         await send({"type": "http.response.body", "body": answer.body})
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
-        path = scope["path"]
-        methods, rest = self._routes.get(path), ""
+        route, rest = scope["path"], ""
+        methods = self._routes.get(route)
         if methods is None:
-            head, _, rest = path.rpartition("/")
-            methods = self._prefixes.get(head + "/")
+            head, _, rest = route.rpartition("/")
+            route = head + "/"
+            methods = self._prefixes.get(route)
         if methods is None:
             return error_answer(404, "there is no such path")
         handler = methods.get(scope["method"])
@@ -116,27 +121,36 @@ class Site:
             refused.headers.append((b"allow", allowed.encode()))
             return refused
         try:
-            message = await receive()
-            body = message.get("body", b"")
-            if message.get("more_body"):
-                body = await asyncio.wait_for(self._rest_of_body(body, receive), _BODY_SECONDS)
-            if message["type"] == "http.disconnect" or body is None:
+            body = await self._body(receive)
+            if body is None:
                 return None
-            if len(body) > self._most_body_bytes:
-                refused = error_answer(413, f"body must have at most {self._most_body_bytes} bytes")
-                refused.headers.append((b"connection", b"close"))
-                return refused
             answer = handler(Request(body, rest, scope["query_string"]))
             return answer if isinstance(answer, Answer) else await answer
+        except _TooLong as error:
+            refused = error_answer(413, str(error))
+            refused.headers.append((b"connection", b"close"))
         except KreachError as error:
-            return error_answer(400, str(error))
+            refused = error_answer(400, str(error))
         except TimeoutError:
-            return error_answer(408, "the body did not come in time")
-        except Exception as error:  # noqa: BLE001 - a service answers, whatever happened
+            refused = error_answer(408, "the body did not come in time")
+        except Exception as error:
             self._failures.add(type(error).__name__)
-            where = _where(error)
-            self._log.error("request failed", kind=type(error).__name__, where=where, path=path)
-            return error_answer(500, "something went wrong inside")
+            kind, where = type(error).__name__, _where(error)
+            self._log.error("request failed", kind=kind, where=where, route=route)
+            refused = error_answer(500, "something went wrong inside")
+        return refused
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The body, or None if the client has gone."""
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body: bytes | None = message.get("body", b"")
+        if message.get("more_body"):
+            body = await asyncio.wait_for(self._rest_of_body(body or b"", receive), _BODY_SECONDS)
+        if body is not None and len(body) > self._most_body_bytes:
+            raise _TooLong.rule("body", f"have at most {self._most_body_bytes} bytes", "more")
+        return body
 
     async def _rest_of_body(self, body: bytes, receive: Receive) -> bytes | None:
         parts, size = [body], len(body)
@@ -160,7 +174,7 @@ class Site:
         try:
             if self._start is not None:
                 await self._start()
-        except Exception as error:  # noqa: BLE001 - the server must be told
+        except Exception as error:
             kind = str(error) if isinstance(error, KreachError) else type(error).__name__
             self._log.error("start failed", kind=kind, where=_where(error))
             await send({"type": "lifespan.startup.failed", "message": kind})

@@ -30,9 +30,10 @@ class Traffic:
 class Arrivals:
     """Extrapolates the requests of each group to the end of a flight.
 
-    Counts them itself, or looks at `traffic` that somebody else counts. Traffic follows `hourly` (24 weights, UTC) if given, else it is even. The total to come is
-    the total so far times (weight of the time left)/(weight of the time gone). A group's share of
-    it is its share so far, drawn towards equal shares by `prior_requests` per group.
+    Counts them itself, or looks at `traffic` that somebody else counts. Traffic follows `hourly`
+    (24 weights, UTC) if given, else it is even. The total to come is the total so far times
+    (weight of the time left)/(weight of the time gone). A group's share of it is its share so far,
+    drawn towards equal shares by `prior_requests` per group.
     """
 
     def __init__(

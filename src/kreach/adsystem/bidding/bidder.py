@@ -46,6 +46,8 @@ class Bidder(ABC):
     not; `void` takes it back if it was never shown.
     """
 
+    market: Market  # as it is believed to be now
+
     def __init__(self, valuation: Valuation, purse: Purse, limits: BidLimits | None = None) -> None:
         self.valuation = valuation
         self.purse = purse
@@ -73,12 +75,12 @@ class Bidder(ABC):
         self.valuation.record(group, now)  # first: it refuses a group that does not exist
         self.purse.release(bid)
         self.purse.pay(price, now)
-        self._learn(bid, price, won=True)
+        self.learn(bid, price, won=True)
 
     def lost(self, group: int, bid: float) -> None:
         """A bid lost."""
         self.withdraw(group, bid)
-        self._learn(bid, 0.0, won=False)
+        self.learn(bid, 0.0, won=False)
 
     def withdraw(self, group: int, bid: float) -> None:
         """A bid was never put to the auction: nothing is learned from it."""
@@ -97,7 +99,7 @@ class Bidder(ABC):
         """The bid before limits and budget; it is asked once for each request."""
 
     @abstractmethod
-    def _learn(self, bid: float, price: float, *, won: bool) -> None:
+    def learn(self, bid: float, price: float, *, won: bool) -> None:
         """What an outcome teaches."""
 
 
@@ -151,7 +153,7 @@ class PaperBidder(Bidder):
             self._multiplier = min(max(moved, least), most)
         self._pending, self._spent_before = True, self.purse.spent
 
-    def _learn(self, bid: float, price: float, *, won: bool) -> None:
+    def learn(self, bid: float, price: float, *, won: bool) -> None:
         """The paper's rule takes its market as given."""
 
 
@@ -282,7 +284,7 @@ class PlanningBidder(Bidder):
             self._learner.remember(memory["market"])
             self.market = self._learner.market()
 
-    def _learn(self, bid: float, price: float, *, won: bool) -> None:
+    def learn(self, bid: float, price: float, *, won: bool) -> None:
         if self._learner is None:
             return
         if won:

@@ -196,6 +196,10 @@ class EmpiricalMarket:
         ):
             object.__setattr__(self, name, value)
 
+    def steps(self) -> tuple[FloatArray, FloatArray]:
+        """First price: the values at which the best bid steps up, and the bids it steps to."""
+        return self._steps, self._step_bids
+
     def win_probability(self, bid: npt.ArrayLike) -> FloatArray:
         """W(b): the share of prices up to the bid."""
         at = np.searchsorted(self._price, _bids("bid", bid), side="right")

@@ -1,0 +1,420 @@
+"""The bidder's state and its life: start from the log, keep time, plan, write down, stop."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.adsystem.bidder.desk import Desk
+from kreach.adsystem.bidder.play import Play
+from kreach.adsystem.bidding.bidder import PlanningBidder
+from kreach.adsystem.campaigns.store import CampaignStore, Kept
+from kreach.adsystem.ledger.account import Account, as_micros
+from kreach.adsystem.ledger.compaction import compact, sweep_unlisted
+from kreach.adsystem.ledger.fold import Folded, fold_log
+from kreach.adsystem.ledger.journal import Journal, open_reader
+from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.ledger.tokens import Claim, Tokens
+from kreach.adsystem.settings import (
+    AdSystemSettings,
+    BidderSettings,
+    read_audience,
+    read_catalogues,
+    token_key,
+)
+from kreach.boundary.catalogue import Catalogue
+from kreach.errors import KreachError
+from kreach.service.clock import Clock, SteadyClock
+from kreach.service.logs import Log
+
+__all__ = ["BidderState"]
+
+_TICK_SECONDS = 0.1
+_POLL_SECONDS = 0.5
+_MEMORY_SECONDS = 60.0
+_SLICES = 50  # a budget is granted in about so many parts
+_LEAST_SLICE = 50_000  # micros
+
+
+class BidderState:
+    """Everything a bidder knows, all of it in memory; the journal makes it last."""
+
+    def __init__(
+        self,
+        shared: AdSystemSettings,
+        settings: BidderSettings,
+        log: Log,
+        *,
+        clock: Callable[[float], Clock] = SteadyClock,
+        reload: Callable[[], AdSystemSettings] | None = None,
+    ) -> None:
+        self.shared, self.settings, self.log = shared, settings, log
+        self._make_clock, self._reload = clock, reload
+        self.ready = False
+        self.loop_lag_seconds = 0.0
+        self.desks: dict[str, Desk] = {}
+        self.kept: dict[int, Kept] = {}
+        self._by_number: dict[int, Desk] = {}
+        self._revision = 0
+        self._granting: set[int] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._compacting = False
+        self.planned = 0
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Fold the log and begin. Whatever was granted and not spent may still be out."""
+        await asyncio.to_thread(self._load)
+        self._loop = asyncio.get_running_loop()
+        for work in (self._tick, self._poll, self._plan, self._pace, self._compact):
+            self._tasks.append(asyncio.create_task(self._forever(work)))
+        for number in self.ledger.accounts:
+            self._grant(number)
+        self.ready = True
+
+    def _load(self) -> None:
+        store = self.shared.store
+        self.journal = Journal(store, self.log)
+        self.tokens = Tokens(token_key(self.settings, store))
+        self.campaigns = CampaignStore(store)
+        self.clock = self._make_clock(self.journal.last_moment())
+        with_reader = open_reader(store)
+        swept = sweep_unlisted(with_reader, store)
+        self.ledger = Ledger(self.journal.epoch)
+        self._loop_now = now = self.clock()
+        for catalogue in read_catalogues(self.shared):
+            self._add_desk(catalogue, now)
+        kept = self.campaigns.all()
+        starts = {k.number: k.campaign.start.timestamp() for k in kept}
+        since = {
+            k.number: now - max(cap.span_seconds or now for cap in k.campaign.caps)
+            for k in kept
+            if k.campaign.cap is None
+        }
+        folded = fold_log(self.journal, store, starts, since, now)
+        for one in kept:
+            self._take(one, now)
+        self._settle(folded, dict(with_reader.execute("SELECT campaign, micros FROM grants")), now)
+        self._remember(with_reader)
+        with_reader.close()
+        self.ledger.remember(folded.repeatable)
+        self.log.info(
+            "log folded",
+            epoch=self.journal.epoch,
+            impressions=folded.rows,
+            campaigns=len(kept),
+            catalogues=list(self.desks),
+            files_swept=swept,
+        )
+
+    def _add_desk(self, catalogue: Catalogue, now: float) -> Desk:
+        number = self.journal.catalogue_number(catalogue.version)
+        desk = Desk(catalogue, number, self.settings, now)
+        self.desks[catalogue.version] = self._by_number[number] = desk
+        return desk
+
+    def _settle(self, folded: Folded, grants: dict[int, int], now: float) -> None:
+        until = now + self.settings.expiry_seconds + 1
+        for number, account in self.ledger.accounts.items():
+            for day, micros in folded.spent.get(number, {}).items():
+                account.book(micros, day)
+            account.carry(grants.get(number, 0), until)
+        for (number, catalogue), (groups, counts) in folded.counts.items():
+            desk = self._by_number.get(catalogue)
+            if desk is not None and number in desk.plays and number not in folded.times:
+                desk.load(number, groups, counts)
+        for number, times in folded.times.items():
+            for catalogue, group, moment in sorted(times, key=lambda row: row[2]):
+                desk = self._by_number.get(catalogue)
+                if desk is not None and number in desk.plays:
+                    desk.plays[number].bidder.valuation.record(group, moment)
+
+    def _remember(self, reader: sqlite3.Connection) -> None:
+        """What an earlier run learned; a memory that cannot be read is done without."""
+        for name, value in reader.execute("SELECT name, value FROM memory"):
+            kind, _, rest = str(name).partition(":")
+            try:
+                if kind == "traffic":
+                    self._remember_traffic(rest, value)
+                elif kind == "campaign":
+                    version, _, number = rest.rpartition(":")
+                    self._remember_play(self.desks[version], int(number), json.loads(value))
+            except (KeyError, ValueError, TypeError, IndexError):
+                self.log.warning("memory not used", kind=kind)
+
+    def _remember_traffic(self, version: str, value: bytes) -> None:
+        traffic = self.desks[version].traffic
+        since = float(np.frombuffer(value[:8], dtype=np.float64)[0])
+        counts = np.frombuffer(value[8:], dtype=np.uint32)
+        if len(counts) == len(traffic.by_group) and since <= traffic.since:
+            np.frombuffer(traffic.by_group, dtype=np.uint32)[:] = counts
+            traffic.total, traffic.since = int(counts.sum()), since
+
+    def _remember_play(self, desk: Desk, number: int, memory: dict[str, Any]) -> None:
+        play = desk.plays[number]
+        play.bids, play.wins, play.losses = (int(memory[n]) for n in ("bids", "wins", "losses"))
+        if isinstance(play.bidder, PlanningBidder):
+            play.bidder.remember(memory)
+        play.multiplier = float(memory["multiplier"])
+
+    async def stop(self) -> None:
+        """Write down what is known, so that the next start need not wait for anything."""
+        self.ready = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        for number, account in self.ledger.accounts.items():
+            out = account.spent + account.reserved + account.carried
+            self.journal.submit("grant", (number, out))
+        self._write_pacing()
+        self._write_memory()
+        self.journal.close()
+        self.campaigns.close()
+
+    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A task that outlives its failures: each is logged by type."""
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                self.log.error("task failed", task=work.__name__, kind=type(error).__name__)
+                await asyncio.sleep(1.0)
+
+    # -- campaigns ----------------------------------------------------------------------------
+
+    def _take(self, kept: Kept, now: float) -> None:
+        """Take a campaign up on every catalogue that has its audience."""
+        campaign = kept.campaign
+        budget = as_micros("budget", campaign.budget)
+        daily = None
+        if campaign.daily_budget is not None:
+            daily = as_micros("daily_budget", campaign.daily_budget)
+        account = self.ledger.accounts.get(kept.number)
+        if account is None:
+            account = Account(budget, daily, campaign.start.timestamp())
+            self.ledger.accounts[kept.number] = account
+        account.budget, account.daily = budget, daily
+        self.kept[kept.number] = kept
+        self._revision = max(self._revision, kept.revision)
+        for desk in self.desks.values():
+            self._put(desk, kept, account, now)
+
+    def _put(self, desk: Desk, kept: Kept, account: Account, now: float) -> None:
+        campaign, catalogue = kept.campaign, desk.catalogue
+        if campaign.state == "ended" and kept.number not in desk.plays:
+            return
+        try:
+            desk.put(
+                kept.number,
+                campaign,
+                account,
+                lambda: read_audience(self.shared, catalogue, campaign.audience),
+            )
+        except (KreachError, OverflowError) as error:
+            self.log.warning(
+                "campaign not played",
+                campaign=campaign.id,
+                catalogue=catalogue.version,
+                reason=str(error),
+            )
+
+    async def _poll(self) -> None:
+        """Look for campaigns that are new or changed."""
+        await asyncio.sleep(_POLL_SECONDS)
+        for kept in await asyncio.to_thread(self.campaigns.all, self._revision):
+            self._take(kept, self.clock())
+            self._grant(kept.number)
+            self.log.info("campaign taken up", campaign=kept.campaign.id, revision=kept.revision)
+
+    async def reload(self) -> None:
+        """Read the settings again: catalogues that are new get a desk, others lose theirs."""
+        if self._reload is None:
+            return
+        try:
+            self.shared = await asyncio.to_thread(self._reload)
+            found = await asyncio.to_thread(read_catalogues, self.shared)
+        except KreachError as error:
+            self.log.error("reload refused", reason=str(error))
+            return
+        for catalogue in found:
+            if catalogue.version not in self.desks:
+                await self._open_desk(catalogue)
+        for version in set(self.desks) - {catalogue.version for catalogue in found}:
+            del self.desks[version]  # its notices still find it by number
+            self.log.info("catalogue dropped", catalogue=version)
+
+    async def _open_desk(self, catalogue: Catalogue) -> None:
+        now = self.clock()
+        number = await asyncio.to_thread(self.journal.catalogue_number, catalogue.version)
+        desk = self._by_number.get(number) or Desk(catalogue, number, self.settings, now)
+
+        def fill() -> None:
+            for kept in list(self.kept.values()):
+                self._put(desk, kept, self.ledger.accounts[kept.number], now)
+
+        await asyncio.to_thread(fill)
+        for kept in self.kept.values():  # whatever changed meanwhile
+            play = desk.plays.get(kept.number)
+            if play is not None and play.campaign is not kept.campaign:
+                self._put(desk, kept, self.ledger.accounts[kept.number], now)
+        self.desks[catalogue.version] = self._by_number[number] = desk
+        self.log.info("catalogue opened", catalogue=catalogue.version, groups=len(catalogue))
+
+    def desk_of(self, claim: Claim) -> Desk | None:
+        """The desk that a bid was made at."""
+        return self._by_number.get(claim.catalogue)
+
+    # -- time ---------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        begun = self._loop.time()
+        await asyncio.sleep(_TICK_SECONDS)
+        self.loop_lag_seconds = max(self._loop.time() - begun - _TICK_SECONDS, 0.0)
+        now = self.clock()
+        self._expire(now)
+        for desk in self.desks.values():
+            desk.wake(now)
+        for number in self.ledger.accounts:
+            self._grant(number)
+
+    def _expire(self, now: float) -> None:
+        ended = self.ledger.expire(now)
+        for claim in ended.wins:
+            self.revert(claim)
+        for number, (micros, bids) in ended.bids.items():
+            for desk in self.desks.values():
+                play = desk.plays.get(number)
+                if play is not None and bids:
+                    self._lose(desk, play, micros // bids, bids)
+                    break
+
+    def _lose(self, desk: Desk, play: Play, micros: int, bids: int) -> None:
+        """Bids that nobody told the end of were lost, at their average as far as we know."""
+        for _ in range(min(bids, 1_000)):
+            desk.learn(play, micros, 0, won=False)
+        play.losses += max(bids - 1_000, 0)
+
+    def revert(self, claim: Claim) -> None:
+        """A win that was counted was never shown."""
+        desk = self.desk_of(claim)
+        if desk is not None and claim.campaign in desk.plays:
+            valuation = desk.plays[claim.campaign].bidder.valuation
+            valuation.revert(claim.group, claim.issued_micros / 1e6)
+
+    def low(self, account: Account) -> bool:
+        """Whether the grant of an account is nearly used up."""
+        return account.wanted_grant(self._slice(account)) is not None
+
+    def _slice(self, account: Account) -> int:
+        return max(account.budget // _SLICES, _LEAST_SLICE)
+
+    def _grant(self, number: int) -> None:
+        """Have more money granted where little is left; it counts when it is written down."""
+        account = self.ledger.accounts[number]
+        wanted = account.wanted_grant(self._slice(account))
+        if wanted is None or number in self._granting:
+            return
+        self._granting.add(number)
+
+        def granted(error: Exception | None) -> None:
+            self._granting.discard(number)
+            if error is None:
+                account.granted = max(account.granted, wanted)
+
+        self.journal.submit("grant", (number, wanted), self.on_loop(granted))
+
+    def grant_soon(self, number: int) -> None:
+        """For the bid path: ask for more without waiting."""
+        self._grant(number)
+
+    def on_loop(self, done: Callable[[Exception | None], None]) -> Callable[..., None]:
+        """A callback of the journal's thread, carried over to the event loop."""
+
+        def carried(error: Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                self._loop.call_soon_threadsafe(done, error)
+
+        return carried
+
+    # -- planning, pacing, compaction ---------------------------------------------------------
+
+    async def _plan(self) -> None:
+        """Plan what is due, one campaign at a time, beside the event loop."""
+        await asyncio.sleep(_TICK_SECONDS)
+        for desk in list(self.desks.values()):
+            for play in list(desk.plays.values()):
+                if play.campaign.state != "running":
+                    continue
+                job = desk.plan_job(play, self.clock())
+                if job is not None:
+                    plan, worth = await asyncio.to_thread(job.solve)
+                    desk.adopt(job, plan, worth)
+                    self.planned += 1
+
+    async def _pace(self) -> None:
+        """Write down how campaigns stand; now and then what was learned."""
+        beats = max(int(_MEMORY_SECONDS / self.settings.pacing_seconds), 1)
+        for beat in range(beats):
+            await asyncio.sleep(self.settings.pacing_seconds)
+            self._write_pacing()
+            if beat == beats - 1:
+                self._write_memory()
+
+    def _write_pacing(self) -> None:
+        now = self.clock()
+        stamp = int(now * 1e6)
+        self.journal.submit("moment", (stamp,))
+        for number, account in self.ledger.accounts.items():
+            if self.kept[number].campaign.state == "ended" and not account.reserved:
+                continue
+            requests = bids = wins = losses = 0
+            multiplier = None
+            for desk in self.desks.values():
+                play = desk.plays.get(number)
+                if play is not None:
+                    requests += desk.traffic.total
+                    bids, wins, losses = bids + play.bids, wins + play.wins, losses + play.losses
+                    multiplier = desk.multiplier(play)
+            row = (number, stamp, multiplier, account.spent, account.reserved, account.carried)
+            self.journal.submit("pacing", (*row, requests, bids, wins, losses))
+        oldest = stamp - int(self.settings.pacing_days * 86_400e6)
+        self.journal.submit("forget_pacing", (oldest,))
+
+    def _write_memory(self) -> None:
+        stamp = int(self.clock() * 1e6)
+        for version, desk in self.desks.items():
+            head = np.array([desk.traffic.since], dtype=np.float64).tobytes()
+            value = head + bytes(desk.traffic.by_group)
+            self.journal.submit("memory", (f"traffic:{version}", stamp, value))
+            for number, play in desk.plays.items():
+                tallies = {"bids": play.bids, "wins": play.wins, "losses": play.losses}
+                memory: dict[str, Any] = {"multiplier": desk.multiplier(play)}
+                if isinstance(play.bidder, PlanningBidder):
+                    memory = play.bidder.memory()
+                value = json.dumps(memory | tallies).encode()
+                self.journal.submit("memory", (f"campaign:{version}:{number}", stamp, value))
+
+    async def _compact(self) -> None:
+        await asyncio.sleep(self.settings.compaction_seconds)
+        moved = await asyncio.to_thread(self.compact_once, self.settings.compaction_rows)
+        if moved:
+            self.log.info("log compacted", rows=moved)
+
+    def compact_once(self, fewest_rows: int = 1) -> int:
+        """Move expired rows into files; how many."""
+        groups = {
+            number: (desk.catalogue.version, np.array(desk.catalogue.groups, dtype=object))
+            for number, desk in self._by_number.items()
+        }
+        campaigns = {number: kept.campaign.id for number, kept in self.kept.items()}
+        store: Path = self.shared.store
+        return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows)

@@ -1,0 +1,227 @@
+"""All campaigns' values of a request in one stroke.
+
+Bidders decide one by one; with a hundred campaigns that is too slow for a bid request. The board
+holds the same decisions as tables: the worth of a request (reach probability times the plan's
+discount) by kind of group, requests still to come and impressions so far, a table per campaign,
+renewed with every plan. A request then costs a dozen operations on vectors as long as there are
+campaigns. What the tables say is what `Bidder.wanted` says (tests hold them to it).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
+from kreach.adsystem.bidding.planning import KindProbability, Plan
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["Board", "BoardValuation", "Worth", "worth_table"]
+
+_ROWS = 32
+_FEWEST_COLUMNS = 64
+_MOST_CELLS = 1 << 21
+_LARGEST = 60_000  # impressions of one group that a cell of 16 bits can count, with room
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Worth by (kind, requests to come, impressions); `row_requests` requests make a row."""
+
+    table: FloatArray  # kinds × rows × columns
+    row_requests: float
+
+
+def worth_table(
+    kinds: int,
+    probability: KindProbability,
+    plan: Plan | None,
+    most_impressions: int,
+    most_left: float,
+) -> Worth:
+    """p(n) times the plan's discount; columns reach beyond `most_impressions`."""
+    columns = _FEWEST_COLUMNS
+    while columns < 1.5 * most_impressions + 16:
+        columns *= 2
+    rows = 1 if plan is None else max(2, min(_ROWS, _MOST_CELLS // (kinds * columns)))
+    step = max(most_left, 1e-9) / max(rows - 1, 1)
+    impressions = np.arange(columns)
+    table = np.empty((kinds, rows, columns))
+    for kind in range(kinds):
+        table[kind] = probability(kind, impressions.astype(np.float64))
+        if plan is not None:
+            left = np.repeat(np.arange(rows) * step, columns)
+            tiled = np.tile(impressions, rows)
+            table[kind] *= plan.discounts(kind, tiled, left).reshape(rows, columns)
+    return Worth(table, step)
+
+
+class Board:
+    """Campaigns in slots; counts of impressions by group and slot."""
+
+    def __init__(self, group_count: int) -> None:
+        self.group_count = group_count
+        self.counts = np.zeros((group_count, 0), dtype=np.uint16)
+        self._kinds = np.zeros((group_count, 0), dtype=np.uint16)
+        self._cells = np.zeros(1)
+        self._used = 1  # cells; cell 0 is worth nothing
+        self._room: list[tuple[int, int]] = []  # of each slot: first cell, cells
+        self.slots = 0
+        self.most_counted = np.zeros(0, dtype=np.int64)
+        self.columns = np.zeros(0, dtype=np.int64)
+        self._audience = np.zeros(0, dtype=np.intp)
+        self._first = np.zeros(0, dtype=np.int64)
+        self._kind_cells = np.zeros(0, dtype=np.int64)
+        self._last_row = np.zeros(0)
+        self._per_row = np.zeros(0)  # requests to come per second, in rows
+        self.ends = np.zeros(0)
+        self.multipliers = np.zeros(0)
+        self.most = np.zeros(0)
+        self._steps = np.zeros(0)  # of the paper's rule; 0 for those who plan
+        self._floors = np.zeros(0)  # and the least multiplier it may come to
+        self._paper = False
+        self._buffers()
+
+    def _buffers(self) -> None:
+        self._at = np.empty(self.slots, dtype=np.int64)
+        self._row = np.empty(self.slots, dtype=np.int64)
+        self._left = np.empty(self.slots)
+        self.values = np.empty(self.slots)
+
+    def add_audience(self, kind_of_group: IntArray) -> int:
+        """Make the kinds of an audience known; returns its number."""
+        if int(kind_of_group.max(initial=0)) >= 1 << 16:
+            raise OverflowError("more kinds of groups than a table can hold")
+        column = kind_of_group.astype(np.uint16).reshape(-1, 1)
+        self._kinds = np.concatenate([self._kinds, column], axis=1)
+        return self._kinds.shape[1] - 1
+
+    def add_slots(self, slots: int) -> int:
+        """Add empty slots; returns the first."""
+        first, more = self.slots, self.slots + slots
+        wide = np.zeros((self.group_count, more), dtype=self.counts.dtype)
+        wide[:, :first] = self.counts
+        self.counts = wide
+        for name, fill in (
+            ("most_counted", 0),
+            ("columns", 1),
+            ("_audience", 0),
+            ("_first", 0),
+            ("_kind_cells", 0),
+            ("_last_row", 0.0),
+            ("_per_row", 0.0),
+            ("ends", 0.0),
+            ("multipliers", np.inf),
+            ("most", 0.0),
+            ("_steps", 0.0),
+            ("_floors", 0.0),
+        ):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.full(slots, fill, dtype=old.dtype)]))
+        self._room += [(0, 0)] * slots
+        self.slots = more
+        self._buffers()
+        return first
+
+    def set_worth(self, slot: int, audience: int, worth: Worth, left_per_second: float) -> None:
+        """Bid by this table from now on. `left_per_second`: requests of all groups to come."""
+        _, rows, columns = worth.table.shape
+        first, room = self._room[slot]
+        if worth.table.size > room:
+            first, room = self._used, worth.table.size
+            if first + room > len(self._cells):
+                self._cells = np.concatenate([self._cells, np.zeros(max(room, len(self._cells)))])
+            self._used += room
+            self._room[slot] = (first, room)
+        self._cells[first : first + worth.table.size] = worth.table.ravel()
+        self._audience[slot] = audience
+        self._first[slot] = first
+        self._kind_cells[slot] = rows * columns
+        self.columns[slot] = columns
+        self._last_row[slot] = rows - 1
+        self._per_row[slot] = left_per_second / worth.row_requests
+
+    def set_paper(self, slot: int, step_size: float, least: float) -> None:
+        """Let this slot's multiplier follow the paper's rule (see `spent`)."""
+        self._steps[slot], self._floors[slot] = step_size, least
+        self._paper = bool(self._steps.any())
+
+    def value(self, group: int, now: float, share: float) -> FloatArray:
+        """What a request of a group is worth to each slot, in money; `share` of all requests.
+
+        The array is the board's own and lasts until the next call.
+        """
+        at, left, row, values = self._at, self._left, self._row, self.values
+        np.multiply(self._kinds[group][self._audience], self._kind_cells, out=at)
+        np.add(at, self._first, out=at)
+        np.add(at, np.minimum(self.counts[group], self.columns - 1), out=at)
+        np.subtract(self.ends, now, out=left)
+        np.multiply(left, self._per_row, out=left)
+        np.multiply(left, share, out=left)
+        np.add(left, 0.5, out=left)
+        np.minimum(left, self._last_row, out=left)
+        np.maximum(left, 0.0, out=left)
+        row[:] = left
+        np.multiply(row, self.columns, out=row)
+        np.add(at, row, out=at)
+        self._cells.take(at, out=values, mode="clip")
+        if self._paper:
+            self._drift()
+        np.divide(values, self.multipliers, out=values)
+        np.minimum(values, self.most, out=values)
+        return values
+
+    def _drift(self) -> None:
+        """λ ← λ − ε on every request that a campaign may have (spend puts it back)."""
+        multipliers = self.multipliers
+        np.subtract(multipliers, self._steps * (self.values > 0.0), out=multipliers)
+        np.maximum(multipliers, self._floors, out=multipliers)
+
+    def record(self, group: int, slot: int) -> bool:
+        """Count an impression; True if the slot's table should be made anew, for more columns."""
+        if self.counts.dtype == np.uint16 and self.counts[group, slot] >= _LARGEST:
+            self.counts = self.counts.astype(np.uint32)
+        self.counts[group, slot] += 1
+        counted = int(self.counts[group, slot])
+        self.most_counted[slot] = max(self.most_counted[slot], counted)
+        return bool(counted >= self.columns[slot] - 1)
+
+    def revert(self, group: int, slot: int) -> None:
+        """Take an impression back."""
+        if self.counts[group, slot] > 0:
+            self.counts[group, slot] -= 1
+
+    def load(self, slot: int, groups: IntArray, impressions: IntArray) -> None:
+        """Add counts of a log that was folded; groups may come more than once."""
+        total = np.bincount(groups, weights=impressions, minlength=self.group_count)
+        total = total.astype(np.int64) + self.counts[:, slot]
+        if int(total.max(initial=0)) >= _LARGEST:
+            self.counts = self.counts.astype(np.uint32)
+        self.counts[:, slot] = total
+        self.most_counted[slot] = int(total.max(initial=0))
+
+
+class BoardValuation:
+    """The counts of one slot, for the bidder who plans with them; worth is the board's business."""
+
+    def __init__(self, board: Board, slot: int) -> None:
+        self._board, self.slot = board, slot
+        self.wants_room = False
+
+    def probability(self, group: int, now: float) -> float:
+        raise NotImplementedError("the board values requests")
+
+    def record(self, group: int, now: float) -> None:
+        self.wants_room |= self._board.record(group, self.slot)
+
+    def revert(self, group: int, won_at: float) -> None:
+        self._board.revert(group, self.slot)
+
+    def count(self, group: int) -> int:
+        return int(self._board.counts[group, self.slot])
+
+    def counts(self, groups: IntArray | None = None) -> IntArray:
+        column = self._board.counts[:, self.slot]
+        return (column if groups is None else column[groups]).astype(np.int64)
+
+
+BoardBidder = PaperBidder | PlanningBidder

@@ -1,0 +1,43 @@
+"""The best bid for a value, quick enough for a bid request."""
+
+from bisect import bisect_right
+
+from kreach.adsystem.bidding.market import EmpiricalMarket, Market
+from kreach.adsystem.bidding.planning import market_response
+
+__all__ = ["Shading"]
+
+
+class Shading:
+    """`market.optimal_bid` of one value at a time, from a table made once.
+
+    A second price asks for the value itself. Prices that were seen give steps, which the table
+    holds all of; a smooth market is read off 1,024 points in between which it is a straight line.
+    """
+
+    def __init__(self, market: Market) -> None:
+        self._values: list[float] = []
+        self._bids: list[float] = []
+        self._steps = isinstance(market, EmpiricalMarket)
+        if market.auction == "second_price":
+            return
+        if isinstance(market, EmpiricalMarket):
+            values, bids = market.steps()
+            self._values, self._bids = values.tolist(), [0.0, *bids.tolist()]
+        else:
+            response = market_response(market)
+            self._values, self._bids = response.values.tolist(), response.bids.tolist()
+
+    def __call__(self, value: float) -> float:
+        """The bid for a request worth so much money."""
+        values = self._values
+        if not values:
+            return value
+        at = bisect_right(values, value)
+        if self._steps:
+            return self._bids[at]
+        if at == 0 or at >= len(values):
+            return self._bids[min(at, len(values) - 1)]
+        low, high = values[at - 1], values[at]
+        part = (value - low) / (high - low)
+        return self._bids[at - 1] + part * (self._bids[at] - self._bids[at - 1])

@@ -1,0 +1,1 @@
+"""What advertisers ask for: campaigns, and the store that keeps them."""

@@ -1,0 +1,157 @@
+"""A campaign as an advertiser defines it, checked when it is made. Money is in the currency."""
+
+import re
+from datetime import datetime
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from kreach.adsystem.bidding.market import AUCTIONS
+from kreach.adsystem.bidding.valuation import CapRule
+from kreach.adsystem.ledger.account import as_micros
+from kreach.boundary.checks import as_whole_number
+from kreach.boundary.moments import as_moment
+from kreach.errors import KreachError
+
+__all__ = ["BIDDERS", "EVERYONE", "STATES", "Campaign", "Creative", "campaign_from"]
+
+BIDDERS = ("planning", "paper")
+STATES = ("running", "paused", "ended")
+EVERYONE = "everyone"
+MOST_CPM = 1_000_000.0
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MOST_CAP = 1_000
+_MOST_TEXT = 20_000
+
+
+class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is shown."""
+
+    id: str | None = None
+    markup: str | None = None
+    width: int | None = None
+    height: int | None = None
+    domains: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.width is None) != (self.height is None):
+            raise KreachError.rule("creative", "have width and height, or neither", self.width)
+        for name in ("width", "height"):
+            if getattr(self, name) is not None:
+                as_whole_number(f"creative.{name}", getattr(self, name), least=1, most=100_000)
+        for name, text in (("id", self.id), ("markup", self.markup)):
+            if text is not None and not 0 < len(text) <= _MOST_TEXT:
+                rule = f"have from 1 to {_MOST_TEXT} characters"
+                raise KreachError.rule(f"creative.{name}", rule, f"{len(text)} characters")
+
+
+class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At most `limit` impressions a person within `span_seconds`; None for the whole flight."""
+
+    limit: int
+    span_seconds: float | None = None
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Budget, flight, caps, targeting and how to bid.
+
+    `caps` with one entry for the whole flight is the usual cap; several are rolling and stacked,
+    with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
+    """
+
+    id: str
+    budget: float
+    start: datetime
+    end: datetime
+    caps: tuple[Cap, ...] = (Cap(limit=1),)
+    daily_budget: float | None = None
+    audience: str = EVERYONE
+    auction: str = "second_price"
+    bidder: str = "planning"
+    least_cpm: float = 0.0
+    most_cpm: float = MOST_CPM
+    market_mu: float | None = None  # ln of a price per thousand
+    market_sigma: float | None = None
+    expected_requests: int | None = None
+    creative: Creative = Creative()
+    state: str = "running"
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.id):
+            rule = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
+            raise KreachError.rule("id", rule, self.id)
+        for name in ("start", "end"):
+            msgspec.structs.force_setattr(self, name, as_moment(name, getattr(self, name)))
+        if not self.start < self.end:
+            raise KreachError.rule("end", f"come after start ({self.start})", self.end)
+        budget = as_micros("budget", self.budget)
+        if self.daily_budget is not None and as_micros("daily_budget", self.daily_budget) > budget:
+            raise KreachError.rule("daily_budget", "be at most the budget", self.daily_budget)
+        for name, known in (("auction", AUCTIONS), ("bidder", BIDDERS), ("state", STATES)):
+            if getattr(self, name) not in known:
+                rule = f"be one of {', '.join(known)}"
+                raise KreachError.rule(name, rule, getattr(self, name))
+        if not 0.0 <= self.least_cpm <= self.most_cpm <= MOST_CPM or self.most_cpm <= 0.0:
+            rule = f"be 0 ≤ least_cpm ≤ most_cpm ≤ {MOST_CPM:.0f}, with most_cpm above 0"
+            raise KreachError.rule("bid limits", rule, (self.least_cpm, self.most_cpm))
+        if not self.audience:
+            raise KreachError.rule("audience", "be named", self.audience)
+        self._check_caps()
+        self._check_market()
+
+    def _check_caps(self) -> None:
+        if not self.caps:
+            raise KreachError.rule("caps", "hold at least one cap", "none")
+        for cap in self.caps:
+            as_whole_number("caps.limit", cap.limit, least=1, most=_MOST_CAP)
+            CapRule(cap.limit, cap.span_seconds)
+        endless = float("inf")
+        ordered = sorted(self.caps, key=lambda cap: cap.span_seconds or endless)
+        for short, long in pairwise(ordered):
+            if short.limit >= long.limit or short.span_seconds == long.span_seconds:
+                rule = "have a higher limit for a longer span, each span once"
+                raise KreachError.rule("caps", rule, [(c.limit, c.span_seconds) for c in ordered])
+
+    def _check_market(self) -> None:
+        told = (self.market_mu, self.market_sigma)
+        if (told[0] is None) != (told[1] is None):
+            raise KreachError.rule("market", "have mu and sigma, or neither", told)
+        if told[0] is not None and told[1] is not None:
+            sane = isfinite(told[0]) and abs(told[0]) < 50 and 0.0 < told[1] < 20
+            if not sane:
+                raise KreachError.rule("market", "have |mu| < 50 and 0 < sigma < 20", told)
+        if self.bidder == "paper" and self.expected_requests is None:
+            rule = "be given for the paper's bidder: its pace is a budget per request"
+            raise KreachError.rule("expected_requests", rule, None)
+        if self.expected_requests is not None:
+            as_whole_number("expected_requests", self.expected_requests, least=1)
+
+    @property
+    def cap(self) -> int | None:
+        """The cap of the whole flight, if that is all there is."""
+        only = self.caps[0] if len(self.caps) == 1 else None
+        return only.limit if only is not None and only.span_seconds is None else None
+
+    @property
+    def largest_cap(self) -> int:
+        """The limit of the longest span: what a report counts up to unless asked otherwise."""
+        return max(cap.limit for cap in self.caps)
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, as the API shows them."""
+        made: dict[str, Any] = msgspec.to_builtins(self)
+        return made
+
+
+def campaign_from(document: object) -> Campaign:
+    """A campaign from plain values; refuses with the field, the rule and the value."""
+    try:
+        return msgspec.convert(document, Campaign, strict=True, str_keys=True)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, KreachError):
+            raise error.__cause__ from None
+        said, _, where = str(error).partition(" - at `$")
+        field = where.strip("`").lstrip(".") or "campaign"
+        raise KreachError(f"{field}: {said.replace('`', '')}") from None

@@ -1,0 +1,125 @@
+"""Campaigns on disk: written by reporting, read by bidders. A revision tells what is new."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
+from kreach.errors import KreachError
+
+__all__ = ["CampaignStore", "Kept", "UnknownCampaign"]
+
+FILE = "control.sqlite3"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS campaigns (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
+    document TEXT NOT NULL, revision INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_revision ON campaigns (revision);
+"""
+_CHANGEABLE = ("budget", "daily_budget", "end", "state", "least_cpm", "most_cpm", "creative")
+
+
+class UnknownCampaign(KreachError):
+    """There is no campaign of this id."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A campaign, and the number under which ledger and log know it."""
+
+    number: int
+    campaign: Campaign
+    revision: int
+
+
+class CampaignStore:
+    """All campaigns. Every change is durable when the call returns."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                folder / FILE, timeout=10.0, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            rule = "be a folder that can be written"
+            raise KreachError.rule("store", rule, f"{folder} ({error})") from None
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def add(self, campaign: Campaign) -> Kept:
+        """Keep a new campaign; its id must be new."""
+        with self._changing() as connection:
+            known = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
+            if known.fetchone():
+                raise KreachError.rule("id", "be new", campaign.id)
+            connection.execute(
+                f"INSERT INTO campaigns (id, document, revision) VALUES (?, ?, {_NEXT})",
+                (campaign.id, json.dumps(campaign.document())),
+            )
+        return self.get(campaign.id)
+
+    def change(self, campaign_id: str, changes: dict[str, Any]) -> Kept:
+        """Change what may change while a campaign runs; an ended one stays ended."""
+        for name in changes:
+            if name not in _CHANGEABLE:
+                rule = f"be one of {', '.join(_CHANGEABLE)} to be changed"
+                raise KreachError.rule("field", rule, name)
+        with self._changing() as connection:
+            before = self._found(campaign_id)
+            if before.campaign.state == "ended":
+                raise KreachError.rule("state", "not be ended, to be changed", "ended")
+            changed = campaign_from(before.campaign.document() | changes)
+            connection.execute(
+                f"UPDATE campaigns SET document = ?, revision = {_NEXT} WHERE id = ?",
+                (json.dumps(changed.document()), campaign_id),
+            )
+        return self.get(campaign_id)
+
+    def get(self, campaign_id: str) -> Kept:
+        """One campaign."""
+        with self._lock:
+            return self._found(campaign_id)
+
+    def _found(self, campaign_id: str) -> Kept:
+        rows = self._rows("WHERE id = ?", (campaign_id,))
+        if not rows:
+            raise UnknownCampaign.rule("campaign", "exist", campaign_id)
+        return rows[0]
+
+    def all(self, after_revision: int = 0) -> list[Kept]:
+        """All campaigns, or those that changed after a revision, in the order they were made."""
+        with self._lock:
+            return self._rows("WHERE revision > ?", (after_revision,))
+
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+        rows = self._connection.execute(
+            f"SELECT number, document, revision FROM campaigns {where} ORDER BY number", values
+        )
+        return [Kept(row[0], campaign_from(json.loads(row[1])), row[2]) for row in rows]
+
+
+_NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"

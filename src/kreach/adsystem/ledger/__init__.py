@@ -1,0 +1,1 @@
+"""Money: reserve for a bid, post for an impression, void what came to nothing."""

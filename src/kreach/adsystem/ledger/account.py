@@ -1,0 +1,131 @@
+"""One campaign's money in integer micros (millionths of the currency)."""
+
+from kreach.errors import KreachError
+
+__all__ = ["DAY_SECONDS", "MICROS", "Account", "as_micros"]
+
+MICROS = 1_000_000
+DAY_SECONDS = 86_400
+
+
+def as_micros(name: str, amount: object) -> int:
+    """Money in micros; what is finer than a micro is refused rather than rounded."""
+    if isinstance(amount, (int, float)) and not isinstance(amount, bool):
+        micros = round(amount * MICROS) if abs(amount) < 1e12 else 0
+        if micros > 0 and abs(micros - amount * MICROS) < 1e-3:
+            return micros
+    raise KreachError.rule(name, "be money above 0 in whole micros, up to 10¹²", amount)
+
+
+class Account:
+    """What a campaign spent, what is out on bids, and what may still go out.
+
+    At every instant, for the flight and for each day of it (days count from the start of the
+    flight, and a bid belongs to the day it was made on):
+
+        spent + reserved + carried ≤ granted ≤ budget        spent + reserved + carried ≤ daily
+
+    `granted` is written down before it is used and bids are not: after a crash nobody knows which
+    bids were out, but they came to `granted` − `spent` at most. That much is `carried` by the next
+    run until the last of them must have expired.
+    """
+
+    def __init__(self, budget: int, daily: int | None, start: float) -> None:
+        self.budget, self.daily = budget, daily
+        self._start_micros = round(start * 1e6)
+        self.spent = 0
+        self.reserved = 0
+        self.carried = 0
+        self.carried_until = 0.0
+        self.granted = 0
+        self._days: dict[int, list[int]] = {}  # day: spent, reserved
+
+    def day_of(self, moment_micros: int) -> int:
+        """The day of the flight that a moment (in millionths of a second) is on."""
+        return (moment_micros - self._start_micros) // (DAY_SECONDS * 1_000_000)
+
+    def available(self, day: int) -> int:
+        """What one more bid may cost today."""
+        left = min(self.granted, self.budget) - self.spent - self.reserved - self.carried
+        if self.daily is not None:
+            spent, reserved = self._days.get(day, (0, 0))
+            left = min(left, self.daily - spent - reserved - self.carried)
+        return max(left, 0)
+
+    def left(self) -> int:
+        """What the budget still holds, bids that are out not counted."""
+        return max(self.budget - self.spent, 0)
+
+    def left_today(self, day: int) -> int:
+        """What the day's budget still holds; the flight's, if days have none."""
+        if self.daily is None:
+            return self.left()
+        return max(min(self.left(), self.daily - self._days.get(day, (0, 0))[0]), 0)
+
+    def reserve(self, amount: int, day: int) -> None:
+        """Set money aside for a bid; the caller has looked at `available`."""
+        if not 0 < amount <= self.available(day):
+            raise KreachError.rule("amount", f"be at most {self.available(day)} micros", amount)
+        self.reserved += amount
+        self._days.setdefault(day, [0, 0])[1] += amount
+
+    def release(self, amount: int, day: int) -> None:
+        """Free what was set aside."""
+        self.reserved -= amount
+        self._days[day][1] -= amount
+        assert self.reserved >= 0
+        assert self._days[day][1] >= 0
+
+    def post(self, amount: int, price: int, day: int) -> None:
+        """An impression: its price is spent, the rest of what was set aside is free."""
+        assert 0 <= price <= amount
+        self.release(amount, day)
+        self.book(price, day)
+
+    def unpost(self, amount: int, price: int, day: int) -> None:
+        """Take back a post that could not be written down."""
+        self.book(-price, day)
+        self.reserved += amount
+        self._days[day][1] += amount
+
+    def post_carried(self, amount: int, price: int, day: int) -> bool:
+        """An impression of an earlier run's bid; False if it cannot have been out."""
+        if amount > self.carried:
+            return False
+        self.carried -= amount
+        self.book(price, day)
+        return True
+
+    def unpost_carried(self, amount: int, price: int, day: int) -> None:
+        """Take back what `post_carried` did."""
+        self.book(-price, day)
+        self.carried += amount
+
+    def book(self, price: int, day: int) -> None:
+        """Add to the spend."""
+        self.spent += price
+        self._days.setdefault(day, [0, 0])[0] += price
+
+    def spent_on(self, day: int) -> int:
+        """What was spent on bids of this day."""
+        return self._days.get(day, [0, 0])[0]
+
+    def carry(self, granted: int, until: float) -> None:
+        """After a restart: all of the earlier grant that was not spent may still be out."""
+        self.granted = max(granted, self.spent)
+        self.carried = max(granted - self.spent, 0)
+        self.carried_until = until
+
+    def expire_carried(self, now: float) -> int:
+        """Free what an earlier run had out, once it must have expired; how much that was."""
+        if not self.carried or now < self.carried_until:
+            return 0
+        freed, self.carried = self.carried, 0
+        return freed
+
+    def wanted_grant(self, slice_micros: int) -> int | None:
+        """What to grant next, if less than half a slice is left of the last grant."""
+        used = self.spent + self.reserved + self.carried
+        if self.granted >= self.budget or self.granted - used >= slice_micros // 2:
+            return None
+        return min(self.budget, used + slice_micros)

@@ -1,0 +1,135 @@
+"""From the live log to Parquet files by day, which every engine of the log reads.
+
+Only rows whose tokens have expired move: a notice that repeats one of them is refused for its age,
+so nobody has to look for its number in the files. A file is complete and listed in `compacted` in
+the same transaction that takes its rows out of the live part; at every instant each row is in
+exactly one of the two.
+"""
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.adsystem.ledger.journal import Journal
+from kreach.boundary.engine import new_engine, sql_text
+
+__all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
+
+LOG_FOLDER = "log"
+_MOST_ROWS = 500_000
+_DAY_MICROS = 86_400_000_000
+
+COLUMNS = ("row", "impression", "campaign", "catalogue", "grp", "ts", "bid_ts", "expires", "micros")
+
+
+def listed_files(connection: sqlite3.Connection, folder: Path) -> tuple[list[Path], int]:
+    """The files that hold rows of this log, and the last row that is in them."""
+    rows = connection.execute("SELECT file, last_row FROM compacted ORDER BY file").fetchall()
+    return [folder / LOG_FOLDER / row[0] for row in rows], max((row[1] for row in rows), default=0)
+
+
+def sweep_unlisted(connection: sqlite3.Connection, folder: Path) -> int:
+    """Delete files that a run left behind when it died before it could list them."""
+    listed = set(listed_files(connection, folder)[0])
+    unlisted = [file for file in (folder / LOG_FOLDER).rglob("*.parquet*") if file not in listed]
+    for file in unlisted:
+        file.unlink()
+    return len(unlisted)
+
+
+def compact(
+    journal: Journal,
+    folder: Path,
+    campaigns: Mapping[int, str],
+    groups: Mapping[int, "tuple[str, np.ndarray[Any, Any]]"],
+    now: float,
+    fewest_rows: int = 1,
+) -> int:
+    """Move what has expired into files; returns how many rows, 0 if there were too few.
+
+    `campaigns` gives each number its id, `groups` each catalogue's number its version and group
+    ids. Rows of a catalogue that is not loaded stay where they are.
+    """
+    rows = _expired(journal, now, set(groups), set(campaigns))
+    if len(rows) < max(fewest_rows, 1):
+        return 0
+    table = dict(zip(COLUMNS, np.array(rows, dtype=np.int64).T, strict=True))
+    written = []
+    days = table["ts"] // _DAY_MICROS
+    for day in np.unique(days).tolist():
+        part = {name: values[days == day] for name, values in table.items()}
+        written.append(_write_day(folder / LOG_FOLDER, day, part, campaigns, groups))
+    first, last = int(table["row"][0]), int(table["row"][-1])
+
+    def take_over(connection: sqlite3.Connection) -> None:
+        connection.executemany(
+            "INSERT OR REPLACE INTO compacted VALUES (?, ?, ?, ?)",
+            [(file, first, last, count) for file, count in written],
+        )
+        connection.execute("DELETE FROM impressions WHERE row BETWEEN ? AND ?", (first, last))
+
+    journal.run(take_over)
+    return len(rows)
+
+
+def _expired(
+    journal: Journal, now: float, catalogues: set[int], campaigns: set[int]
+) -> list[tuple[int, ...]]:
+    """The oldest rows, up to the first whose token may still come."""
+    columns = ", ".join(COLUMNS)
+    sql = f"SELECT {columns} FROM impressions ORDER BY row LIMIT {_MOST_ROWS}"
+    rows = []
+    for row in journal.read(sql):
+        if row[7] >= now or row[3] not in catalogues or row[2] not in campaigns:
+            break
+        rows.append(row)
+    return rows
+
+
+def _write_day(
+    folder: Path,
+    day: int,
+    part: dict[str, Any],
+    campaigns: Mapping[int, str],
+    groups: Mapping[int, "tuple[str, np.ndarray[Any, Any]]"],
+) -> tuple[str, int]:
+    date = datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
+    name = f"day={date}/part-{part['row'][0]:012d}-{part['row'][-1]:012d}.parquet"
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    ids = np.empty(len(part["grp"]), dtype=object)
+    versions = np.empty(len(ids), dtype=object)
+    for number in np.unique(part["catalogue"]).tolist():
+        here = part["catalogue"] == number
+        versions[here] = groups[number][0]
+        ids[here] = groups[number][1][part["grp"][here]]
+    names = np.array([campaigns[number] for number in part["campaign"].tolist()], dtype=object)
+    engine = new_engine()
+    engine.register("part", part | {"id": ids, "version": versions, "name": names})
+    draft = folder / f"{name}.draft"
+    engine.execute(
+        f"""COPY (SELECT printf('%x', impression) AS impression_id, name AS campaign,
+            id AS "group", make_timestamptz(ts) AS ts, micros / 1e6 AS price,
+            version AS catalogue, micros AS price_micros, make_timestamptz(bid_ts) AS bid_ts,
+            campaign AS campaign_number, catalogue AS catalogue_number, grp AS group_number
+            FROM part ORDER BY ts) TO '{sql_text(draft)}' (FORMAT parquet)"""
+    )
+    engine.close()
+    with draft.open("rb") as written:
+        os.fsync(written.fileno())
+    draft.rename(folder / name)
+    _sync_folder((folder / name).parent)
+    _sync_folder(folder)
+    return name, len(ids)
+
+
+def _sync_folder(folder: Path) -> None:
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)

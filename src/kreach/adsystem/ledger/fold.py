@@ -1,0 +1,139 @@
+"""The fold of the log that a bidder starts from: counts, spend, and what may still be repeated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from kreach.adsystem.ledger.account import DAY_SECONDS
+from kreach.adsystem.ledger.compaction import listed_files
+from kreach.adsystem.ledger.journal import Journal, open_reader
+from kreach.boundary.engine import new_engine, sql_text
+from kreach.numeric.types import IntArray
+
+__all__ = ["Folded", "fold_log"]
+
+_AT_ONCE = 200_000
+
+
+@dataclass
+class Folded:
+    """What a log adds up to."""
+
+    counts: dict[tuple[int, int], tuple[IntArray, IntArray]] = field(default_factory=dict)
+    """(campaign, catalogue): groups and their impressions; groups may come more than once."""
+    spent: dict[int, dict[int, int]] = field(default_factory=dict)  # campaign: day: micros
+    times: dict[int, list[tuple[int, int, float]]] = field(default_factory=dict)
+    """Campaigns with rolling caps: (catalogue, group, seconds) of the impressions in the window."""
+    repeatable: list[tuple[int, int]] = field(default_factory=list)  # impression, expires
+    rows: int = 0
+
+
+def fold_log(
+    journal: Journal,
+    folder: Path,
+    starts: Mapping[int, float],
+    since: Mapping[int, float],
+    now: float,
+) -> Folded:
+    """Fold files and live rows.
+
+    `starts` gives the start of each campaign's flight, for its days; `since` names the campaigns
+    whose impressions are needed one by one, and from when on.
+    """
+    folded = Folded()
+    connection = open_reader(folder)
+    connection.execute("BEGIN")  # files and rows of one instant
+    files, _ = listed_files(connection, folder)
+    parts: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = {}
+    if files:
+        _fold_files(files, folded, parts, starts, since)
+    rows = connection.execute(
+        "SELECT impression, campaign, catalogue, grp, ts, bid_ts, expires, micros FROM impressions"
+    )
+    while block := rows.fetchmany(_AT_ONCE):
+        _fold_rows(np.array(block, dtype=np.int64).T, folded, parts, starts, since, now)
+    connection.close()
+    for key, pieces in parts.items():
+        folded.counts[key] = (
+            np.concatenate([groups for groups, _ in pieces]),
+            np.concatenate([counts for _, counts in pieces]),
+        )
+    return folded
+
+
+def _fold_files(
+    files: list[Path],
+    folded: Folded,
+    parts: dict[tuple[int, int], list[tuple[IntArray, IntArray]]],
+    starts: Mapping[int, float],
+    since: Mapping[int, float],
+) -> None:
+    engine = new_engine()
+    listed = ", ".join(f"'{sql_text(file)}'" for file in files)
+    source = f"read_parquet([{listed}])"
+    engine.execute("SET preserve_insertion_order = false")
+    found = engine.execute(
+        f"""SELECT campaign_number AS c, catalogue_number AS v, group_number AS g,
+            count(*) AS n FROM {source} GROUP BY ALL ORDER BY c, v"""
+    ).fetchnumpy()
+    key = found["c"].astype(np.int64) << 20 | found["v"].astype(np.int64)
+    edges = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)]
+    for low, high in pairwise(edges):
+        if low < high:
+            place = (int(found["c"][low]), int(found["v"][low]))
+            groups, counts = found["g"][low:high], found["n"][low:high]
+            parts.setdefault(place, []).append((groups.astype(np.int64), counts.astype(np.int64)))
+    folded.rows += int(found["n"].sum())
+    flights = ", ".join(f"({number}, {round(start * 1e6)})" for number, start in starts.items())
+    spend = engine.execute(
+        f"""SELECT campaign_number, (epoch_us(bid_ts) - begins) // {DAY_SECONDS * 1_000_000},
+            sum(price_micros)::BIGINT FROM {source}
+            JOIN (VALUES {flights or "(-1, 0)"}) AS flight(number, begins)
+            ON number = campaign_number GROUP BY ALL"""
+    ).fetchall()
+    for campaign, day, micros in spend:
+        by_day = folded.spent.setdefault(campaign, {})
+        by_day[int(day)] = by_day.get(int(day), 0) + int(micros)
+    for campaign, moment in since.items():
+        times = engine.execute(
+            f"""SELECT catalogue_number, group_number, epoch_us(bid_ts) / 1e6 FROM {source}
+                WHERE campaign_number = {campaign} AND epoch_us(bid_ts) > {round(moment * 1e6)}"""
+        ).fetchall()
+        folded.times.setdefault(campaign, []).extend(times)
+    engine.close()
+
+
+def _fold_rows(
+    block: IntArray,
+    folded: Folded,
+    parts: dict[tuple[int, int], list[tuple[IntArray, IntArray]]],
+    starts: Mapping[int, float],
+    since: Mapping[int, float],
+    now: float,
+) -> None:
+    impression, campaign, catalogue, group, _, bid_ts, expires, micros = block
+    folded.rows += len(impression)
+    open_still = expires > now
+    folded.repeatable.extend(
+        zip(impression[open_still].tolist(), expires[open_still].tolist(), strict=True)
+    )
+    for key in np.unique(campaign << 20 | catalogue).tolist():
+        place = (key >> 20, key & (1 << 20) - 1)
+        here = (campaign == place[0]) & (catalogue == place[1])
+        groups, counts = np.unique(group[here], return_counts=True)
+        parts.setdefault(place, []).append((groups, counts))
+        if place[0] in since:
+            recent = here & (bid_ts > since[place[0]] * 1e6)
+            folded.times.setdefault(place[0], []).extend(
+                (place[1], g, t / 1e6)
+                for g, t in zip(group[recent].tolist(), bid_ts[recent].tolist(), strict=True)
+            )
+        if place[0] in starts:
+            begins = round(starts[place[0]] * 1e6)
+            days = (bid_ts[here] - begins) // (DAY_SECONDS * 1_000_000)
+            by_day = folded.spent.setdefault(place[0], {})
+            for day in np.unique(days).tolist():
+                by_day[day] = by_day.get(day, 0) + int(micros[here][days == day].sum())

@@ -1,0 +1,243 @@
+"""The live log on disk: SQLite in WAL mode, written by one thread, many records to a commit.
+
+What `submit` was told is durable when `done` is called without an error, and not counted on if it
+is called with one. The log is the truth: budgets and counters are folds of it.
+
+    impressions   one row per impression, in the order in which they were posted
+    grants        money that may be out on bids, written before it is
+    pacing        how each campaign stood, now and then
+    memory        what was learned (multipliers, markets, traffic): useful, never needed
+    compacted     Parquet files that took rows over; a file that is not listed does not exist
+"""
+
+import fcntl
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+
+__all__ = ["ImpressionRow", "Journal", "open_reader"]
+
+FILE = "live.sqlite3"
+ImpressionRow = tuple[int, int, int, int, int, int, int, int]
+"""Impression number, campaign, catalogue, group, ts and bid_ts in µs, expires in s, micros."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS catalogues (number INTEGER PRIMARY KEY, version TEXT UNIQUE NOT NULL);
+CREATE TABLE IF NOT EXISTS impressions (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, impression INTEGER UNIQUE NOT NULL,
+    campaign INTEGER NOT NULL, catalogue INTEGER NOT NULL, grp INTEGER NOT NULL,
+    ts INTEGER NOT NULL, bid_ts INTEGER NOT NULL, expires INTEGER NOT NULL, micros INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS grants (campaign INTEGER PRIMARY KEY, micros INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS pacing (
+    campaign INTEGER NOT NULL, ts INTEGER NOT NULL, multiplier REAL, spent INTEGER NOT NULL,
+    reserved INTEGER NOT NULL, carried INTEGER NOT NULL, requests INTEGER NOT NULL,
+    bids INTEGER NOT NULL, wins INTEGER NOT NULL, losses INTEGER NOT NULL,
+    PRIMARY KEY (campaign, ts)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS memory (name TEXT PRIMARY KEY, ts INTEGER NOT NULL, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS compacted (
+    file TEXT PRIMARY KEY, first_row INTEGER NOT NULL, last_row INTEGER NOT NULL,
+    rows INTEGER NOT NULL
+);
+"""
+
+_WRITES = {
+    "impression": """INSERT OR IGNORE INTO impressions
+        (impression, campaign, catalogue, grp, ts, bid_ts, expires, micros)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+    "grant": "INSERT OR REPLACE INTO grants VALUES (?, ?)",
+    "pacing": "INSERT OR REPLACE INTO pacing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "forget_pacing": "DELETE FROM pacing WHERE ts < ?",
+    "memory": "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)",
+    "moment": "INSERT OR REPLACE INTO meta VALUES ('moment', ?)",
+}
+_MOST_PER_COMMIT = 5_000
+
+Done = Callable[[Exception | None], None]
+_Record = tuple[str, Any, Done | None]
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def open_reader(folder: Path) -> sqlite3.Connection:
+    """A connection that only reads; a store that no bidder has made yet has no rows."""
+    path = folder / FILE
+    if not path.exists():
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.executescript(_SCHEMA)
+        return connection
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=ro",
+        uri=True,
+        timeout=10.0,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute("SELECT count(*) FROM sqlite_master")
+    return connection
+
+
+class Journal:
+    """One bidder's log. Opening it ends the claims of whoever had it before (`epoch` rises)."""
+
+    def __init__(self, folder: Path, log: Log) -> None:
+        self._log = log
+        self._lock = _lock(folder)
+        try:
+            self._path = folder / FILE
+            self._connection = _connect(self._path)
+            self._connection.executescript(_SCHEMA)
+            self._check()
+            self.epoch = self._next_epoch()
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise KreachError.rule("store", "hold a log that can be written", str(error)) from None
+        self.failure: str | None = None
+        self.commits = 0
+        self._queue: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._writer.start()
+
+    def _check(self) -> None:
+        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"damaged: {found}")
+
+    def _next_epoch(self) -> int:
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute(
+            """INSERT INTO meta VALUES ('epoch', 1)
+            ON CONFLICT (name) DO UPDATE SET value = value + 1"""
+        )
+        self._connection.execute("COMMIT")
+        return self._meta("epoch")
+
+    def _meta(self, name: str) -> int:
+        found = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,))
+        row = found.fetchone()
+        return 0 if row is None else int(row[0])
+
+    def last_moment(self) -> float:
+        """The latest time that was written down, in seconds."""
+        last = self._connection.execute("SELECT max(ts) FROM impressions").fetchone()[0] or 0
+        return max(last, self._meta("moment")) / 1e6
+
+    def catalogue_number(self, version: str) -> int:
+        """The number under which a catalogue's rows are stored; waits for the log."""
+        add = "INSERT OR IGNORE INTO catalogues (version) VALUES (?)"
+        written: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self.run(lambda connection: connection.execute(add, (version,)), written.put)
+        error = written.get()
+        if error is not None:
+            raise KreachError.rule("store", "hold a log that can be written", self.failure)
+        return next(
+            int(row[0])
+            for row in self.read("SELECT number FROM catalogues WHERE version = ?", (version,))
+        )
+
+    def submit(self, kind: str, values: tuple[Any, ...], done: Done | None = None) -> None:
+        """Have a record written; `done` is called from the writing thread."""
+        self._queue.put((kind, values, done))
+
+    def run(self, job: Callable[[sqlite3.Connection], object], done: Done | None = None) -> None:
+        """Have statements of a job committed, alone or with others."""
+        self._queue.put(("job", job, done))
+
+    def read(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows as they are committed, over a connection of its own."""
+        connection = sqlite3.connect(self._path, isolation_level=None)
+        try:
+            yield from connection.execute(sql, values)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Write what was submitted, then let go."""
+        self._queue.put(None)
+        self._writer.join()
+        self._connection.close()
+        os.close(self._lock)
+
+    def _write(self) -> None:
+        ended = False
+        while not ended:
+            batch = [self._queue.get()]
+            while len(batch) < _MOST_PER_COMMIT and batch[-1] is not None:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            ended = batch[-1] is None
+            records = [record for record in batch if record is not None]
+            if records:
+                self._commit(records)
+
+    def _commit(self, records: list[_Record]) -> None:
+        error: Exception | None = None
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            by_kind: dict[str, list[Any]] = {}
+            for kind, values, _ in records:
+                by_kind.setdefault(kind, []).append(values)
+            for kind, rows in by_kind.items():
+                if kind == "job":
+                    for job in rows:
+                        job(self._connection)
+                else:
+                    self._connection.executemany(_WRITES[kind], rows)
+            self._connection.execute("COMMIT")
+            self.commits += 1
+        except Exception as caught:
+            error = caught
+            self._roll_back()
+        self._tell(error)
+        for _, _, done in records:
+            if done is not None:
+                done(error)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass
+
+    def _tell(self, error: Exception | None) -> None:
+        if error is None:
+            if self.failure is not None:
+                self._log.info("log can be written again")
+            self.failure = None
+            return
+        told = str(error) if isinstance(error, sqlite3.Error) else type(error).__name__
+        if self.failure != told:
+            self._log.error("log cannot be written", reason=told)
+        self.failure = told
+
+
+def _lock(folder: Path) -> int:
+    """One writer per store: a second one is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder / "bidder.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise KreachError.rule("store", "be a folder that can be written", str(folder)) from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise KreachError.rule("store", "be used by one bidder", f"{folder} (taken)") from None
+    return held

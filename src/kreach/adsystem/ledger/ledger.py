@@ -1,0 +1,199 @@
+"""Bids that are out: reserved when made, then posted once, voided or expired.
+
+Memory per bid is one byte: all else is in its token. What is out is summed by the second it
+expires in, so letting bids expire takes no look at single ones.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.tokens import Claim
+
+__all__ = ["Expired", "Ledger", "Outcome"]
+
+_CHUNK = 1 << 16
+_OUT, _WON, _POSTED, _VOID = 1, 2, 3, 4
+
+
+class Outcome(Enum):
+    """What became of a notice."""
+
+    DONE = "done"
+    REPEATED = "repeated"  # had come before; nothing changes
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"  # no such bid is out: never made, or voided already
+    OVERPRICED = "overpriced"  # dearer than the bid
+
+
+@dataclass
+class Expired:
+    """Bids that ended without a notice: by campaign, micros and how many."""
+
+    bids: dict[int, tuple[int, int]] = field(default_factory=dict)
+    wins: list[Claim] = field(default_factory=list)  # won, told so, and never shown
+    carried: dict[int, int] = field(default_factory=dict)
+
+
+class Ledger:
+    """All campaigns' accounts and the bids that are out."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.accounts: dict[int, Account] = {}
+        self._sequence = 0
+        self._states: dict[int, bytearray] = {}
+        self._chunk_until: dict[int, int] = {}
+        self._out: dict[int, dict[tuple[int, int], list[int]]] = {}  # second: (campaign, day): sums
+        self._wins: dict[int, Claim] = {}
+        self._before: dict[int, int] = {}  # impressions of earlier runs: when their tokens expire
+        self._swept = 0
+
+    @property
+    def wins_out(self) -> int:
+        """Wins that were told and not billed yet."""
+        return len(self._wins)
+
+    @property
+    def bids_out(self) -> int:
+        """Bids whose outcome is not known."""
+        return sum(sums[1] for by_day in self._out.values() for sums in by_day.values())
+
+    def remember(self, impressions: Iterable[tuple[int, int]]) -> None:
+        """Impressions of earlier runs whose notices may still be repeated: id and expiry."""
+        self._before.update(impressions)
+
+    def reserve(
+        self, campaign: int, catalogue: int, group: int, micros: int, now: float, seconds: int
+    ) -> Claim:
+        """Set a bid's money aside. The caller has looked at what is available."""
+        account = self.accounts[campaign]
+        issued = int(now * 1e6)
+        day = account.day_of(issued)
+        account.reserve(micros, day)
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        expires = int(now) + seconds
+        chunk = sequence // _CHUNK
+        states = self._states.get(chunk)
+        if states is None:
+            states = self._states[chunk] = bytearray(_CHUNK)
+        states[sequence % _CHUNK] = _OUT
+        if expires > self._chunk_until.get(chunk, 0):
+            self._chunk_until[chunk] = expires
+        self._add_out(expires, campaign, day, micros, 1)
+        return Claim(self.epoch, sequence, campaign, catalogue, group, micros, issued, expires)
+
+    def won(self, claim: Claim, now: float) -> Outcome:
+        """A win notice: the impression is likely, the money stays set aside."""
+        outcome = self._check(claim, now)
+        if outcome is Outcome.DONE and claim.epoch == self.epoch:
+            if self._state(claim) == _WON:
+                return Outcome.REPEATED
+            self._set(claim, _WON)
+            self._wins[claim.sequence] = claim
+        return outcome
+
+    def post(self, claim: Claim, price: int, now: float) -> Outcome:
+        """A billing notice: spend the price, once."""
+        outcome = self._check(claim, now)
+        if outcome is not Outcome.DONE:
+            return outcome
+        if not 0 <= price <= claim.micros:
+            return Outcome.OVERPRICED
+        account = self.accounts[claim.campaign]
+        day = account.day_of(claim.issued_micros)
+        if claim.epoch != self.epoch:
+            if not account.post_carried(claim.micros, price, day):
+                return Outcome.UNKNOWN
+            self._before[claim.impression] = claim.expires
+            return Outcome.DONE
+        account.post(claim.micros, price, day)
+        self._add_out(claim.expires, claim.campaign, day, -claim.micros, -1)
+        self._set(claim, _POSTED)
+        return Outcome.DONE
+
+    def was_won(self, claim: Claim) -> bool:
+        """Whether a win notice came first; forgets it."""
+        return claim.epoch == self.epoch and self._wins.pop(claim.sequence, None) is not None
+
+    def unpost(self, claim: Claim, price: int, *, won: bool) -> None:
+        """Take back a post that could not be written down: the bid is out again."""
+        account = self.accounts[claim.campaign]
+        day = account.day_of(claim.issued_micros)
+        if claim.epoch != self.epoch:
+            account.unpost_carried(claim.micros, price, day)
+            self._before.pop(claim.impression, None)
+            return
+        account.unpost(claim.micros, price, day)
+        self._add_out(claim.expires, claim.campaign, day, claim.micros, 1)
+        self._set(claim, _WON if won else _OUT)
+        if won:
+            self._wins[claim.sequence] = claim
+
+    def void(self, claim: Claim, now: float) -> Outcome:
+        """A loss notice: free the money. Those of an earlier run wait for their expiry."""
+        outcome = self._check(claim, now)
+        if outcome is not Outcome.DONE or claim.epoch != self.epoch:
+            return Outcome.UNKNOWN if outcome is Outcome.DONE else outcome
+        account = self.accounts[claim.campaign]
+        day = account.day_of(claim.issued_micros)
+        account.release(claim.micros, day)
+        self._add_out(claim.expires, claim.campaign, day, -claim.micros, -1)
+        self._set(claim, _VOID)
+        return Outcome.DONE
+
+    def expire(self, now: float) -> Expired:
+        """Free what no notice came for in time."""
+        ended = Expired()
+        for second in [second for second in self._out if second <= now]:
+            for (campaign, day), (micros, bids) in self._out.pop(second).items():
+                self.accounts[campaign].release(micros, day)
+                before = ended.bids.get(campaign, (0, 0))
+                ended.bids[campaign] = (before[0] + micros, before[1] + bids)
+        for sequence, claim in [(s, c) for s, c in self._wins.items() if c.expires <= now]:
+            del self._wins[sequence]
+            ended.wins.append(claim)
+        for chunk in [c for c, until in self._chunk_until.items() if until <= now]:
+            if chunk < self._sequence // _CHUNK:
+                del self._chunk_until[chunk], self._states[chunk]
+        for campaign, account in self.accounts.items():
+            freed = account.expire_carried(now)
+            if freed:
+                ended.carried[campaign] = freed
+        if now - self._swept > 60:
+            self._swept = int(now)
+            self._before = {i: until for i, until in self._before.items() if until > now}
+        return ended
+
+    def _check(self, claim: Claim, now: float) -> Outcome:
+        """Whether a bid is out."""
+        if claim.expires <= now:
+            return Outcome.EXPIRED
+        if claim.campaign not in self.accounts:
+            return Outcome.UNKNOWN
+        if claim.epoch != self.epoch:
+            return Outcome.REPEATED if claim.impression in self._before else Outcome.DONE
+        state = self._state(claim)
+        if state == _POSTED:
+            return Outcome.REPEATED
+        return Outcome.DONE if state in {_OUT, _WON} else Outcome.UNKNOWN
+
+    def _state(self, claim: Claim) -> int:
+        states = self._states.get(claim.sequence // _CHUNK)
+        return 0 if states is None else states[claim.sequence % _CHUNK]
+
+    def _set(self, claim: Claim, state: int) -> None:
+        self._states[claim.sequence // _CHUNK][claim.sequence % _CHUNK] = state
+
+    def _add_out(self, second: int, campaign: int, day: int, micros: int, bids: int) -> None:
+        by_day = self._out.get(second)
+        if by_day is None:
+            by_day = self._out[second] = {}
+        sums = by_day.get((campaign, day))
+        if sums is None:
+            by_day[campaign, day] = [micros, bids]
+        else:
+            sums[0] += micros
+            sums[1] += bids

@@ -1,0 +1,70 @@
+"""Signed tokens: a bid's notice addresses carry all that is needed to book them.
+
+Nothing about a bid is stored when it goes out. What comes back is trusted because of the signature
+and counts until its expiry.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import struct
+from typing import NamedTuple
+
+from kreach.errors import KreachError
+
+__all__ = ["Claim", "Tokens"]
+
+_FORM = struct.Struct("<BIQIHIQQI")
+_VERSION = 1
+_SIGNATURE_BYTES = 16
+_TOKEN_CHARACTERS = -(-(_FORM.size + _SIGNATURE_BYTES) * 4 // 3)
+
+
+class Claim(NamedTuple):
+    """What a token says: which bid this is and what was promised."""
+
+    epoch: int  # the run of the bidder
+    sequence: int  # the bid within the run
+    campaign: int
+    catalogue: int
+    group: int
+    micros: int  # the bid
+    issued_micros: int  # when, in millionths of a second
+    expires: int  # in whole seconds
+
+    @property
+    def impression(self) -> int:
+        """A number no other bid has."""
+        return self.epoch << 40 | self.sequence
+
+
+class Tokens:
+    """Makes tokens and reads them back; a changed one is refused."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < 16:
+            raise KreachError.rule("token key", "have at least 16 bytes", f"{len(key)} bytes")
+        self._key = hashlib.blake2b(key, person=b"kreach-token").digest()
+
+    def _sign(self, body: bytes) -> bytes:
+        return hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
+
+    def make(self, claim: Claim) -> str:
+        """The token of a claim."""
+        body = _FORM.pack(_VERSION, *claim)
+        return base64.urlsafe_b64encode(body + self._sign(body)).rstrip(b"=").decode()
+
+    def read(self, token: str) -> Claim | None:
+        """The claim of a token, or None if it is not one of ours."""
+        if len(token) != _TOKEN_CHARACTERS:
+            return None
+        try:
+            raw = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        body, signature = raw[: _FORM.size], raw[_FORM.size :]
+        if not hmac.compare_digest(self._sign(body), signature):
+            return None
+        version, *fields = _FORM.unpack(body)
+        return Claim(*fields) if version == _VERSION else None

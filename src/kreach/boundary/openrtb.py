@@ -1,0 +1,152 @@
+"""The part of OpenRTB 2.6 that kreach speaks.
+
+Requests are decoded into these types and nothing else: a user id, device, address or `eids` entry
+has no field to land in, so it is skipped while parsing and never becomes an object of ours.
+"""
+
+import msgspec
+
+from kreach.errors import KreachError
+
+__all__ = [
+    "Banner",
+    "Bid",
+    "BidRequest",
+    "BidResponse",
+    "Imp",
+    "SeatBid",
+    "decode_request",
+    "encode_response",
+]
+
+MICROS_PER_CPM = 1_000  # a price is per thousand, the ledger counts single impressions
+
+
+class Segment(msgspec.Struct):
+    """One segment of a data provider: for kreach, the group."""
+
+    id: str | None = None
+
+
+class DataExt(msgspec.Struct):
+    """Where the gateway puts the version of the catalogue."""
+
+    catalogue: str | None = None
+
+
+class Data(msgspec.Struct):
+    """What one provider says about the user."""
+
+    name: str | None = None
+    segment: list[Segment] | None = None
+    ext: DataExt | None = None
+
+
+class User(msgspec.Struct):
+    """Providers' data. There is no id."""
+
+    data: list[Data] | None = None
+
+
+class Format(msgspec.Struct):
+    """A size that fits."""
+
+    w: int | None = None
+    h: int | None = None
+
+
+class Banner(msgspec.Struct):
+    """A place for a picture."""
+
+    w: int | None = None
+    h: int | None = None
+    format: list[Format] | None = None
+
+    def fits(self, width: int, height: int) -> bool:
+        """Whether an ad of this size has a place here; without sizes every ad has."""
+        sizes = [(size.w, size.h) for size in self.format or ()]
+        if self.w is not None and self.h is not None:
+            sizes.append((self.w, self.h))
+        return not sizes or (width, height) in sizes
+
+
+class Pmp(msgspec.Struct):
+    """A private marketplace; kreach has no deals."""
+
+    private_auction: int = 0
+
+
+class Imp(msgspec.Struct):
+    """A place for an ad."""
+
+    id: str
+    banner: Banner | None = None
+    pmp: Pmp | None = None
+    bidfloor: float = 0.0
+    bidfloorcur: str = "USD"
+    exp: int | None = None
+
+
+class BidRequest(msgspec.Struct):
+    """A request for bids."""
+
+    id: str
+    imp: list[Imp]
+    user: User | None = None
+    at: int = 2
+    tmax: int | None = None
+    test: int = 0
+    cur: list[str] | None = None
+    badv: list[str] | None = None
+
+
+class Bid(msgspec.Struct, omit_defaults=True):
+    """An offer for one place."""
+
+    id: str
+    impid: str
+    price: float
+    burl: str
+    lurl: str
+    cid: str
+    exp: int
+    nurl: str | None = None
+    crid: str | None = None
+    adomain: tuple[str, ...] | None = None
+    adm: str | None = None
+    w: int | None = None
+    h: int | None = None
+
+
+class SeatBid(msgspec.Struct):
+    """The offers of one buyer."""
+
+    bid: list[Bid]
+    seat: str = "kreach"
+
+
+class BidResponse(msgspec.Struct):
+    """The answer to a request."""
+
+    id: str
+    seatbid: list[SeatBid]
+    cur: str
+
+
+_decoder = msgspec.json.Decoder(BidRequest)
+encode_response = msgspec.json.Encoder().encode
+
+
+def decode_request(body: bytes) -> BidRequest:
+    """A request from JSON; refuses what is not JSON or not OpenRTB, without quoting it."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise KreachError(f"the request must be OpenRTB 2.6: {_told(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise KreachError("the request must be JSON") from None
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """What is wrong and where; msgspec names types and paths, never values of the request."""
+    return str(error).replace("`", "")

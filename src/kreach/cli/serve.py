@@ -1,0 +1,122 @@
+"""`kreach serve`: one service, for deployment."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["serve"]
+
+serve = typer.Typer(help="Run one service until it is told to stop (Ctrl-C or SIGTERM).")
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings (TOML); KREACH_SECTION_FIELD of the environment wins."),
+]
+CheckOnly = Annotated[
+    bool, typer.Option("--check-config", help="Check settings and what they name, then leave.")
+]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
+Json = Annotated[bool, typer.Option("--json", help="With --check-config: one JSON document.")]
+
+
+def _sections(config: Path | None) -> tuple[dict[str, Any], Path]:
+    from kreach.service.config import read_file  # noqa: PLC0415 - keeps `kreach --help` quick
+
+    base = Path.cwd() if config is None else config.absolute().parent
+    return read_file(config), base
+
+
+def _checked(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"ok": True, **found}))
+        return
+    for name, value in found.items():
+        typer.echo(f"{name}: {value}")
+    typer.echo("settings are good")
+
+
+@serve.command()
+def bidder(
+    config: Config = None,
+    check_config: CheckOnly = False,
+    port: Port = None,
+    as_json: Json = False,
+) -> None:
+    """Answer OpenRTB bid requests and the notices that follow them.
+
+    Example: kreach serve bidder --config kreach.toml
+    """
+    import msgspec  # noqa: PLC0415
+
+    from kreach.adsystem.bidder.exchange import bidder_site  # noqa: PLC0415
+    from kreach.adsystem.bidder.service import BidderState  # noqa: PLC0415
+    from kreach.adsystem.settings import (  # noqa: PLC0415
+        AdSystemSettings,
+        BidderSettings,
+        check_adsystem,
+    )
+    from kreach.service.config import load_settings  # noqa: PLC0415
+    from kreach.service.logs import Log  # noqa: PLC0415
+    from kreach.service.metrics import Metrics  # noqa: PLC0415
+    from kreach.service.run import bind  # noqa: PLC0415
+    from kreach.service.run import serve as run  # noqa: PLC0415
+
+    document, base = _sections(config)
+    shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
+    settings = load_settings(BidderSettings, "bidder", document, base=base)
+    if port is not None:
+        settings = msgspec.structs.replace(settings, port=port)
+    if check_config:
+        _checked(check_adsystem(shared), as_json)
+        return
+    listening = bind(settings.host, settings.port)
+    if settings.public_url is None:
+        settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
+    log = Log("bidder")
+
+    def again() -> AdSystemSettings:
+        return load_settings(AdSystemSettings, "adsystem", _sections(config)[0], base=base)
+
+    state = BidderState(shared, settings, log, reload=again)
+    sys.setswitchinterval(0.0005)  # plans are made beside requests, which must not wait for them
+    run(bidder_site(state, Metrics("bidder")), log, listening, {signal.SIGHUP: state.reload})
+
+
+@serve.command()
+def reporting(
+    config: Config = None,
+    check_config: CheckOnly = False,
+    port: Port = None,
+    as_json: Json = False,
+) -> None:
+    """Manage campaigns and report their reach over HTTP.
+
+    Example: kreach serve reporting --config kreach.toml
+    """
+    import msgspec  # noqa: PLC0415
+
+    from kreach.adsystem.reporting.app import reporting_app  # noqa: PLC0415
+    from kreach.adsystem.settings import (  # noqa: PLC0415
+        AdSystemSettings,
+        ReportingSettings,
+        check_adsystem,
+    )
+    from kreach.service.config import load_settings  # noqa: PLC0415
+    from kreach.service.logs import Log  # noqa: PLC0415
+    from kreach.service.run import bind  # noqa: PLC0415
+    from kreach.service.run import serve as run  # noqa: PLC0415
+
+    document, base = _sections(config)
+    shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
+    settings = load_settings(ReportingSettings, "reporting", document, base=base)
+    if port is not None:
+        settings = msgspec.structs.replace(settings, port=port)
+    if check_config:
+        _checked(check_adsystem(shared), as_json)
+        return
+    log = Log("reporting")
+    run(reporting_app(shared, settings, log), log, bind(settings.host, settings.port))
