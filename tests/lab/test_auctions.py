@@ -27,7 +27,7 @@ class Scripted(Bidder):
         self.seen.append(("request", group, now))
         return self._bids.pop(0)
 
-    def _learn(self, bid: float, price: float, *, won: bool) -> None:
+    def learn(self, bid: float, price: float, *, won: bool) -> None:
         self.seen.append(("won", bid, price) if won else ("lost", bid))
 
 

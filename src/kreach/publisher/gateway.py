@@ -12,6 +12,7 @@ from kreach.numeric.types import IntArray
 __all__ = ["Gateway", "Identified"]
 
 CHOICES = ("sticky", "each_visit")
+_STEP = 10_000  # people between two chances for other threads: a service answers meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,23 @@ class Gateway:
             raise KreachError.rule("choice", f"be one of {', '.join(CHOICES)}", choice)
         if len(key) < 16:
             raise KreachError.rule("key", "have at least 16 bytes", f"{len(key)} bytes")
+        if len(placed) == 0:
+            raise KreachError.rule("placed", "hold at least one person", "nobody")
+        if placed.min() < 0 or placed.max() >= len(catalogue):
+            rule = f"name groups of the catalogue (0 to {len(catalogue) - 1})"
+            raise KreachError.rule("placed", rule, f"{placed.min()} to {placed.max()}")
         self._key = key[:64]
         self._choice = choice
+        self.version, self.groups = catalogue.version, catalogue.groups
         self._answers = [Identified(group, catalogue.version) for group in catalogue.groups]
         self._layers = placed.shape[1]
         ids = list(user_ids)
         if len(ids) != len(placed):
             raise KreachError.rule("user_ids", f"match the {len(placed)} people", len(ids))
-        self._table: dict[str, int] = dict(zip(ids, range(len(ids)), strict=True))
+        self._table: dict[str, int] = {}
+        for start in range(0, len(ids), _STEP):
+            part = ids[start : start + _STEP]
+            self._table.update(zip(part, range(start, start + len(part)), strict=True))
         self._first: list[int] = placed[:, 0].tolist()
         self._placed = placed
         if len(self._table) != len(ids):
@@ -69,6 +79,9 @@ class Gateway:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def __contains__(self, user_id: object) -> bool:
+        return user_id in self._table
 
     def identify(self, user_id: str) -> Identified:
         """The group to name for a visit of this user."""

@@ -8,13 +8,14 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kreach.boundary.engine import file_reader, new_engine, no_complaints, sql_text
+from kreach.boundary.engine import file_reader, new_engine, no_complaints, sql_name, sql_text
 from kreach.boundary.files import read_catalogue, write_catalogue
 from kreach.errors import KreachError
 from kreach.publisher.gateway import Gateway
@@ -22,7 +23,17 @@ from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Release
 
-__all__ = ["Build", "check_folder", "read_build", "write_build"]
+__all__ = ["FILES", "Build", "check_folder", "read_build", "read_gateway", "write_build"]
+
+FILES = (  # what a gateway reads: while these stay the same files, so does the build
+    "publisher/build.json",
+    "publisher/key",
+    "publisher/people.parquet",
+    "release/catalogue.json",
+    "release/groups.parquet",
+)
+_STEP = 2_000  # people between two pauses
+_PAUSE_SECONDS = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +115,10 @@ def _write_people(
 
 def read_build(folder: Path) -> Build:
     """Read what `write_build` wrote."""
-    private = folder / "publisher"
-    try:
-        facts = json.loads((private / "build.json").read_text())
-        key = bytes.fromhex((private / "key").read_text().strip())
-        group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
-    except (OSError, ValueError, KeyError) as error:
-        rule = "be a folder made by `kreach groups build`"
-        raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
+    facts, key = _read_facts(folder)
+    group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
     with no_complaints("folder", "hold a readable people.parquet"):
-        reader = file_reader("folder", private / "people.parquet")
+        reader = file_reader("folder", folder / "publisher" / "people.parquet")
         rows = new_engine().execute(f"SELECT * FROM {reader}").fetchnumpy()
 
     def layers(head: str) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -133,3 +138,65 @@ def read_build(folder: Path) -> Build:
         facts,
         folder,
     )
+
+
+def _read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
+    private = folder / "publisher"
+    try:
+        facts = json.loads((private / "build.json").read_text())
+        key = bytes.fromhex((private / "key").read_text().strip())
+        int(facts["group_size"]), str(facts["strategy"]), str(facts["version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        rule = "be a folder made by `kreach groups build`"
+        raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
+    return facts, key
+
+
+def read_gateway(folder: Path, choice: str = "sticky") -> Gateway:
+    """The gateway of a build, for a service that answers while it reads.
+
+    Only the columns that a gateway needs, in small steps with pauses, so that other threads hardly
+    notice; and checked as a whole, because nobody looks on: both halves must be of one build.
+    """
+    facts, key = _read_facts(folder)
+    catalogue = read_catalogue(folder / "release")
+    if facts["version"] != catalogue.version:
+        rule = f"be one build (publisher {facts['version']})"
+        raise KreachError.rule("folder", rule, f"release {catalogue.version}")
+    ids, placed = _read_placed(folder / "publisher" / "people.parquet")
+    if set(map(type, ids)) - {str}:
+        raise KreachError.rule("folder", "hold user ids that are texts", "others in people.parquet")
+    made = Gateway(catalogue, ids, placed, key=key, choice=choice)
+    sizes = np.bincount(placed.ravel(), minlength=len(catalogue))
+    if not np.array_equal(sizes, catalogue.sizes):
+        rule = "have as many people in each group as the release says"
+        raise KreachError.rule("folder", rule, "other head-counts")
+    return made
+
+
+def _read_placed(path: Path) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]]:
+    """User ids and the catalogue's groups of each."""
+    ids: list[str] = []
+    parts = []
+    with no_complaints("folder", "hold a readable people.parquet"):
+        engine = new_engine()
+        reader = file_reader("folder", path)
+        columns = [row[0] for row in engine.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()]
+        layers = sorted(name for name in columns if name.startswith("placed_"))
+        if "user_id" not in columns or not layers:
+            raise KreachError.rule("folder", "hold people with their groups", str(path))
+        rows = engine.execute(f"SELECT user_id, {', '.join(map(sql_name, layers))} FROM {reader}")
+        while part := rows.fetchmany(_STEP):
+            who, *groups = zip(*part, strict=True)
+            ids.extend(who)
+            parts.append(_as_numbers(groups, path).T)
+            time.sleep(_PAUSE_SECONDS)
+    empty = np.zeros((0, len(layers)), dtype=np.int64)
+    return ids, np.concatenate(parts) if parts else empty
+
+
+def _as_numbers(groups: list[tuple[Any, ...]], path: Path) -> np.ndarray[Any, np.dtype[np.int64]]:
+    table = np.array(groups)
+    if table.dtype.kind not in "iu":  # also where one is missing
+        raise KreachError.rule("folder", "hold whole numbers of groups", str(path))
+    return table.astype(np.int64)

@@ -158,6 +158,7 @@ class Desk:
 
     def wake(self, now: float) -> None:
         """See who may bid: those outside their flight, paused or without money sleep."""
+        self.board.turn_to(now)
         for play in self.plays.values():
             awake = play.awake(now)
             if awake == play.asleep:
@@ -186,7 +187,7 @@ class Desk:
         traffic = self.traffic
         traffic.record(group)
         share = (traffic.by_group[group] + 5.0) / (traffic.total + self._prior)
-        values = self.board.value(group, now, share)
+        values = self.board.value(group, share)
         alone = [[play.bidder.wanted(group, now), play] for play in self._alone if not play.asleep]
         reason = "no campaign"
         chosen: list[Chosen | None] = []

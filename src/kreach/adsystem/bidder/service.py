@@ -37,6 +37,7 @@ __all__ = ["BidderState"]
 _TICK_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 _MEMORY_SECONDS = 60.0
+_REST = 3.0  # after planning so many times as long is left to requests
 _SLICES = 50  # a budget is granted in about so many parts
 _LEAST_SLICE = 50_000  # micros
 
@@ -356,9 +357,11 @@ class BidderState:
                     continue
                 job = desk.plan_job(play, self.clock())
                 if job is not None:
+                    begun = self._loop.time()
                     plan, worth = await asyncio.to_thread(job.solve)
                     desk.adopt(job, plan, worth)
                     self.planned += 1
+                    await asyncio.sleep(_REST * (self._loop.time() - begun))
 
     async def _pace(self) -> None:
         """Write down how campaigns stand; now and then what was learned."""

@@ -17,7 +17,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["Board", "BoardValuation", "Worth", "worth_table"]
 
-_ROWS = 32
+_ROWS = 16
 _FEWEST_COLUMNS = 64
 _MOST_CELLS = 1 << 21
 _LARGEST = 60_000  # impressions of one group that a cell of 16 bits can count, with room
@@ -25,7 +25,10 @@ _LARGEST = 60_000  # impressions of one group that a cell of 16 bits can count, 
 
 @dataclass(frozen=True)
 class Worth:
-    """Worth by (kind, requests to come, impressions); `row_requests` requests make a row."""
+    """Worth by (kind, requests to come, impressions).
+
+    Row r is for requests to come from r to r + 1 times `row_requests`, worked out at the middle.
+    """
 
     table: FloatArray  # kinds × rows × columns
     row_requests: float
@@ -43,13 +46,13 @@ def worth_table(
     while columns < 1.5 * most_impressions + 16:
         columns *= 2
     rows = 1 if plan is None else max(2, min(_ROWS, _MOST_CELLS // (kinds * columns)))
-    step = max(most_left, 1e-9) / max(rows - 1, 1)
+    step = max(most_left, 1e-9) / rows
     impressions = np.arange(columns)
     table = np.empty((kinds, rows, columns))
     for kind in range(kinds):
         table[kind] = probability(kind, impressions.astype(np.float64))
         if plan is not None:
-            left = np.repeat(np.arange(rows) * step, columns)
+            left = np.repeat((np.arange(rows) + 0.5) * step, columns)
             tiled = np.tile(impressions, rows)
             table[kind] *= plan.discounts(kind, tiled, left).reshape(rows, columns)
     return Worth(table, step)
@@ -62,12 +65,13 @@ class Board:
         self.group_count = group_count
         self.counts = np.zeros((group_count, 0), dtype=np.uint16)
         self._kinds = np.zeros((group_count, 0), dtype=np.uint16)
-        self._cells = np.zeros(1)
+        self._cells = np.zeros(1, dtype=np.float32)
         self._used = 1  # cells; cell 0 is worth nothing
         self._room: list[tuple[int, int]] = []  # of each slot: first cell, cells
         self.slots = 0
         self.most_counted = np.zeros(0, dtype=np.int64)
         self.columns = np.zeros(0, dtype=np.int64)
+        self._last_column = np.zeros(0, dtype=np.int64)
         self._audience = np.zeros(0, dtype=np.intp)
         self._first = np.zeros(0, dtype=np.int64)
         self._kind_cells = np.zeros(0, dtype=np.int64)
@@ -85,6 +89,8 @@ class Board:
         self._at = np.empty(self.slots, dtype=np.int64)
         self._row = np.empty(self.slots, dtype=np.int64)
         self._left = np.empty(self.slots)
+        self._rows_left = np.zeros(self.slots)
+        self._picked = np.empty(self.slots, dtype=np.float32)
         self.values = np.empty(self.slots)
 
     def add_audience(self, kind_of_group: IntArray) -> int:
@@ -104,6 +110,7 @@ class Board:
         for name, fill in (
             ("most_counted", 0),
             ("columns", 1),
+            ("_last_column", 0),
             ("_audience", 0),
             ("_first", 0),
             ("_kind_cells", 0),
@@ -129,14 +136,14 @@ class Board:
         if worth.table.size > room:
             first, room = self._used, worth.table.size
             if first + room > len(self._cells):
-                self._cells = np.concatenate([self._cells, np.zeros(max(room, len(self._cells)))])
+                self._cells = np.concatenate([self._cells, np.zeros(max(room, len(self._cells)), dtype=np.float32)])
             self._used += room
             self._room[slot] = (first, room)
         self._cells[first : first + worth.table.size] = worth.table.ravel()
         self._audience[slot] = audience
         self._first[slot] = first
         self._kind_cells[slot] = rows * columns
-        self.columns[slot] = columns
+        self.columns[slot], self._last_column[slot] = columns, columns - 1
         self._last_row[slot] = rows - 1
         self._per_row[slot] = left_per_second / worth.row_requests
 
@@ -145,35 +152,40 @@ class Board:
         self._steps[slot], self._floors[slot] = step_size, least
         self._paper = bool(self._steps.any())
 
-    def value(self, group: int, now: float, share: float) -> FloatArray:
+    def turn_to(self, now: float) -> None:
+        """Let time pass: requests still to come become fewer. A few times a second will do."""
+        np.subtract(self.ends, now, out=self._rows_left)
+        np.maximum(self._rows_left, 0.0, out=self._rows_left)
+        np.multiply(self._rows_left, self._per_row, out=self._rows_left)
+
+    def value(self, group: int, share: float) -> FloatArray:
         """What a request of a group is worth to each slot, in money; `share` of all requests.
 
         The array is the board's own and lasts until the next call.
         """
         at, left, row, values = self._at, self._left, self._row, self.values
-        np.multiply(self._kinds[group][self._audience], self._kind_cells, out=at)
+        kind = self._kinds[group]
+        one_kind = kind[0] if len(kind) == 1 else kind[self._audience]
+        np.multiply(self._kind_cells, one_kind, out=at)
         np.add(at, self._first, out=at)
-        np.add(at, np.minimum(self.counts[group], self.columns - 1), out=at)
-        np.subtract(self.ends, now, out=left)
-        np.multiply(left, self._per_row, out=left)
-        np.multiply(left, share, out=left)
-        np.add(left, 0.5, out=left)
+        np.minimum(self.counts[group], self._last_column, out=row)
+        np.add(at, row, out=at)
+        np.multiply(self._rows_left, share, out=left)
         np.minimum(left, self._last_row, out=left)
-        np.maximum(left, 0.0, out=left)
         row[:] = left
         np.multiply(row, self.columns, out=row)
         np.add(at, row, out=at)
-        self._cells.take(at, out=values, mode="clip")
+        self._cells.take(at, out=self._picked, mode="clip")
         if self._paper:
             self._drift()
-        np.divide(values, self.multipliers, out=values)
+        np.divide(self._picked, self.multipliers, out=values)
         np.minimum(values, self.most, out=values)
         return values
 
     def _drift(self) -> None:
         """λ ← λ − ε on every request that a campaign may have (spend puts it back)."""
         multipliers = self.multipliers
-        np.subtract(multipliers, self._steps * (self.values > 0.0), out=multipliers)
+        np.subtract(multipliers, self._steps * (self._picked > 0.0), out=multipliers)
         np.maximum(multipliers, self._floors, out=multipliers)
 
     def record(self, group: int, slot: int) -> bool:

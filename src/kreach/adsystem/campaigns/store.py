@@ -12,7 +12,7 @@ from typing import Any
 from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
 from kreach.errors import KreachError
 
-__all__ = ["CampaignStore", "Kept", "UnknownCampaign"]
+__all__ = ["CampaignStore", "CampaignTaken", "Kept", "UnknownCampaign"]
 
 FILE = "control.sqlite3"
 _SCHEMA = """
@@ -27,6 +27,10 @@ _CHANGEABLE = ("budget", "daily_budget", "end", "state", "least_cpm", "most_cpm"
 
 class UnknownCampaign(KreachError):
     """There is no campaign of this id."""
+
+
+class CampaignTaken(KreachError):
+    """There is a campaign of this id already."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class CampaignStore:
         with self._changing() as connection:
             known = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
             if known.fetchone():
-                raise KreachError.rule("id", "be new", campaign.id)
+                raise CampaignTaken.rule("id", "be new", campaign.id)
             connection.execute(
                 f"INSERT INTO campaigns (id, document, revision) VALUES (?, ?, {_NEXT})",
                 (campaign.id, json.dumps(campaign.document())),

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from glob import escape
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -72,10 +73,24 @@ class EmbeddedEngine(Engine):
         self._database = None if database is None else Path(database).resolve()
         self._attached: dict[Path, str] = {}
 
+    @classmethod
+    def on(cls, connection: Any) -> "EmbeddedEngine":
+        """An engine on an open connection, in whatever transaction that is; `close` closes it."""
+        made = cls.__new__(cls)
+        Engine.__init__(made)
+        made._engine = connection
+        made._forget = weakref.finalize(made, _forget, connection, None)
+        made._database, made._attached = None, {}
+        return made
+
     def read(self, name: str, source: Source) -> ir.Table:
+        """A source, or several in a list: all their rows, columns matched by name."""
         view = self.fresh("source")
         with self.guard(name, "be a readable Parquet or CSV file, folder or table"):
-            if isinstance(source, (str, Path)):
+            if isinstance(source, (list, tuple)):
+                parts = " UNION ALL BY NAME ".join(self._parts(name, source))
+                self._engine.execute(f"CREATE TEMP VIEW {view} AS {parts}")
+            elif isinstance(source, (str, Path)):
                 where = self._ref(name, source)
                 self._engine.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {where}")
                 if str(source).lower().endswith(TEXT_FILES):
@@ -87,6 +102,21 @@ class EmbeddedEngine(Engine):
             described = self._engine.execute(f"DESCRIBE {view}").fetchall()
         schema = {str(row[0]): DuckDBType.from_string(row[1]) for row in described}
         return ibis.table(schema, name=view)
+
+    def _parts(self, name: str, sources: Sequence[Source]) -> list[str]:
+        """A query for each source; Parquet files are read together."""
+        files, parts = [], []
+        for source in sources:
+            if isinstance(source, (str, Path)) and _is_parquet_file(source):
+                files.append(f"'{sql_text(escape(str(source)))}'")
+            else:
+                parts.append(f"SELECT * FROM {self.read(name, source).get_name()}")
+        if files:
+            together = f"read_parquet([{', '.join(files)}], union_by_name = true)"
+            parts.insert(0, f"SELECT * FROM {together}")
+        if not parts:
+            raise KreachError.rule(name, "hold at least one source", "an empty list")
+        return parts
 
     def _ref(self, name: str, source: str | Path) -> str:
         table = table_of(source)
@@ -171,9 +201,15 @@ class EmbeddedEngine(Engine):
         self._forget()
 
 
-def _forget(engine: Any, folder: str) -> None:
+def _forget(engine: Any, folder: str | None) -> None:
     engine.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_parquet_file(source: str | Path) -> bool:
+    text = str(source).lower().endswith(TEXT_FILES)
+    return not text and table_of(source) is None and Path(source).is_file()
 
 
 def _in_memory(name: str, source: Any) -> Any:

@@ -1,0 +1,209 @@
+"""The bid endpoint beside the same server's constant answer: 100 campaigns, a million groups.
+
+    python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0]
+"""
+
+import argparse
+import json
+import re
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+
+from benchmarks.load import Load, get, post, run_load
+from benchmarks.servers import Server
+from kreach.adsystem.campaigns.campaign import Cap, Campaign, Creative
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue
+
+
+def make_store(root: Path, groups: int, campaigns: int, bidder: str = "planning") -> Path:
+    """A catalogue, running campaigns and a settings file."""
+    generator = np.random.default_rng(1)
+    ids = tuple(f"g{j:07d}" for j in range(groups))
+    sizes = generator.integers(20, 40, groups)
+    write_catalogue(Catalogue("bench-1", datetime.now(UTC), 20, ids, sizes), root / "release")
+    store = CampaignStore(root / "store")
+    now = datetime.now(UTC)
+    for at in range(campaigns):
+        store.add(
+            Campaign(
+                id=f"campaign-{at}",
+                budget=100_000.0 * (1.0 + at / campaigns),
+                start=now - timedelta(days=7),
+                end=now + timedelta(days=7),
+                caps=(Cap(limit=1 + at % 3),),
+                bidder=bidder,
+                expected_requests=10_000_000,
+                most_cpm=50.0,
+                creative=Creative(id=f"creative-{at}", width=300, height=250),
+            )
+        )
+    store.close()
+    config = root / "kreach.toml"
+    config.write_text('[adsystem]\nstore = "store"\ncatalogues = ["release"]\n')
+    return config
+
+
+def bid_request(group: str, catalogue: str = "bench-1") -> bytes:
+    """A request of about 1 KB, with what exchanges send and we do not look at."""
+    return json.dumps(
+        {
+            "id": "80ce30c53c16e6ede735f123ef6e32361bfc7b22",
+            "at": 2,
+            "tmax": 120,
+            "cur": ["USD"],
+            "imp": [
+                {
+                    "id": "1",
+                    "bidfloor": 0.01,
+                    "secure": 1,
+                    "banner": {"format": [{"w": 300, "h": 250}, {"w": 300, "h": 600}], "pos": 1},
+                }
+            ],
+            "site": {
+                "id": "102855",
+                "domain": "news.example",
+                "cat": ["IAB12"],
+                "page": "https://news.example/2026/11/16/politics/article-123456.html",
+                "publisher": {"id": "8953", "name": "news.example", "domain": "news.example"},
+            },
+            "device": {
+                "ua": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
+                "ip": "192.0.2.7",
+                "devicetype": 2,
+                "language": "en",
+                "geo": {"country": "DEU", "region": "BE", "type": 2},
+            },
+            "user": {
+                "data": [
+                    {"name": "other", "segment": [{"id": "x1"}, {"id": "x2"}]},
+                    {
+                        "name": "kreach",
+                        "segment": [{"id": group}],
+                        "ext": {"catalogue": catalogue},
+                    },
+                ]
+            },
+            "regs": {"coppa": 0, "ext": {"gdpr": 1}},
+        }
+    ).encode()
+
+
+class Traffic:
+    """Bid requests for random groups; of the bids a share is billed, the others are lost."""
+
+    def __init__(self, groups: int, seed: int, billed: float = 0.1) -> None:
+        generator = np.random.default_rng(seed)
+        picked = generator.integers(0, groups, 20_000)
+        self._bids = [post("/openrtb2/bid", bid_request(f"g{j:07d}")) for j in picked]
+        self._billed = billed
+        self._at = 0
+        self._notices: list[bytes] = []
+        self._generator = generator
+        self.bids = 0
+
+    def plain(self) -> bytes:
+        """The next bid request."""
+        self._at += 1
+        return self._bids[self._at % len(self._bids)]
+
+    def with_notices(self) -> bytes:
+        """The next notice if one is due, else the next bid request."""
+        return self._notices.pop() if self._notices else self.plain()
+
+    def answered(self, status: int, body: bytes) -> None:
+        """Turn a bid into its notice."""
+        if status != 200 or not body.startswith(b'{"id"'):
+            return
+        bid = json.loads(body)["seatbid"][0]["bid"][0]
+        self.bids += 1
+        if self._generator.random() < self._billed:
+            address = bid["burl"].replace("${AUCTION_PRICE}", str(bid["price"] / 2))
+        else:
+            address = bid["lurl"]
+        self._notices.append(get("/" + address.split("/", 3)[3]))
+
+
+def _line(name: str, load: Load) -> str:
+    p50, p99 = load.quantile(0.5) * 1e3, load.quantile(0.99) * 1e3
+    statuses = ", ".join(f"{count} × {status}" for status, count in sorted(load.statuses.items()))
+    return f"{name:22} {load.rate:8,.0f}/s  p50 {p50:.2f} ms  p99 {p99:.2f} ms   {statuses}"
+
+
+def plan_all(port: int, traffic: Traffic, campaigns: int) -> float:
+    """Send traffic until every campaign has its plan; how long that took."""
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < 300.0:
+        run_load(port, traffic.plain, 2.0, 4)
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            found = re.search(rb"^kreach_bidder_plans ([0-9.]+)", answer.read(), re.MULTILINE)
+        if found is not None and float(found.group(1)) >= campaigns:
+            break
+    return time.perf_counter() - begun
+
+
+def compare(
+    config: Path, groups: int, campaigns: int, seconds: float, rounds: int, connections: int
+) -> float:
+    """Bid endpoint and constant answer in turns; returns the ratio of the summed rates."""
+    traffic = Traffic(groups, 1)
+    totals: dict[str, list[float]] = {"constant": [], "bid": []}
+    with (
+        Server("-m", "benchmarks.constant") as constant,
+        Server("-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0") as bidder,
+    ):
+        print(f"planned after {plan_all(bidder.port, traffic, campaigns):.0f} s of traffic")
+        for _ in range(rounds):
+            for name, port in (("constant", constant.port), ("bid", bidder.port)):
+                load = run_load(port, traffic.plain, seconds, connections)
+                totals[name].append(load.rate)
+                print(_line(name, load), flush=True)
+        memory = bidder.memory_bytes() / 1e6
+    ratio = sum(totals["bid"]) / sum(totals["constant"])
+    print(f"bid endpoint at {ratio:.2f} of the constant answer; bidder holds {memory:,.0f} MB")
+    return ratio
+
+
+def soak(config: Path, groups: int, minutes: float, connections: int) -> None:
+    """Bids with notices for some minutes: latency by the minute, and memory."""
+    with Server(
+        "-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0"
+    ) as bidder:
+        step = min(60.0, minutes * 60.0)
+        for at in range(max(int(minutes * 60.0 / step), 1)):
+            traffic = Traffic(groups, 100 + at)
+            load = run_load(bidder.port, traffic.with_notices, step, connections, traffic.answered)
+            memory = bidder.memory_bytes() / 1e6
+            print(f"{_line(f'minute {at + 1}', load)}   {memory:,.0f} MB", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=1_000_000)
+    parser.add_argument("--campaigns", type=int, default=100)
+    parser.add_argument("--bidder", default="planning", choices=["planning", "paper"])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--soak-minutes", type=float, default=0.0)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        config = make_store(Path(folder), options.groups, options.campaigns, options.bidder)
+        print(f"{options.groups:,} groups, {options.campaigns} campaigns ({options.bidder})")
+        planned = options.campaigns if options.bidder == "planning" else 0
+        compare(
+            config, options.groups, planned, options.seconds, options.rounds, options.connections
+        )
+        if options.soak_minutes:
+            soak(config, options.groups, options.soak_minutes, options.connections)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""The same web server with an application that reads the request and answers a constant."""
+
+import sys
+
+from kreach.service.logs import Log
+from kreach.service.run import bind, serve
+
+_BODY = b"x" * 560
+_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"560")]
+
+
+async def app(scope, receive, send):  # type: ignore[no-untyped-def]
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": _BODY})
+
+
+if __name__ == "__main__":
+    serve(app, Log("constant"), bind("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 0))

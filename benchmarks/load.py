@@ -1,0 +1,118 @@
+"""A load generator: keep-alive connections, each with one request under way, on one core."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+__all__ = ["Load", "post", "run_load"]
+
+_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+
+def post(path: str, body: bytes) -> bytes:
+    """The bytes of a POST."""
+    head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def get(path: str) -> bytes:
+    """The bytes of a GET."""
+    return f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode()
+
+
+@dataclass
+class Load:
+    """What came of a load: answers by status, and how long each took."""
+
+    seconds: float = 0.0
+    statuses: dict[int, int] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Answers per second."""
+        return len(self.latencies) / self.seconds
+
+    def quantile(self, p: float) -> float:
+        """A quantile of the time to answer, in seconds."""
+        ordered = sorted(self.latencies)
+        return ordered[min(int(p * len(ordered)), len(ordered) - 1)]
+
+
+class _Client(asyncio.Protocol):
+    def __init__(
+        self,
+        load: Load,
+        following: Callable[[], bytes | None],
+        answered: Callable[[int, bytes], None] | None,
+    ) -> None:
+        self._load, self._next, self._answered = load, following, answered
+        self._buffer = b""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._send()
+
+    def _send(self) -> None:
+        request = self._next()
+        if request is None:
+            self._transport.close()
+            return
+        self._begun = time.perf_counter()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer = self._buffer + data if self._buffer else data
+        head, found, body = self._buffer.partition(b"\r\n\r\n")
+        if not found:
+            return
+        status = int(head[9:12])
+        length = _LENGTH.search(head)
+        if length is not None and len(body) < int(length.group(1)):
+            return
+        self._load.latencies.append(time.perf_counter() - self._begun)
+        self._load.statuses[status] = self._load.statuses.get(status, 0) + 1
+        self._buffer = b""
+        if self._answered is not None:
+            self._answered(status, body)
+        self._send()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def run_load(
+    port: int,
+    following: Callable[[], bytes],
+    seconds: float,
+    connections: int = 16,
+    answered: Callable[[int, bytes], None] | None = None,
+) -> Load:
+    """Send requests to 127.0.0.1 for some seconds."""
+    import uvloop  # noqa: PLC0415
+
+    async def main() -> Load:
+        load = Load()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+
+        def bounded() -> bytes | None:
+            return following() if loop.time() < until else None
+
+        begun = loop.time()
+        made = [
+            await loop.create_connection(
+                lambda: _Client(load, bounded, answered), "127.0.0.1", port
+            )
+            for _ in range(connections)
+        ]
+        await asyncio.gather(*(protocol.ended for _, protocol in made))
+        load.seconds = loop.time() - begun
+        return load
+
+    return uvloop.run(main())

@@ -1,0 +1,1 @@
+"""Reporting over HTTP: campaigns, how they stand, and their reach in any window."""

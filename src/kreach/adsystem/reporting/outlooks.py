@@ -1,0 +1,75 @@
+"""Before a flight, over HTTP: what budgets will reach, within bounds on the work."""
+
+import time
+from dataclasses import asdict
+from math import log
+from typing import Any
+
+from kreach.adsystem.bidding.market import LogNormalMarket
+from kreach.adsystem.bidding.outlook import OutlookMaker
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.boundary.audience import Audience, DisjointAudience
+from kreach.errors import KreachError
+
+__all__ = ["MARKET", "outlooks"]
+
+MARKET = (0.0, 1.0)  # mu and sigma of ln(price per thousand), where a campaign tells none
+_MOST_GROUPS = 50_000
+_MOST_KINDS = 500
+_MOST_PER_GROUP = 5_000
+_MOST_SECONDS = 60.0
+
+
+def outlooks(
+    campaign: Campaign,
+    audience: Audience,
+    requests: int | None,
+    cap: int | None,
+    budgets: list[float],
+    reach: float | None,
+    level: float,
+) -> dict[str, Any]:
+    """Budget to reach and back, as `kreach plan` tells it; without either, the campaign's budget."""
+    expected = campaign.expected_requests if requests is None else requests
+    cap = campaign.largest_cap if cap is None else cap
+    if expected is None:
+        rule = "be given, since the campaign has no expected_requests"
+        raise KreachError.rule("requests", rule, None)
+    _check_work(audience, expected)
+    mu, sigma = MARKET
+    if campaign.market_mu is not None and campaign.market_sigma is not None:
+        mu, sigma = campaign.market_mu, campaign.market_sigma
+    market = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
+    maker = OutlookMaker(audience, market, expected, cap)
+    if not budgets and reach is None:
+        budgets = [campaign.budget]
+    deadline = time.monotonic() + _MOST_SECONDS
+    found = []
+    for budget in budgets:
+        if time.monotonic() > deadline:
+            rule = f"be so few that they take at most {_MOST_SECONDS:g} seconds"
+            raise KreachError.rule("budget", rule, f"{len(budgets)} budgets")
+        found.append(maker.for_budget(budget, level=level))
+    if reach is not None:
+        found.append(maker.for_reach(reach, level=level))
+    return {
+        "campaign": campaign.id,
+        "people": audience.targeted_user_count,
+        "groups": audience.group_count,
+        "cap": cap,
+        "requests": expected,
+        "market": {"mu": mu, "sigma": sigma, "auction": campaign.auction},
+        "plans": [asdict(outlook) | {"band": list(outlook.band)} for outlook in found],
+    }
+
+
+def _check_work(audience: Audience, requests: int) -> None:
+    groups = audience.group_count
+    if groups > _MOST_GROUPS:
+        raise KreachError.rule("audience", f"have at most {_MOST_GROUPS} groups to plan on", groups)
+    if isinstance(audience, DisjointAudience) and len(audience.kinds) > _MOST_KINDS:
+        rule = f"have at most {_MOST_KINDS} kinds of groups to plan on"
+        raise KreachError.rule("audience", rule, len(audience.kinds))
+    if requests > groups * _MOST_PER_GROUP:
+        rule = f"be at most {_MOST_PER_GROUP} per group, {groups * _MOST_PER_GROUP} in all"
+        raise KreachError.rule("requests", rule, requests)

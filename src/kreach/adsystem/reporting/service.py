@@ -1,0 +1,311 @@
+"""What reporting answers, without HTTP. For use by several threads."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kreach.adsystem.bidder.play import check_playable
+from kreach.adsystem.campaigns.campaign import campaign_from
+from kreach.adsystem.campaigns.store import CampaignStore, Kept, UnknownCampaign
+from kreach.adsystem.ledger.account import MICROS, as_micros
+from kreach.adsystem.measurement.report import measure
+from kreach.adsystem.reporting.live import LiveLog, LogFailing, Snapshot
+from kreach.adsystem.reporting.outlooks import outlooks
+from kreach.adsystem.reporting.pacing import last_pace, pacing_of
+from kreach.adsystem.reporting.reach import (
+    Found,
+    Subject,
+    Totals,
+    reach_in,
+    reach_so_far,
+    series_of,
+)
+from kreach.adsystem.reporting.shelf import Shelf
+from kreach.adsystem.reporting.standing import NOTHING, Standing
+from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.moments import Window
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+
+__all__ = ["CampaignEnded", "Reporting"]
+
+_REMEMBERED = 256
+_NO_NUMBER = -1  # of a catalogue that the bidder has not met
+
+
+class CampaignEnded(KreachError):
+    """An ended campaign stays as it is."""
+
+
+class Reporting:
+    """Campaigns, the log, and what can be told of them."""
+
+    def __init__(self, shared: AdSystemSettings, settings: ReportingSettings, log: Log) -> None:
+        self._shared = shared
+        self.shelf = Shelf(shared, log)
+        self.campaigns = CampaignStore(shared.store)
+        self.live = LiveLog(shared.store, settings.memory)
+        self._standing = Standing()
+        self._remembered: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.live.close()
+        self.campaigns.close()
+
+    # -- campaigns ----------------------------------------------------------------------------
+
+    def create(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Keep a new campaign that can be played on the newest catalogue."""
+        campaign = campaign_from(document)
+        check_playable(campaign, self.shelf.audience(self.shelf.newest, campaign.audience))
+        return self.campaigns.add(campaign).campaign.document()
+
+    def change(self, campaign_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change what may change: pause, resume, end, budget, limits, creative."""
+        if self.campaigns.get(campaign_id).campaign.state == "ended":
+            raise CampaignEnded.rule("state", "not be ended, to be changed", "ended")
+        return self.campaigns.change(campaign_id, changes).campaign.document()
+
+    def listing(self, after: str | None, limit: int) -> dict[str, Any]:
+        """Campaigns in the order they were made, with what each has come to."""
+        kept = self.campaigns.all()
+        if after is not None:
+            at = next((at for at, one in enumerate(kept) if one.campaign.id == after), None)
+            if at is None:
+                raise UnknownCampaign.rule("after", "be a campaign", after)
+            kept = kept[at + 1 :]
+        page = kept[:limit]
+        with self.live.snapshot() as now:
+            self.shelf.meet(now.numbers)
+            totals = self._standing.totals(now)
+            reach = self._unique_reach(now, page, totals)
+        shown = [
+            one.campaign.document() | {"status": _money(one, totals) | reach[one.number]}
+            for one in page
+        ]
+        more = len(kept) > limit
+        return {"campaigns": shown, "next": page[-1].campaign.id if more else None}
+
+    def _unique_reach(
+        self, now: Snapshot, page: list[Kept], totals: Totals
+    ) -> dict[int, dict[str, Any]]:
+        """Unique reach of each campaign on its default catalogue; None where it cannot be told."""
+        result: dict[int, dict[str, Any]] = {}
+        wanted: dict[str, list[Kept]] = {}
+        for one in page:
+            catalogue = self._catalogue(now, one, totals, None)
+            wanted.setdefault(catalogue.version, []).append(one)
+        for version, several in wanted.items():
+            catalogue = self.shelf.get(version)
+            number = now.numbers.get(version, _NO_NUMBER)
+            stale = {}
+            for one in several:
+                n = totals.get((one.number, number), NOTHING).impressions
+                key = ("unique", now.generation, one.number, number, n)
+                known, value = self._recall(key)
+                result[one.number] = {"catalogue": version, "unique_reach": value}
+                if not known:
+                    stale[one.number] = (one, key)
+            groups = len(catalogue)
+            for campaign, counts in self._standing.counts_of(now, stale, number, groups):
+                one, key = stale[campaign]
+                try:
+                    audience = self.shelf.audience(catalogue, one.campaign.audience)
+                    value = measure(audience, counts, cap=1).reach
+                except KreachError:  # this catalogue has no such audience
+                    value = None
+                result[campaign]["unique_reach"] = value
+                self._remember(key, value)
+        return result
+
+    def status(self, campaign_id: str, level: float) -> dict[str, Any]:
+        """A campaign and how it stands."""
+        kept = self.campaigns.get(campaign_id)
+        caps = tuple(sorted({1, *(cap.limit for cap in kept.campaign.caps)}))
+        found: dict[str, Any]
+        with self.live.snapshot() as now:
+            totals = self._standing.totals(now)
+            found = _money(kept, totals)
+            try:
+                subject = self._subject(now, kept, None)
+                told, _ = self._so_far(now, subject, caps, level)
+                found |= {
+                    "catalogue": told["catalogue"],
+                    "people": told["people"],
+                    "unique_reach": told["reports"][0]["unique_reach"],
+                    "reach": told["reports"],
+                }
+            except KreachError:  # this catalogue has no such audience
+                found |= {"catalogue": None, "people": None, "unique_reach": None, "reach": []}
+        pace = last_pace(self._shared.store, kept.number)
+        return kept.campaign.document() | {"status": found | {"pace": pace}}
+
+    # -- reports ------------------------------------------------------------------------------
+
+    def _catalogue(
+        self, now: Snapshot, kept: Kept, totals: Totals, asked: str | None
+    ) -> Catalogue:
+        """The one asked for; else the newest with impressions of the campaign, else the newest."""
+        if asked is not None:
+            return self.shelf.get(asked)
+        for version in reversed(self.shelf.versions):
+            if (kept.number, now.numbers.get(version, _NO_NUMBER)) in totals:
+                return self.shelf.get(version)
+        return self.shelf.newest
+
+    def _subject(self, now: Snapshot, kept: Kept, asked: str | None) -> Subject:
+        self.shelf.meet(now.numbers)
+        catalogue = self._catalogue(now, kept, self._standing.totals(now), asked)
+        audience = self.shelf.audience(catalogue, kept.campaign.audience)
+        number = now.numbers.get(catalogue.version, _NO_NUMBER)
+        return Subject(kept.campaign, catalogue, audience, (kept.number, number))
+
+    def _so_far(
+        self, now: Snapshot, subject: Subject, caps: tuple[int, ...], level: float
+    ) -> tuple[dict[str, Any], int]:
+        """The document of all impressions so far: as many as before mean the same document."""
+        totals = self._standing.totals(now)
+        mine = totals.get(subject.place, NOTHING)
+        every = sum(t.impressions for place, t in totals.items() if place[0] == subject.place[0])
+        key = ("so far", now.generation, subject.place, mine.impressions, every, caps, level)
+        known, document = self._recall(key)
+        if not known:
+            found = reach_so_far(now, self._standing, subject, caps)
+            document = found.report.document(level)
+            self._remember(key, document)
+        return document, mine.spend_micros
+
+    def reach(
+        self,
+        campaign_id: str,
+        window: Window,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> dict[str, Any]:
+        """Reach so far, or in a window."""
+        kept = self.campaigns.get(campaign_id)
+        asked = _caps(kept, caps)
+        with self.live.snapshot() as now:
+            subject = self._subject(now, kept, catalogue)
+            if window == Window():
+                document, spend = self._so_far(now, subject, asked, level)
+                return document | _facts(kept, spend, self._shared.currency)
+            found = reach_in(now, subject, window, asked)
+        document = found.report.document(level)
+        return document | _facts(kept, found.spend_micros, self._shared.currency)
+
+    def series(
+        self,
+        campaign_id: str,
+        window: Window,
+        by: str,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> dict[str, Any]:
+        """Reach period by period."""
+        kept = self.campaigns.get(campaign_id)
+        found: Found
+        with self.live.snapshot() as now:
+            subject = self._subject(now, kept, catalogue)
+            found, document = series_of(now, subject, window, by, _caps(kept, caps), level)
+        return document | _facts(kept, found.spend_micros, self._shared.currency)
+
+    def pacing(self, campaign_id: str, window: Window, points: int) -> dict[str, Any]:
+        """How the money went."""
+        kept = self.campaigns.get(campaign_id)
+        rows = pacing_of(self._shared.store, kept.number, window, points)
+        budget = as_micros("budget", kept.campaign.budget)
+        return {"campaign": campaign_id, "budget_micros": budget, "pacing": rows}
+
+    def plan(
+        self,
+        campaign_id: str,
+        requests: int | None,
+        cap: int | None,
+        budgets: list[float],
+        reach: float | None,
+        level: float,
+    ) -> dict[str, Any]:
+        """What budgets would reach, on the newest catalogue."""
+        kept = self.campaigns.get(campaign_id)
+        newest = self.shelf.newest
+        key = ("plan", kept.number, kept.revision, newest.version)
+        key = (*key, requests, cap, tuple(budgets), reach, level)
+        known, document = self._recall(key)
+        if not known:
+            audience = self.shelf.audience(newest, kept.campaign.audience)
+            document = outlooks(kept.campaign, audience, requests, cap, budgets, reach, level)
+            self._remember(key, document)
+        return document | {"catalogue": newest.version, "currency": self._shared.currency}
+
+    # -- health -------------------------------------------------------------------------------
+
+    def health(self) -> dict[str, Any]:
+        """Whether log and campaigns can be read."""
+        failure = self.look()
+        return {
+            "status": "ok" if failure is None else "failing",
+            "log": failure or "ok",
+            "catalogues": self.shelf.versions,
+            "campaigns": sum(one.campaign.state == "running" for one in self.campaigns.all()),
+        }
+
+    def look(self) -> str | None:
+        """Take over what is new in the log; what keeps us from it, if anything."""
+        try:
+            with self.live.snapshot():
+                return None
+        except LogFailing as error:
+            return str(error)
+
+    def _recall(self, key: tuple[Any, ...]) -> tuple[bool, Any]:
+        with self._lock:
+            if key not in self._remembered:
+                return False, None
+            self._remembered.move_to_end(key)
+            return True, self._remembered[key]
+
+    def _remember(self, key: tuple[Any, ...], value: Any) -> None:
+        with self._lock:
+            self._remembered[key] = value
+            while len(self._remembered) > _REMEMBERED:
+                self._remembered.popitem(last=False)
+
+
+def _caps(kept: Kept, caps: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys([1, kept.campaign.largest_cap]))
+
+
+def _money(kept: Kept, totals: Totals) -> dict[str, Any]:
+    mine = [total for place, total in totals.items() if place[0] == kept.number]
+    spent = sum(total.spend_micros for total in mine)
+    budget = as_micros("budget", kept.campaign.budget)
+    return {
+        "impressions": sum(total.impressions for total in mine),
+        "spend_micros": spent,
+        "spend": spent / MICROS,
+        "budget_left_micros": max(budget - spent, 0),
+        "budget_left": max(budget - spent, 0) / MICROS,
+    }
+
+
+def _facts(kept: Kept, spend_micros: int, currency: str) -> dict[str, Any]:
+    """Of the campaign, beside a report; the spend is that of the impressions in the report."""
+    campaign = kept.campaign.document()
+    return {
+        "audience": campaign["audience"],
+        "state": campaign["state"],
+        "flight": {"start": campaign["start"], "end": campaign["end"]},
+        "spend_micros": spend_micros,
+        "spend": spend_micros / MICROS,
+        "currency": currency,
+    }
+
+
+Work = Callable[..., dict[str, Any]]

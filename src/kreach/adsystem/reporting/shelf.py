@@ -1,0 +1,75 @@
+"""The catalogues that publishers released, and audiences on them."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from kreach.adsystem.settings import AdSystemSettings, read_audience, read_catalogues
+from kreach.boundary.audience import Audience
+from kreach.boundary.catalogue import Catalogue
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+
+__all__ = ["Shelf"]
+
+_MOST_GROUPS = 20_000_000  # of the audiences that are kept
+
+
+class Shelf:
+    """Catalogues by version, the newest last, and the audiences that were asked for lately."""
+
+    def __init__(self, shared: AdSystemSettings, log: Log) -> None:
+        self._shared, self._log = shared, log
+        self._lock = threading.Lock()
+        self._catalogues = {found.version: found for found in read_catalogues(shared)}
+        self._strange: set[str] = set()
+        self._audiences: OrderedDict[tuple[str, str], Audience] = OrderedDict()
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions, the newest last."""
+        return list(self._catalogues)
+
+    @property
+    def newest(self) -> Catalogue:
+        """The catalogue that campaigns are made on."""
+        return self._catalogues[self.versions[-1]]
+
+    def get(self, version: str) -> Catalogue:
+        """One of them."""
+        found = self._catalogues.get(version)
+        if found is None:
+            raise KreachError.rule("catalogue", f"be one of {', '.join(self.versions)}", version)
+        return found
+
+    def audience(self, catalogue: Catalogue, name: str) -> Audience:
+        """The people that a campaign targets, as far as this catalogue tells."""
+        key = (catalogue.version, name)
+        with self._lock:
+            found = self._audiences.get(key)
+            if found is not None:
+                self._audiences.move_to_end(key)
+                return found
+        made = read_audience(self._shared, catalogue, name)
+        with self._lock:
+            self._audiences[key] = made
+            kept = sum(audience.group_count for audience in self._audiences.values())
+            while kept > _MOST_GROUPS and len(self._audiences) > 1:
+                kept -= self._audiences.popitem(last=False)[1].group_count
+        return made
+
+    def meet(self, versions: Iterable[str]) -> None:
+        """Look for a version that the bidder has and we have not: a folder may be a new one."""
+        with self._lock:
+            new = set(versions) - set(self._catalogues) - self._strange
+            if not new:
+                return
+            self._strange |= new
+            try:
+                found = {catalogue.version: catalogue for catalogue in read_catalogues(self._shared)}
+            except KreachError as error:
+                self._log.warning("catalogues not read again", reason=str(error))
+                return
+            older = {v: c for v, c in self._catalogues.items() if v not in found}
+            self._catalogues = older | found
+            self._log.info("catalogues read again", catalogues=list(self._catalogues))

@@ -1,0 +1,159 @@
+"""How campaigns stand: totals and counts by group, carried from one snapshot to the next.
+
+What was counted up to a row is brought up to a newer snapshot by the rows after it. Should some of
+these have moved into files unseen, the log is counted again.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from kreach.adsystem.impressions.engine import Columns
+from kreach.adsystem.reporting.live import Snapshot
+from kreach.numeric.types import IntArray
+
+__all__ = ["NOTHING", "Standing", "Total"]
+
+_MOST_COUNTS = 32_000_000  # 8 bytes each
+_MOST_TOGETHER = 8_000_000
+_TOTALS = """SELECT campaign_number AS c, catalogue_number AS v, count(*) AS n,
+    sum(price_micros)::BIGINT AS micros, epoch_us(min(ts)) AS first, epoch_us(max(ts)) AS last"""
+
+T = TypeVar("T")
+Place = tuple[int, int]
+"""The numbers of a campaign and of a catalogue."""
+
+
+class Total(NamedTuple):
+    """Impressions of a campaign on a catalogue, their cost, and when the first and last were."""
+
+    impressions: int
+    spend_micros: int
+    first_micros: int
+    last_micros: int
+
+    def joined(self, other: "Total") -> "Total":
+        """Both together."""
+        return Total(
+            self.impressions + other.impressions,
+            self.spend_micros + other.spend_micros,
+            min(self.first_micros, other.first_micros),
+            max(self.last_micros, other.last_micros),
+        )
+
+
+NOTHING = Total(0, 0, 2**62, -(2**62))
+
+
+@dataclass(frozen=True)
+class _Held(Generic[T]):
+    """What the rows up to one of them add up to."""
+
+    generation: int
+    row: int
+    value: T
+
+    def serves(self, now: Snapshot) -> bool:
+        """Whether all that came since is at hand one by one."""
+        known = self.generation == now.generation
+        return known and now.compacted_row <= self.row <= now.last_row
+
+
+class Standing:
+    """Totals of all campaigns; counts by group of those that were asked for lately."""
+
+    def __init__(self, most_counts: int = _MOST_COUNTS) -> None:
+        self._most_counts = most_counts
+        self._lock = threading.Lock()
+        self._totals: _Held[dict[Place, Total]] | None = None
+        self._counts: OrderedDict[Place, _Held[IntArray]] = OrderedDict()
+
+    def totals(self, now: Snapshot) -> dict[Place, Total]:
+        """Totals by campaign and catalogue."""
+        held = self._totals
+        if held is None or not held.serves(now):
+            found = _totals(now.ask(f"{_TOTALS} FROM {now.rows()} GROUP BY ALL"))
+        elif held.row == now.last_row:
+            return held.value
+        else:
+            found = dict(held.value)
+            newer = _totals(now.ask(f"{_TOTALS} FROM {now.newer(held.row)} GROUP BY ALL"))
+            for place, total in newer.items():
+                found[place] = found.get(place, NOTHING).joined(total)
+        self._totals = _Held(now.generation, now.last_row, found)
+        return found
+
+    def counts(self, now: Snapshot, campaign: int, catalogue: int, groups: int) -> IntArray:
+        """Impressions of a campaign by group of a catalogue."""
+        return next(self.counts_of(now, [campaign], catalogue, groups))[1]
+
+    def counts_of(
+        self, now: Snapshot, campaigns: Iterable[int], catalogue: int, groups: int
+    ) -> Iterator[tuple[int, IntArray]]:
+        """Counts of several campaigns, those that are at hand first; the others share scans."""
+        missing = []
+        for campaign in campaigns:
+            with self._lock:
+                held = self._counts.get((campaign, catalogue))
+            if held is not None and held.serves(now):
+                yield campaign, self._brought_up(now, campaign, catalogue, held)
+            else:
+                missing.append(campaign)
+        together = max(_MOST_TOGETHER // max(groups, 1), 1)
+        for low in range(0, len(missing), together):
+            part = missing[low : low + together]
+            found = now.ask(
+                f"""SELECT campaign_number AS c, group_number AS g, count(*) AS n FROM {now.rows()}
+                WHERE catalogue_number = {catalogue} AND campaign_number IN ({_listed(part)})
+                AND group_number BETWEEN 0 AND {groups - 1} GROUP BY ALL"""
+            )
+            for campaign in part:
+                mine = found["c"] == campaign
+                counts = np.zeros(groups, dtype=np.int64)
+                counts[found["g"][mine]] = found["n"][mine]
+                self._keep(now, (campaign, catalogue), counts)
+                yield campaign, counts
+
+    def _brought_up(
+        self, now: Snapshot, campaign: int, catalogue: int, held: _Held[IntArray]
+    ) -> IntArray:
+        place = (campaign, catalogue)
+        if held.row == now.last_row:
+            with self._lock:
+                if place in self._counts:
+                    self._counts.move_to_end(place)
+            return held.value
+        found = now.ask(
+            f"""SELECT group_number AS g, count(*) AS n FROM {now.newer(held.row)}
+            WHERE campaign_number = {campaign} AND catalogue_number = {catalogue}
+            AND group_number BETWEEN 0 AND {len(held.value) - 1} GROUP BY ALL"""
+        )
+        counts = held.value
+        if len(found["g"]):
+            counts = counts.copy()  # the other may be in use
+            counts[found["g"]] += found["n"]
+        self._keep(now, place, counts)
+        return counts
+
+    def _keep(self, now: Snapshot, place: Place, counts: IntArray) -> None:
+        with self._lock:
+            self._counts[place] = _Held(now.generation, now.last_row, counts)
+            self._counts.move_to_end(place)
+            kept = sum(len(held.value) for held in self._counts.values())
+            while kept > self._most_counts and len(self._counts) > 1:
+                _, oldest = self._counts.popitem(last=False)
+                kept -= len(oldest.value)
+
+
+def _totals(found: Columns) -> dict[Place, Total]:
+    names = ("c", "v", "n", "micros", "first", "last")
+    columns = zip(*(found[name].tolist() for name in names), strict=True)
+    return {(c, v): Total(n, micros, first, last) for c, v, n, micros, first, last in columns}
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(str(number) for number in numbers)
