@@ -15,8 +15,8 @@ __all__ = [
     "BidResponse",
     "Imp",
     "SeatBid",
+    "as_json",
     "decode_request",
-    "encode_response",
 ]
 
 MICROS_PER_CPM = 1_000  # a price is per thousand, the ledger counts single impressions
@@ -64,10 +64,12 @@ class Banner(msgspec.Struct):
 
     def fits(self, width: int, height: int) -> bool:
         """Whether an ad of this size has a place here; without sizes every ad has."""
-        sizes = [(size.w, size.h) for size in self.format or ()]
-        if self.w is not None and self.h is not None:
-            sizes.append((self.w, self.h))
-        return not sizes or (width, height) in sizes
+        if self.w == width and self.h == height:
+            return True
+        for size in self.format or ():
+            if size.w == width and size.h == height:
+                return True
+        return not self.format and (self.w is None or self.h is None)
 
 
 class Pmp(msgspec.Struct):
@@ -126,7 +128,7 @@ class SeatBid(msgspec.Struct):
 
 
 class BidResponse(msgspec.Struct):
-    """The answer to a request."""
+    """The answer to a request. (The bidder writes this form by hand, for speed.)"""
 
     id: str
     seatbid: list[SeatBid]
@@ -134,7 +136,7 @@ class BidResponse(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(BidRequest)
-encode_response = msgspec.json.Encoder().encode
+as_json = msgspec.json.Encoder().encode
 
 
 def decode_request(body: bytes) -> BidRequest:

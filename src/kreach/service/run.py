@@ -86,6 +86,7 @@ def serve(
                 host, port = listening.getsockname()[:2]
                 gc.collect()
                 gc.freeze()  # what was loaded stays: the collector need not look at it again
+                gc.set_threshold(20_000, 20, 20)  # requests leave no cycles behind
                 log.info("ready", host=host, port=port)
 
     server = Server(config)

@@ -121,9 +121,12 @@ class Site:
             refused.headers.append((b"allow", allowed.encode()))
             return refused
         try:
-            body = await self._body(receive)
-            if body is None:
-                return None
+            message = await receive()
+            body: bytes | None = message.get("body", b"")
+            if not body or message.get("more_body") or len(body) > self._most_body_bytes:
+                body = await self._long_body(message, receive)
+                if body is None:
+                    return None
             answer = handler(Request(body, rest, scope["query_string"]))
             return answer if isinstance(answer, Answer) else await answer
         except _TooLong as error:
@@ -140,9 +143,8 @@ class Site:
             refused = error_answer(500, "something went wrong inside")
         return refused
 
-    async def _body(self, receive: Receive) -> bytes | None:
+    async def _long_body(self, message: dict[str, Any], receive: Receive) -> bytes | None:
         """The body, or None if the client has gone."""
-        message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body: bytes | None = message.get("body", b"")

@@ -1,7 +1,8 @@
 """All campaigns on one catalogue: who bids for a request, and how much."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,26 +20,39 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.openrtb import BidRequest, Imp
 from kreach.numeric.types import IntArray
 
-__all__ = ["Chosen", "Desk", "PlanJob"]
+__all__ = ["Desk", "PlanTask"]
 
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
 
 
+@dataclass(frozen=True)
+class PlanTask:
+    """A plan to be solved and the table to be made with it. Holds copies: run it anywhere."""
+
+    solve: Callable[[], Plan] | None
+    worth: Callable[[Plan | None], Worth] | None
+
+    def run(self) -> tuple[Plan | None, Worth | None]:
+        """The plan and its table."""
+        plan = None if self.solve is None else self.solve()
+        if self.worth is None:
+            return plan, None
+        worth = self.worth(plan)
+        return None if plan is None else plan.without_tables(), worth  # which are in `worth` now
+
+
 @dataclass(slots=True)
-class Chosen:
-    """A campaign's offer for one place."""
+class _Asked:
+    """A request on its way through the desk."""
 
-    play: Play
-    micros: int
-
-
-@dataclass
-class PlanJob:
-    """Planning outside the event loop: `solve` anywhere, then `Desk.adopt` on the loop."""
-
-    play: Play
-    solve: Callable[[], tuple[Plan | None, Worth | None]]
+    group: int
+    requests: int  # of the group so far
+    share: float
+    now: float
+    request: BidRequest
+    alone: Sequence[tuple[float, Play]]
+    taken: tuple[Play, ...] = ()
 
 
 class Desk:
@@ -123,14 +137,15 @@ class Desk:
         board, slot = self.board, play.slot
         self._by_slot[slot] = play
         board.multipliers[slot] = np.inf  # asleep until somebody looks at the time
+        board.forget_rankings()
         board.ends[slot] = play.end
         board.most[slot] = play.most_micros / _MICROS
         bidder = play.bidder
         if isinstance(bidder, PaperBidder):
             board.set_paper(slot, bidder.step_size, bidder.multipliers[0])
-        self._set_worth(play, self._worth(play, None, 0.0)())
+        self._set_worth(play, self._worth(play, 0.0)(None))
 
-    def _worth(self, play: Play, plan: Plan | None, most_left: float) -> Callable[[], Worth]:
+    def _worth(self, play: Play, most_left: float) -> Callable[[Plan | None], Worth]:
         bidder = play.bidder
         if isinstance(bidder, PlanningBidder):
             probability, kinds = bidder.kind_probability, bidder.kind_of_group
@@ -140,7 +155,7 @@ class Desk:
         assert play.slot is not None
         most = int(self.board.most_counted[play.slot])
         count = int(kinds.max(initial=0)) + 1
-        return lambda: worth_table(count, probability, plan, most, most_left)
+        return partial(worth_table, count, probability, most, most_left)
 
     def _set_worth(self, play: Play, worth: Worth) -> None:
         assert play.slot is not None
@@ -174,77 +189,77 @@ class Desk:
             multiplier = self.multiplier(play)
             play.multiplier = multiplier
             self.board.multipliers[play.slot] = multiplier if awake else np.inf
+            if awake:  # who sleeps is skipped
+                self.board.forget_rankings()
         play.asleep = not awake
 
-    def choose(
-        self, group: int, now: float, request: BidRequest, imps: list[Imp], floors: list[int]
-    ) -> tuple[list[Chosen | None], str]:
-        """The best offer for each place, a campaign at most once; and why there is none.
-
-        Whoever values the request most bids: what it then bids may be less (a first price asks to
-        shade, a budget may run low).
-        """
+    def asked(self, group: int, now: float, request: BidRequest) -> "_Asked":
+        """Take note of a request; then ask for an offer for each of its places."""
         traffic = self.traffic
         traffic.record(group)
-        share = (traffic.by_group[group] + 5.0) / (traffic.total + self._prior)
-        values = self.board.value(group, share)
-        alone = [[play.bidder.wanted(group, now), play] for play in self._alone if not play.asleep]
-        reason = "no campaign"
-        chosen: list[Chosen | None] = []
-        for imp, floor in zip(imps, floors, strict=True):
-            found, why = self._best(values, alone, now, request, imp, floor)
-            reason = why or reason
-            chosen.append(found)
-        return chosen, reason
+        requests = traffic.by_group[group]
+        share = (requests + 5.0) / (traffic.total + self._prior)
+        alone: Sequence[tuple[float, Play]] = ()
+        if self._alone:
+            alone = [
+                (play.bidder.wanted(group, now), play) for play in self._alone if not play.asleep
+            ]
+        return _Asked(group, requests, share, now, request, alone)
 
-    def _best(
-        self,
-        values: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-        alone: list[list[object]],
-        now: float,
-        request: BidRequest,
-        imp: Imp,
-        floor: int,
-    ) -> tuple[Chosen | None, str]:
-        unfit: list[tuple[int, float]] = []
-        reason = ""
-        found: Chosen | None = None
+    def offer(self, asked: "_Asked", imp: Imp, floor: int) -> tuple[Play | None, int, str]:
+        """Who bids for a place and how much, in micros of one impression; or why nobody does.
+
+        Whoever values the request most bids: what it then bids may be less (a first price asks to
+        shade, a budget may run low). A campaign has one place of a request at most.
+        """
+        reason = "no campaign"
+        passed: tuple[Play, ...] = asked.taken
         while True:
-            slot = int(values.argmax()) if len(values) else -1
-            value = float(values[slot]) if slot >= 0 else 0.0
-            single = max(alone, key=_wish, default=None) if alone else None
-            if single is not None and _wish(single) > value:
-                play, wanted = single[1], _wish(single)
-                single[0] = 0.0  # asked once
-                assert isinstance(play, Play)
-                slot = -1
-            elif value > 0.0:
-                found_play = self._by_slot[slot]
-                assert found_play is not None
-                play, wanted = found_play, found_play.shading(value)
-                values[slot] = 0.0
-            else:
-                break
-            if not _fits(play, now, request, imp):
-                if slot >= 0:
-                    unfit.append((slot, value))  # for this place; another may suit it
-                continue
+            value, play = self._best(asked, imp, passed)
+            if play is None:
+                return None, 0, reason
+            if value * _MICROS < floor:
+                return None, 0, "below floor"
             account = play.account
-            money = account.available(account.day_of(int(now * _MICROS)))
+            money = account.available(account.day_of(int(asked.now * _MICROS)))
+            wanted = value if play.slot is None else play.shading(value)
             micros = min(int(wanted * _MICROS), play.most_micros, money)
             if micros >= floor and micros >= play.least_micros:
-                found = Chosen(play, micros)
-                break
+                asked.taken = (*asked.taken, play)
+                return play, micros, ""
+            passed = (*passed, play)
+            reason = "below floor"
             if money < play.least_micros:
                 self.sleep(play)
                 reason = "no budget"
-            else:
-                reason = "below floor"
-        for slot, value in unfit:
-            values[slot] = value
-        return found, reason
 
-    def plan_job(self, play: Play, now: float) -> PlanJob | None:
+    def _best(
+        self, asked: "_Asked", imp: Imp, passed: tuple[Play, ...]
+    ) -> tuple[float, Play | None]:
+        """Who values the request most, of those who may have this place."""
+        board, group = self.board, asked.group
+        ranks, all_of_them = board.ranks(group, asked.requests, asked.share)
+        best, found = 0.0, None
+        while True:
+            for rank in ranks:
+                if rank.most <= best:
+                    all_of_them = True
+                    break
+                play = self._by_slot[rank.slot]
+                if play is None or play.asleep or play in passed:
+                    continue
+                value = board.exact(rank, group)
+                if value > best and _fits(play, asked.now, asked.request, imp):
+                    best, found = value, play
+            if all_of_them:
+                break
+            ranks, all_of_them = board.all_ranks(group, asked.share), True
+        for value, play in asked.alone:
+            if value > best and play not in passed and _fits(play, asked.now, asked.request, imp):
+                best, found = value, play
+        return best, found
+
+    def plan_task(self, play: Play, now: float) -> PlanTask | None:
         """What is to be planned for a campaign, if it is time; or its table needs more columns."""
         bidder, slot = play.bidder, play.slot
         narrow = slot is not None and self.board.most_counted[slot] >= self.board.columns[slot] - 1
@@ -252,24 +267,17 @@ class Desk:
         if not (narrow or due) or now >= play.end:
             return None
         if not isinstance(bidder, PlanningBidder):
-            worth_of = self._worth(play, None, 0.0)
-            return PlanJob(play, lambda: (None, worth_of()))
+            return PlanTask(None, self._worth(play, 0.0))
         solve = bidder.plan_job(now)
         by_group = np.frombuffer(self.traffic.by_group, dtype=np.uint32)
         step = max(1, len(by_group) // 20_000)
         busiest = float(by_group[::step].max(initial=0)) + 5.0
         most_left = bidder.left_per_time * max(bidder.purse.end - now, 0.0) * busiest
         most_left /= self.traffic.total + self._prior
+        return PlanTask(solve, None if slot is None else self._worth(play, most_left))
 
-        def run() -> tuple[Plan | None, Worth | None]:
-            plan = solve()
-            return plan, None if slot is None else self._worth(play, plan, most_left)()
-
-        return PlanJob(play, run)
-
-    def adopt(self, job: PlanJob, plan: Plan | None, worth: Worth | None) -> None:
+    def adopt(self, play: Play, plan: Plan | None, worth: Worth | None) -> None:
         """Bid by what was planned; a campaign that was changed meanwhile plans anew."""
-        play = job.play
         if self.plays.get(play.number) is not play:
             return
         if plan is not None and isinstance(play.bidder, PlanningBidder):
@@ -279,13 +287,14 @@ class Desk:
             self._set_worth(play, worth)
             if plan is not None and not play.asleep:
                 self.board.multipliers[play.slot] = play.bidder.multiplier
+                self.board.forget_rankings()
 
     def load(self, number: int, groups: IntArray, impressions: IntArray) -> None:
         """Impressions of a folded log."""
         play = self.plays[number]
         if play.slot is not None:
             self.board.load(play.slot, groups, impressions)
-            self._set_worth(play, self._worth(play, None, 0.0)())
+            self._set_worth(play, self._worth(play, 0.0)(None))
             return
         for group, count in zip(groups.tolist(), impressions.tolist(), strict=True):
             for _ in range(count):
@@ -312,22 +321,12 @@ class Desk:
             self.board.multipliers[play.slot] = play.multiplier
 
 
-def _wish(entry: list[object]) -> float:
-    wanted = entry[0]
-    assert isinstance(wanted, float)
-    return wanted
-
-
 def _fits(play: Play, now: float, request: BidRequest, imp: Imp) -> bool:
     """Whether this campaign may have this place."""
-    if not play.start <= now < play.end:
+    if not play.start <= now < play.end or play.first_price != (request.at == 1):
         return False
-    campaign = play.campaign
-    if (campaign.auction == "first_price") != (request.at == 1):
+    if request.badv and not play.domains.isdisjoint(request.badv):
         return False
-    creative = campaign.creative
-    if request.badv and creative.domains and not set(request.badv).isdisjoint(creative.domains):
-        return False
-    if imp.banner is not None and creative.width is not None and creative.height is not None:
-        return imp.banner.fits(creative.width, creative.height)
-    return True
+    if imp.banner is None or play.size is None:
+        return True
+    return imp.banner.fits(*play.size)

@@ -15,7 +15,7 @@ from kreach.adsystem.bidding.valuation import CapRule, CapValuation, StackedValu
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import DAY_SECONDS, MICROS, Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
-from kreach.boundary.openrtb import MICROS_PER_CPM
+from kreach.boundary.openrtb import MICROS_PER_CPM, as_json
 from kreach.errors import KreachError
 
 __all__ = ["AccountPurse", "Play", "check_playable", "make_bidder", "own_valuation"]
@@ -140,6 +140,11 @@ class Play:
     most_micros: int = field(init=False)
     start: float = field(init=False)
     end: float = field(init=False)
+    first_price: bool = field(init=False)
+    size: tuple[int, int] | None = field(init=False)
+    domains: frozenset[str] = field(init=False)
+    told: bytes = field(init=False)  # the end of its bids, in JSON
+    low_micros: int = 0  # with less of its grant left it asks for more
     asleep: bool = True
     bids: int = 0
     wins: int = 0
@@ -150,6 +155,21 @@ class Play:
         self.least_micros = max(round(campaign.least_cpm * MICROS_PER_CPM), 1)
         self.most_micros = round(campaign.most_cpm * MICROS_PER_CPM)
         self.start, self.end = campaign.start.timestamp(), campaign.end.timestamp()
+        self.first_price = campaign.auction == "first_price"
+        creative = campaign.creative
+        self.domains = frozenset(creative.domains)
+        self.size = None
+        if creative.width is not None and creative.height is not None:
+            self.size = creative.width, creative.height
+        told = {
+            "cid": campaign.id,
+            "crid": creative.id,
+            "adomain": creative.domains or None,
+            "adm": creative.markup,
+            "w": creative.width,
+            "h": creative.height,
+        }
+        self.told = as_json({k: v for k, v in told.items() if v is not None}).lstrip(b"{")
 
     def awake(self, now: float) -> bool:
         """Whether it may bid at all now."""

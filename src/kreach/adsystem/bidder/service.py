@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.bidder.desk import Desk
+from kreach.adsystem.bidder.planner import PlanWorker
 from kreach.adsystem.bidder.play import Play
 from kreach.adsystem.bidding.bidder import PlanningBidder
 from kreach.adsystem.campaigns.store import CampaignStore, Kept
@@ -37,7 +38,6 @@ __all__ = ["BidderState"]
 _TICK_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 _MEMORY_SECONDS = 60.0
-_REST = 3.0  # after planning so many times as long is left to requests
 _SLICES = 50  # a budget is granted in about so many parts
 _LEAST_SLICE = 50_000  # micros
 
@@ -58,6 +58,7 @@ class BidderState:
         self._make_clock, self._reload = clock, reload
         self.ready = False
         self.loop_lag_seconds = 0.0
+        self.least_tmax_ms = float(settings.least_tmax_ms)
         self.desks: dict[str, Desk] = {}
         self.kept: dict[int, Kept] = {}
         self._by_number: dict[int, Desk] = {}
@@ -65,6 +66,7 @@ class BidderState:
         self._granting: set[int] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._compacting = False
+        self._planner = PlanWorker()
         self.planned = 0
 
     # -- life ---------------------------------------------------------------------------------
@@ -170,6 +172,7 @@ class BidderState:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._planner.close()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -214,12 +217,13 @@ class BidderState:
         if campaign.state == "ended" and kept.number not in desk.plays:
             return
         try:
-            desk.put(
+            play = desk.put(
                 kept.number,
                 campaign,
                 account,
                 lambda: read_audience(self.shared, catalogue, campaign.audience),
             )
+            play.low_micros = self._slice(account) // 2 if account.granted < account.budget else 0
         except (KreachError, OverflowError) as error:
             self.log.warning(
                 "campaign not played",
@@ -280,6 +284,7 @@ class BidderState:
         begun = self._loop.time()
         await asyncio.sleep(_TICK_SECONDS)
         self.loop_lag_seconds = max(self._loop.time() - begun - _TICK_SECONDS, 0.0)
+        self.least_tmax_ms = self.settings.least_tmax_ms + 1e3 * self.loop_lag_seconds
         now = self.clock()
         self._expire(now)
         for desk in self.desks.values():
@@ -311,10 +316,6 @@ class BidderState:
             valuation = desk.plays[claim.campaign].bidder.valuation
             valuation.revert(claim.group, claim.issued_micros / 1e6)
 
-    def low(self, account: Account) -> bool:
-        """Whether the grant of an account is nearly used up."""
-        return account.wanted_grant(self._slice(account)) is not None
-
     def _slice(self, account: Account) -> int:
         return max(account.budget // _SLICES, _LEAST_SLICE)
 
@@ -330,6 +331,11 @@ class BidderState:
             self._granting.discard(number)
             if error is None:
                 account.granted = max(account.granted, wanted)
+                all_of_it = account.granted >= account.budget
+                for desk in self.desks.values():
+                    if number in desk.plays:
+                        low = 0 if all_of_it else self._slice(account) // 2
+                        desk.plays[number].low_micros = low
 
         self.journal.submit("grant", (number, wanted), self.on_loop(granted))
 
@@ -349,19 +355,16 @@ class BidderState:
     # -- planning, pacing, compaction ---------------------------------------------------------
 
     async def _plan(self) -> None:
-        """Plan what is due, one campaign at a time, beside the event loop."""
+        """Plan what is due, one campaign at a time, in a process of its own."""
         await asyncio.sleep(_TICK_SECONDS)
         for desk in list(self.desks.values()):
             for play in list(desk.plays.values()):
                 if play.campaign.state != "running":
                     continue
-                job = desk.plan_job(play, self.clock())
-                if job is not None:
-                    begun = self._loop.time()
-                    plan, worth = await asyncio.to_thread(job.solve)
-                    desk.adopt(job, plan, worth)
+                task = desk.plan_task(play, self.clock())
+                if task is not None:
+                    desk.adopt(play, *await self._planner.solve(task))
                     self.planned += 1
-                    await asyncio.sleep(_REST * (self._loop.time() - begun))
 
     async def _pace(self) -> None:
         """Write down how campaigns stand; now and then what was learned."""

@@ -8,7 +8,7 @@ up for, or, with `ahead` off, at p_t.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -212,6 +212,7 @@ class PlanningBidder(Bidder):
         # the first moments, however busy, say nothing about the rate of a whole flight
         self._next_plan_at = purse.start + _TOO_EARLY * (purse.end - purse.start)
         self._plan: Plan | None = None
+        self._has_plan = False  # now, or in an earlier run
         self._multiplier = first_multiplier
         self.left_per_time = 0.0
 
@@ -264,22 +265,21 @@ class PlanningBidder(Bidder):
             budget *= len(self._planned) / len(kinds)
             kinds = kinds[self._planned]
         state = GroupState(kinds, self.valuation.counts(self._planned), left)
-        guess = None if self._plan is None else self._multiplier
-        planner, market = self._planner, self.market
-        return lambda: planner.solve(state, budget, market, guess)
+        guess = self._multiplier if self._has_plan else None
+        return partial(self._planner.solve, state, budget, self.market, guess)
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""
-        self._plan, self._multiplier = plan, plan.multiplier
+        self._plan, self._multiplier, self._has_plan = plan, plan.multiplier, True
 
     def memory(self) -> dict[str, Any]:
         """What was learned, as plain values, to survive a restart."""
         learned = None if self._learner is None else self._learner.memory()
-        return {"multiplier": self._multiplier, "market": learned}
+        return {"multiplier": self._multiplier, "planned": self._has_plan, "market": learned}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take up what an earlier run learned."""
-        self._multiplier = float(memory["multiplier"])
+        self._multiplier, self._has_plan = float(memory["multiplier"]), bool(memory["planned"])
         if self._learner is not None and memory.get("market") is not None:
             self._learner.remember(memory["market"])
             self.market = self._learner.market()

@@ -73,6 +73,12 @@ class Plan:
         self.expected_reach = reach
         self._lookup = [None if t is None else _Lookup(t) for t in tables]
 
+    def without_tables(self) -> "Plan":
+        """The same plan for somebody who has its tables in another form."""
+        return Plan(
+            self.multiplier, [None] * len(self._lookup), self.expected_spend, self.expected_reach
+        )
+
     def discount(self, kind: int, impressions: int, requests_left: float) -> float:
         """worth/p: the part of a request's reach probability that later ones cannot make up."""
         lookup = self._lookup[kind]
@@ -242,27 +248,47 @@ def kind_probabilities(audience: Audience, cap: int) -> tuple[KindProbability, I
     if isinstance(audience, ProfiledAudience):
         step = max(1, audience.group_count // _SAMPLED_PROFILES)
         profiles = [audience.shares_of(j) for j in range(0, audience.group_count, step)]
-
-        def average(kind: int, impressions: FloatArray) -> FloatArray:
-            del kind  # there is one
-            n: FloatArray = np.rint(np.maximum(impressions, 0.0))
-            each = [profile_reach_probability(shares, n, cap) for shares in profiles]
-            result: FloatArray = np.mean(each, axis=0)
-            return result
-
-        return average, one_kind
+        return _AverageProfile(tuple(profiles), cap), one_kind
     if isinstance(audience, EveryImpression):
-        return lambda kind, impressions: np.ones(len(impressions)), one_kind
+        return _always, one_kind
     if isinstance(audience, DisjointAudience):
         kinds = audience.kinds
         of_group = one_kind if kinds.of_group is None else kinds.of_group
     else:
         kinds, of_group = Audience.disjoint([round(audience.group_sizes.mean())]).kinds, one_kind
+    return _ByKind(kinds.size, kinds.targeted, kinds.dispersion, cap), of_group
 
-    def by_kind(kind: int, impressions: FloatArray) -> FloatArray:
+
+# classes rather than functions inside functions: a plan can then be solved in another process
+
+
+@dataclass(frozen=True)
+class _ByKind:
+    size: FloatArray
+    targeted: FloatArray
+    dispersion: FloatArray
+    cap: int
+
+    def __call__(self, kind: int, impressions: FloatArray) -> FloatArray:
         n: FloatArray = np.rint(np.maximum(impressions, 0.0))
-        columns = (kinds.size, kinds.targeted, kinds.dispersion)
-        size, targeted, dispersion = (np.full(len(n), c[kind]) for c in columns)
-        return group_reach_probability(size, targeted, n, dispersion, cap)
+        columns = (self.size, self.targeted, self.dispersion)
+        size, targeted, dispersion = (np.full(len(n), column[kind]) for column in columns)
+        return group_reach_probability(size, targeted, n, dispersion, self.cap)
 
-    return by_kind, of_group
+
+@dataclass(frozen=True)
+class _AverageProfile:
+    profiles: tuple[FloatArray, ...]
+    cap: int
+
+    def __call__(self, kind: int, impressions: FloatArray) -> FloatArray:
+        del kind  # there is one
+        n: FloatArray = np.rint(np.maximum(impressions, 0.0))
+        each = [profile_reach_probability(shares, n, self.cap) for shares in self.profiles]
+        result: FloatArray = np.mean(each, axis=0)
+        return result
+
+
+def _always(kind: int, impressions: FloatArray) -> FloatArray:
+    del kind
+    return np.ones(len(impressions))

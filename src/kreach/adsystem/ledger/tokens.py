@@ -9,6 +9,7 @@ import binascii
 import hashlib
 import hmac
 import struct
+from binascii import b2a_base64
 from typing import NamedTuple
 
 from kreach.errors import KreachError
@@ -17,6 +18,7 @@ __all__ = ["Claim", "Tokens"]
 
 _FORM = struct.Struct("<BIQIHIQQI")
 _VERSION = 1
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _SIGNATURE_BYTES = 16
 _TOKEN_CHARACTERS = -(-(_FORM.size + _SIGNATURE_BYTES) * 4 // 3)
 
@@ -47,13 +49,11 @@ class Tokens:
             raise KreachError.rule("token key", "have at least 16 bytes", f"{len(key)} bytes")
         self._key = hashlib.blake2b(key, person=b"kreach-token").digest()
 
-    def _sign(self, body: bytes) -> bytes:
-        return hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
-
-    def make(self, claim: Claim) -> str:
+    def make(self, claim: Claim) -> bytes:
         """The token of a claim."""
         body = _FORM.pack(_VERSION, *claim)
-        return base64.urlsafe_b64encode(body + self._sign(body)).rstrip(b"=").decode()
+        signed = body + hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
+        return b2a_base64(signed, newline=False).translate(_URL_SAFE, b"=")
 
     def read(self, token: str) -> Claim | None:
         """The claim of a token, or None if it is not one of ours."""
@@ -64,7 +64,8 @@ class Tokens:
         except (binascii.Error, ValueError):
             return None
         body, signature = raw[: _FORM.size], raw[_FORM.size :]
-        if not hmac.compare_digest(self._sign(body), signature):
+        digest = hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
+        if not hmac.compare_digest(digest, signature):
             return None
         version, *fields = _FORM.unpack(body)
         return Claim(*fields) if version == _VERSION else None

@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -115,13 +115,14 @@ class LiveLog:
 
     def __init__(self, folder: Path, memory: str) -> None:
         self._folder = folder
-        self._spill = tempfile.TemporaryDirectory(prefix="kreach-")
         self._engine = new_engine()
         with no_complaints("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
+        self._spill = tempfile.TemporaryDirectory(prefix="kreach-")
         self._engine.execute(f"SET temp_directory = '{sql_text(self._spill.name)}'")
         self._engine.execute("SET preserve_insertion_order = false")
-        self._engine.execute("SET parquet_metadata_cache = true")  # files never change
+        with suppress(KreachError), no_complaints("cache", "be known to this engine"):
+            self._engine.execute("SET parquet_metadata_cache = true")  # files never change
         self._lock = threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._held: tuple[int, int] | None = None
@@ -203,7 +204,9 @@ class LiveLog:
     def _take_over(self, reader: sqlite3.Connection) -> None:
         """Add rows that are new, drop those that moved; all of it or nothing."""
         files, compacted = listed_files(reader, self._folder)
-        numbers = {version: number for number, version in reader.execute("SELECT * FROM catalogues")}
+        numbers = {
+            version: number for number, version in reader.execute("SELECT * FROM catalogues")
+        }
         last, newest, added = max(self._last_row, compacted), self.newest_micros, 0
         self._engine.execute("BEGIN")
         try:

@@ -8,13 +8,14 @@ from typing import Any
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.boundary.audience import Audience, DisjointAudience
+from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.errors import KreachError
 
 __all__ = ["MARKET", "outlooks"]
 
 MARKET = (0.0, 1.0)  # mu and sigma of ln(price per thousand), where a campaign tells none
 _MOST_GROUPS = 50_000
+_MOST_PROFILES = 500  # each flight is measured group by group
 _MOST_KINDS = 500
 _MOST_PER_GROUP = 5_000
 _MOST_SECONDS = 60.0
@@ -29,7 +30,7 @@ def outlooks(
     reach: float | None,
     level: float,
 ) -> dict[str, Any]:
-    """Budget to reach and back, as `kreach plan` tells it; without either, the campaign's budget."""
+    """Budget to reach and back; without either, what the campaign's own budget will reach."""
     expected = campaign.expected_requests if requests is None else requests
     cap = campaign.largest_cap if cap is None else cap
     if expected is None:
@@ -65,8 +66,9 @@ def outlooks(
 
 def _check_work(audience: Audience, requests: int) -> None:
     groups = audience.group_count
-    if groups > _MOST_GROUPS:
-        raise KreachError.rule("audience", f"have at most {_MOST_GROUPS} groups to plan on", groups)
+    most = _MOST_PROFILES if isinstance(audience, ProfiledAudience) else _MOST_GROUPS
+    if groups > most:
+        raise KreachError.rule("audience", f"have at most {most} groups to plan on", groups)
     if isinstance(audience, DisjointAudience) and len(audience.kinds) > _MOST_KINDS:
         rule = f"have at most {_MOST_KINDS} kinds of groups to plan on"
         raise KreachError.rule("audience", rule, len(audience.kinds))

@@ -51,9 +51,7 @@ class Found:
     spend_micros: int
 
 
-def _measured(
-    subject: Subject, counts: IntArray, caps: tuple[int, ...]
-) -> tuple[ReachReport, ...]:
+def _measured(subject: Subject, counts: IntArray, caps: tuple[int, ...]) -> tuple[ReachReport, ...]:
     first = measure(subject.audience, counts, caps[0])
     people = first.targeted_user_count
     rest = (ReachReport(cap, first.impressions, people, first.exposure) for cap in caps[1:])
@@ -73,9 +71,7 @@ def _window_report(
     early = window.start is None or window.start < created
     warnings = {"before_catalogue": rows.early} if early else {}
     version = subject.catalogue.version
-    return WindowReport(
-        subject.campaign.id, window, version, counted, rejected, warnings, reports
-    )
+    return WindowReport(subject.campaign.id, window, version, counted, rejected, warnings, reports)
 
 
 @dataclass(frozen=True)
@@ -216,9 +212,7 @@ def _span(now: Snapshot, subject: Subject, window: Window, by: str) -> Window | 
     return window.holding(moments[0], moments[1], by)
 
 
-def _counts_by_period(
-    now: Snapshot, subject: Subject, block: list[Window], by: str
-) -> IntArray:
+def _counts_by_period(now: Snapshot, subject: Subject, block: list[Window], by: str) -> IntArray:
     """A row of impressions by group for each of some periods that follow each other."""
     assert block[0].start is not None
     stretch = Window(block[0].start, block[-1].end)

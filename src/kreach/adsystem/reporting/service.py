@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from kreach.adsystem.bidder.play import check_playable
@@ -45,10 +45,15 @@ class Reporting:
     def __init__(self, shared: AdSystemSettings, settings: ReportingSettings, log: Log) -> None:
         self._shared = shared
         self.shelf = Shelf(shared, log)
-        self.campaigns = CampaignStore(shared.store)
         self.live = LiveLog(shared.store, settings.memory)
+        try:
+            self.campaigns = CampaignStore(shared.store)
+        except KreachError:
+            self.live.close()
+            raise
         self._standing = Standing()
         self._remembered: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._unique: dict[int, tuple[tuple[int, ...], float | None]] = {}  # by campaign
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -105,10 +110,10 @@ class Reporting:
             stale = {}
             for one in several:
                 n = totals.get((one.number, number), NOTHING).impressions
-                key = ("unique", now.generation, one.number, number, n)
-                known, value = self._recall(key)
+                key = (now.generation, number, n)  # as many impressions are the same ones
+                before, value = self._unique.get(one.number, (None, None))
                 result[one.number] = {"catalogue": version, "unique_reach": value}
-                if not known:
+                if before != key:
                     stale[one.number] = (one, key)
             groups = len(catalogue)
             for campaign, counts in self._standing.counts_of(now, stale, number, groups):
@@ -119,7 +124,7 @@ class Reporting:
                 except KreachError:  # this catalogue has no such audience
                     value = None
                 result[campaign]["unique_reach"] = value
-                self._remember(key, value)
+                self._unique[campaign] = (key, value)
         return result
 
     def status(self, campaign_id: str, level: float) -> dict[str, Any]:
@@ -146,9 +151,7 @@ class Reporting:
 
     # -- reports ------------------------------------------------------------------------------
 
-    def _catalogue(
-        self, now: Snapshot, kept: Kept, totals: Totals, asked: str | None
-    ) -> Catalogue:
+    def _catalogue(self, now: Snapshot, kept: Kept, totals: Totals, asked: str | None) -> Catalogue:
         """The one asked for; else the newest with impressions of the campaign, else the newest."""
         if asked is not None:
             return self.shelf.get(asked)
@@ -235,14 +238,15 @@ class Reporting:
         """What budgets would reach, on the newest catalogue."""
         kept = self.campaigns.get(campaign_id)
         newest = self.shelf.newest
-        key = ("plan", kept.number, kept.revision, newest.version)
-        key = (*key, requests, cap, tuple(budgets), reach, level)
+        asked = (requests, cap, tuple(budgets), reach, level)
+        key = ("plan", kept.number, kept.revision, newest.version, *asked)
         known, document = self._recall(key)
         if not known:
             audience = self.shelf.audience(newest, kept.campaign.audience)
             document = outlooks(kept.campaign, audience, requests, cap, budgets, reach, level)
             self._remember(key, document)
-        return document | {"catalogue": newest.version, "currency": self._shared.currency}
+        found: dict[str, Any] = document
+        return {"catalogue": newest.version, "currency": self._shared.currency, **found}
 
     # -- health -------------------------------------------------------------------------------
 
@@ -306,6 +310,3 @@ def _facts(kept: Kept, spend_micros: int, currency: str) -> dict[str, Any]:
         "spend": spend_micros / MICROS,
         "currency": currency,
     }
-
-
-Work = Callable[..., dict[str, Any]]

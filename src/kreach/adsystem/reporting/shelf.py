@@ -66,7 +66,9 @@ class Shelf:
                 return
             self._strange |= new
             try:
-                found = {catalogue.version: catalogue for catalogue in read_catalogues(self._shared)}
+                found = {
+                    catalogue.version: catalogue for catalogue in read_catalogues(self._shared)
+                }
             except KreachError as error:
                 self._log.warning("catalogues not read again", reason=str(error))
                 return

@@ -1,0 +1,159 @@
+"""Bid requests. The hot path: no disk, no network, and as few objects as it takes."""
+
+import time
+from math import ceil, isfinite
+
+from kreach.adsystem.bidder.desk import Desk
+from kreach.adsystem.bidder.play import Play
+from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.ledger.tokens import Claim
+from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json, decode_request
+from kreach.service.metrics import Metrics
+from kreach.service.web import Answer, Request
+
+__all__ = ["Bids"]
+
+_JSON = [(b"content-type", b"application/json"), (b"x-openrtb-version", b"2.6")]
+_MOST_IMPS = 100
+
+
+class Bids:
+    """Answers bid requests."""
+
+    def __init__(self, state: BidderState, metrics: Metrics) -> None:
+        self._state = state
+        self._none: dict[str, Answer] = {}
+        settings = state.settings
+        self._base = settings.notices.encode()
+        self._nurl = b"%b/openrtb2/win/" % self._base if settings.win_notices else None
+        self._end = b'],"seat":%b}],"cur":%b}' % (
+            as_json(settings.seat),
+            as_json(state.shared.currency),
+        )
+        self._requests = metrics.count("requests", "Bid requests")
+        self._no_bids = metrics.count("no_bids", "Requests without a bid, by reason", "reason")
+        self._bids = metrics.count("bids", "Bids made, by campaign", "campaign")
+        self._latency = metrics.histogram("latency_seconds", "Time to decide on a bid request")
+
+    def bid(self, request: Request) -> Answer:
+        """POST /openrtb2/bid."""
+        begun = time.perf_counter()
+        self._requests.add()
+        answer = self._decide(decode_request(request.body))
+        self._latency.observe(time.perf_counter() - begun)
+        return answer
+
+    def _refuse(self, reason: str) -> Answer:
+        self._no_bids.add(reason)
+        found = self._none.get(reason)
+        if found is None:
+            found = Answer(204, b"", [(b"x-no-bid", reason.encode())])
+            self._none[reason] = found
+        return found
+
+    def _decide(self, asked: BidRequest) -> Answer:
+        reason = self._unwilling(asked)
+        if reason:
+            return self._refuse(reason)
+        group, desk, reason = self._group(asked)
+        if desk is None:
+            return self._refuse(reason)
+        now = self._state.clock()
+        request = desk.asked(group, now, asked)
+        bids = []
+        reason = ""
+        for imp in asked.imp[:_MOST_IMPS]:
+            floor, why = self._floor(imp)
+            if not why:
+                play, micros, why = desk.offer(request, imp, floor)
+                if play is not None:
+                    bids.append(self._made(desk, play, group, micros, now, imp))
+            reason = why or reason
+        if not bids:
+            return self._refuse(reason)
+        head = b'{"id":%b,"seatbid":[{"bid":[' % as_json(asked.id)
+        return Answer(200, b"%b%b%b" % (head, b",".join(bids), self._end), _JSON)
+
+    def _unwilling(self, asked: BidRequest) -> str:
+        """Why we do not bid on this request at all; nothing if we may."""
+        state = self._state
+        if not asked.imp:
+            return "no imp"
+        if not state.ready:
+            return "not ready"
+        if state.journal.failure is not None:
+            return "log cannot be written"
+        if asked.tmax is not None and 0 < asked.tmax < state.least_tmax_ms:
+            return "tmax too short"
+        if asked.cur and state.shared.currency not in asked.cur:
+            return "currency"
+        return "test" if asked.test else ""
+
+    def _floor(self, imp: Imp) -> tuple[int, str]:
+        """The least bid for a place in micros of one impression; or why we cannot bid on it."""
+        floor = imp.bidfloor
+        if imp.pmp is not None and imp.pmp.private_auction:
+            return 0, "private auction"
+        if floor <= 0.0:
+            return 0, ""
+        if imp.bidfloorcur != self._state.shared.currency:
+            return 0, "floor currency"
+        if not (isfinite(floor) and floor < 1e9):
+            return 0, "below floor"
+        return ceil(floor * MICROS_PER_CPM - 1e-6), ""
+
+    def _group(self, asked: BidRequest) -> tuple[int, Desk | None, str]:
+        """The group that the right provider names, in a catalogue that we have."""
+        if asked.user is None:
+            return 0, None, "no user"
+        reason = "no group"
+        state = self._state
+        provider = state.settings.provider
+        for data in asked.user.data or ():
+            if data.name != provider or not data.segment:
+                continue
+            desk = state.desks.get(data.ext.catalogue or "") if data.ext is not None else None
+            if desk is None:
+                reason = "unknown catalogue"
+                continue
+            for segment in data.segment:
+                group = desk.catalogue.find(segment.id)
+                if group is not None:
+                    return group, desk, ""
+            reason = "unknown group"
+        return 0, None, reason
+
+    def _made(self, desk: Desk, play: Play, group: int, micros: int, now: float, imp: Imp) -> bytes:
+        """Reserve the money and write the bid (as `boundary.openrtb.Bid` would be written)."""
+        state = self._state
+        seconds = state.settings.expiry_seconds
+        if imp.exp is not None and 0 < imp.exp < seconds:
+            seconds = imp.exp
+        claim = state.ledger.reserve(play.number, desk.number, group, micros, now, seconds)
+        account = play.account
+        if account.granted - account.spent - account.reserved < play.low_micros:
+            state.grant_soon(play.number)
+        play.bids += 1
+        self._bids.add(play.campaign.id)
+        return self._written(claim, play, imp, seconds)
+
+    def _written(self, claim: Claim, play: Play, imp: Imp, seconds: int) -> bytes:
+        token = self._state.tokens.make(claim)
+        base = self._base
+        told = b"" if self._nurl is None else b',"nurl":"%b%b"' % (self._nurl, token)
+        return (
+            b'{"id":"%x","impid":%b,"price":%d.%03d,"burl":"%b/openrtb2/billing/%b?price='
+            b'${AUCTION_PRICE}","lurl":"%b/openrtb2/loss/%b"%b,"exp":%d,%b'
+        ) % (
+            claim.epoch << 40 | claim.sequence,
+            as_json(imp.id),
+            claim.micros // MICROS_PER_CPM,
+            claim.micros % MICROS_PER_CPM,
+            base,
+            token,
+            base,
+            token,
+            told,
+            seconds,
+            play.told,
+        )

@@ -1,0 +1,318 @@
+"""What goes in and comes out, as the API describes it. The rules of a campaign are its own."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from kreach.adsystem.campaigns.campaign import EVERYONE, MOST_CPM
+
+__all__ = [
+    "CampaignChange",
+    "CampaignDefinition",
+    "CampaignIn",
+    "CampaignList",
+    "CampaignStatus",
+    "Failure",
+    "Health",
+    "PacingDocument",
+    "PlanDocument",
+    "ReachDocument",
+    "SeriesDocument",
+]
+
+
+def _writable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be text that can be written in UTF-8") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_writable)]
+Words = Annotated[Text, Field(min_length=1, max_length=20_000)]
+Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+Money = Annotated[float, Field(gt=0, lt=1e12)]
+Cpm = Annotated[float, Field(ge=0, le=MOST_CPM)]
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class CapIn(_In):
+    """At most `limit` impressions a person within `span_seconds`; null for the whole flight."""
+
+    limit: int = Field(ge=1, le=1_000)
+    span_seconds: float | None = Field(None, gt=0, le=1e10)
+
+
+class CreativeIn(_In):
+    """What is shown."""
+
+    id: Words | None = None
+    markup: Words | None = None
+    width: int | None = Field(None, ge=1, le=100_000)
+    height: int | None = Field(None, ge=1, le=100_000)
+    domains: list[Annotated[Text, Field(max_length=253)]] = Field([], max_length=100)
+
+
+class CampaignIn(_In):
+    """A new campaign. Money is in the currency of the ad system, limits of bids per thousand."""
+
+    id: str = Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    budget: Money
+    start: Moment
+    end: Moment
+    caps: list[CapIn] = Field(
+        default_factory=lambda: [CapIn(limit=1, span_seconds=None)], min_length=1, max_length=10
+    )
+    daily_budget: Money | None = None
+    audience: Annotated[Text, Field(min_length=1, max_length=200)] = EVERYONE
+    auction: str = Field("second_price", pattern="^(second_price|first_price)$")
+    bidder: str = Field("planning", pattern="^(planning|paper)$")
+    least_cpm: Cpm = 0.0
+    most_cpm: Cpm = MOST_CPM
+    market_mu: float | None = Field(None, gt=-50, lt=50)
+    market_sigma: float | None = Field(None, gt=0, lt=20)
+    expected_requests: int | None = Field(None, ge=1, le=2**53)
+    creative: CreativeIn | None = None
+    state: str = Field("running", pattern="^(running|paused|ended)$")
+
+
+class CampaignChange(_In):
+    """What may change while a campaign runs; what is left out stays."""
+
+    budget: Money | None = None
+    daily_budget: Money | None = None
+    end: Moment | None = None
+    state: str | None = Field(None, pattern="^(running|paused|ended)$")
+    least_cpm: Cpm | None = None
+    most_cpm: Cpm | None = None
+    creative: CreativeIn | None = None
+
+
+class _Out(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Failure(_Out):
+    """The one form of error: field, rule and value."""
+
+    error: str
+
+
+class CapOut(_Out):
+    """A frequency cap."""
+
+    limit: int
+    span_seconds: float | None
+
+
+class CreativeOut(_Out):
+    """What is shown."""
+
+    id: str | None
+    markup: str | None
+    width: int | None
+    height: int | None
+    domains: list[str]
+
+
+class CampaignDefinition(_Out):
+    """A campaign as it is kept."""
+
+    id: str
+    budget: float
+    start: str
+    end: str
+    caps: list[CapOut]
+    daily_budget: float | None
+    audience: str
+    auction: str
+    bidder: str
+    least_cpm: float
+    most_cpm: float
+    market_mu: float | None
+    market_sigma: float | None
+    expected_requests: int | None
+    creative: CreativeOut
+    state: str
+
+
+class Tally(_Out):
+    """What a campaign has come to, on all catalogues."""
+
+    impressions: int
+    spend_micros: int
+    spend: float
+    budget_left_micros: int
+    budget_left: float
+
+
+class Summary(Tally):
+    """In the list: reach is that on `catalogue`."""
+
+    catalogue: str | None
+    unique_reach: float | None
+
+
+class CampaignSummary(CampaignDefinition):
+    """A campaign of the list."""
+
+    status: Summary
+
+
+class CampaignList(_Out):
+    """Campaigns in the order they were made; `next` goes into `after` for the rest."""
+
+    campaigns: list[CampaignSummary]
+    next: str | None
+
+
+class CapReport(_Out):
+    """Reach at one cap."""
+
+    cap: int
+    impressions: int
+    reach: float
+    std: float
+    interval: list[float]
+    level: float
+    interval_method: str
+    bounds: list[int]
+    bounds_attained: list[bool]
+    over_exposed: float
+    unique_reach: float
+    unique_reach_interval: list[float]
+    average_frequency: float
+    average_frequency_interval: list[float]
+    frequency: list[float]
+    at_least: list[float]
+    at_least_intervals: list[list[float]]
+
+
+class Pace(_Out):
+    """How a campaign stood at `ts`, as the bidder wrote it down."""
+
+    ts: str
+    multiplier: float | None
+    spent_micros: int
+    reserved_micros: int
+    carried_micros: int
+    requests: int
+    bids: int
+    wins: int
+    losses: int
+    win_rate: float | None
+
+
+class Status(Summary):
+    """How a campaign stands: reach so far by cap, and the bidder's last word."""
+
+    people: int | None
+    reach: list[CapReport]
+    pace: Pace | None
+
+
+class CampaignStatus(CampaignDefinition):
+    """A campaign and how it stands."""
+
+    status: Status
+
+
+class Flight(_Out):
+    """When a campaign runs."""
+
+    start: str
+    end: str
+
+
+class ReachDocument(_Out):
+    """A reach report; `spend` is that of the impressions in it."""
+
+    campaign: str
+    start: str | None
+    end: str | None
+    catalogue: str
+    impressions: int
+    rejected: dict[str, int]
+    warnings: dict[str, int]
+    people: int
+    basis: str
+    reports: list[CapReport]
+    audience: str
+    state: str
+    flight: Flight
+    spend_micros: int
+    spend: float
+    currency: str
+
+
+class SeriesPeriod(_Out):
+    """One period alone, and everything from the start of the series to its end."""
+
+    start: str
+    end: str
+    impressions: int
+    period: list[CapReport]
+    cumulative: list[CapReport]
+
+
+class SeriesDocument(ReachDocument):
+    """The report of the whole window, and period by period."""
+
+    by: str
+    series: list[SeriesPeriod]
+
+
+class PacingDocument(_Out):
+    """How the money went."""
+
+    campaign: str
+    budget_micros: int
+    pacing: list[Pace]
+
+
+class MarketOut(_Out):
+    """ln of the price per thousand is normal with these."""
+
+    mu: float
+    sigma: float
+    auction: str
+
+
+class OutlookOut(_Out):
+    """What to expect of a budget; `band` holds reach with probability `level`."""
+
+    budget: float
+    spend: float
+    reach: float
+    band: list[float]
+    level: float
+    impressions: float
+    average_frequency: float
+    multiplier: float
+
+
+class PlanDocument(_Out):
+    """Budget to reach and back."""
+
+    campaign: str
+    catalogue: str
+    currency: str
+    people: int
+    groups: int
+    cap: int
+    requests: int
+    market: MarketOut
+    plans: list[OutlookOut]
+
+
+class Health(_Out):
+    """Whether the service can answer."""
+
+    status: str
+    log: str
+    catalogues: list[str]
+    campaigns: int

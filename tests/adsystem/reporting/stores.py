@@ -1,0 +1,184 @@
+"""A store with a real bidder at work on it, whose clock the test sets, and reporting beside it."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+import kreach as kr
+from kreach.adsystem.bidder.exchange import bidder_site
+from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.campaigns.campaign import Campaign, Cap
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.reporting.app import reporting_app
+from kreach.adsystem.settings import AdSystemSettings, BidderSettings, ReportingSettings
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue
+from kreach.numeric.types import IntArray
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+
+START = datetime(2026, 11, 1, tzinfo=UTC)  # a Sunday
+END = START + timedelta(days=30)
+KINDS = ("disjoint", "dispersed", "profiled", "overlapping")
+GROUPS = 30
+
+
+def quiet(service: str) -> Log:
+    """A log that nobody reads."""
+    return Log(service, write=lambda line: None)
+
+
+def make_catalogue(kind: str, version: str = "v1", groups: int = GROUPS) -> Catalogue:
+    """A small catalogue of each kind, sizes mixed."""
+    generator = np.random.default_rng(groups)
+    names = tuple(f"{version}-g{j:04d}" for j in range(groups))
+    sizes = generator.integers(5, 9, groups)
+    shares = None
+    classes = None
+    if kind == "profiled":
+        shares = tuple(np.sort(generator.dirichlet(np.ones(size))) for size in sizes)
+    if kind == "overlapping":
+        sizes = np.full(groups, 8)
+        classes = tuple(((j, (j + 1) % groups), 4) for j in range(groups))
+    dispersion = 0.7 if kind == "dispersed" else None
+    created = START - timedelta(days=1)
+    return Catalogue(version, created, 5, names, sizes, dispersion, shares, classes, 4)
+
+
+def make_campaign(name: str, **more: Any) -> Campaign:
+    """A campaign rich enough to win nearly everything."""
+    given: dict[str, Any] = {
+        "id": name,
+        "budget": 10_000.0,
+        "start": START,
+        "end": END,
+        "caps": (Cap(limit=2),),
+        "market_mu": 0.0,
+        "market_sigma": 1.0,
+    }
+    return Campaign(**(given | more))
+
+
+class Shop:
+    """A bidder on a store, an exchange that sells it everything, and the truth about that."""
+
+    def __init__(self, folder: Path, *catalogues: Catalogue) -> None:
+        for catalogue in catalogues:
+            write_catalogue(catalogue, folder / catalogue.version)
+        self.catalogues = catalogues
+        self.shared = AdSystemSettings(
+            store=folder / "store",
+            catalogues=tuple(folder / catalogue.version for catalogue in catalogues),
+        )
+        self.now = START.timestamp() + 1.0
+        self.sold: list[tuple[str, str, int, float, int]] = []
+        """Campaign, version, group, time, micros."""
+        self.state: BidderState | None = None
+
+    def add(self, *campaigns: Campaign) -> None:
+        """Keep campaigns before the bidder starts."""
+        store = CampaignStore(self.shared.store)
+        for campaign in campaigns:
+            store.add(campaign)
+        store.close()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Shop"]:
+        """With the bidder running."""
+        settings = BidderSettings(expiry_seconds=60, pacing_seconds=0.05, compaction_seconds=3600)
+        state = BidderState(
+            self.shared, settings, quiet("bidder"), clock=lambda _: lambda: self.now
+        )
+        self._site = bidder_site(state, Metrics("bidder"))
+        await state.start()
+        self.state = state
+        await asyncio.sleep(0.3)  # money is granted, campaigns wake
+        try:
+            yield self
+        finally:
+            self.state = None
+            await state.stop()
+
+    async def _call(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Any:
+        told: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: dict[str, Any]) -> None:
+            told.append(message)
+
+        scope = {"type": "http", "method": method, "path": path, "query_string": query}
+        await self._site(scope, receive, send)
+        return told[0]["status"], told[1]["body"]
+
+    async def sell(self, groups: Sequence[int], catalogue: Catalogue | None = None) -> int:
+        """Offer a place to each group in turn; whoever bids gets it and is billed."""
+        catalogue = catalogue or self.catalogues[-1]
+        before = len(self.sold)
+        for group in groups:
+            data = {
+                "name": "kreach",
+                "segment": [{"id": catalogue.groups[group]}],
+                "ext": {"catalogue": catalogue.version},
+            }
+            request = {"id": "r", "imp": [{"id": "1"}], "user": {"data": [data]}}
+            status, answer = await self._call("POST", "/openrtb2/bid", json.dumps(request).encode())
+            if status != 200:
+                continue
+            bid = json.loads(answer)["seatbid"][0]["bid"][0]
+            token = bid["burl"].rpartition("/")[2].partition("?")[0]
+            price = min(bid["price"], 0.5)  # per thousand
+            status, _ = await self._call(
+                "GET", f"/openrtb2/billing/{token}", query=b"price=%.6f" % price
+            )
+            assert status == 200
+            micros = int(np.ceil(round(float(f"{price:.6f}") * 1_000, 6)))
+            self.sold.append((bid["cid"], catalogue.version, group, self.now, micros))
+        return len(self.sold) - before
+
+    def compact(self) -> int:
+        """Let everything expire, and have it moved into files."""
+        assert self.state is not None
+        self.now += 100.0
+        moved = self.state.compact_once()
+        self.state.journal.catalogue_number(self.catalogues[-1].version)  # waits for the log
+        return moved
+
+    def counts(
+        self, campaign: str, catalogue: Catalogue, start: float = 0.0, end: float = 1e12
+    ) -> IntArray:
+        """The truth about impressions by group."""
+        tally = Counter(
+            group
+            for name, version, group, ts, _ in self.sold
+            if name == campaign and version == catalogue.version and start <= ts < end
+        )
+        return np.array([tally[group] for group in range(len(catalogue))], dtype=np.int64)
+
+    def measured(
+        self, campaign: str, catalogue: Catalogue, cap: int, start: float = 0.0, end: float = 1e12
+    ) -> "kr.ReachReport":
+        """What the library says of the truth."""
+        counts = self.counts(campaign, catalogue, start, end)
+        return kr.measure(catalogue.audience(), counts, cap)
+
+
+@asynccontextmanager
+async def reporting(shop: Shop, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a reporting service on the store."""
+    app = reporting_app(shop.shared, ReportingSettings(**settings), quiet("reporting"))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://reporting") as client,
+    ):
+        yield client
