@@ -1,6 +1,6 @@
 """The bid endpoint beside the same server's constant answer: 100 campaigns, a million groups.
 
-    python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0]
+python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0]
 """
 
 import argparse
@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.load import Load, get, post, run_load
 from benchmarks.servers import Server
-from kreach.adsystem.campaigns.campaign import Cap, Campaign, Creative
+from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue

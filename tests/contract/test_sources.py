@@ -241,7 +241,7 @@ def test_columns_by_name_on_either_engine(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [7, None, ["log.parquet"], object()], ids=lambda x: type(x).__name__
+    "source", [7, None, {"log.parquet"}, object()], ids=lambda x: type(x).__name__
 )
 def test_what_is_no_source(engine: Engine, source: Any) -> None:
     with pytest.raises(kr.KreachError, match="impressions must be a path"):

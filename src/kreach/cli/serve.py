@@ -120,3 +120,33 @@ def reporting(
         return
     log = Log("reporting")
     run(reporting_app(shared, settings, log), log, bind(settings.host, settings.port))
+
+
+@serve.command()
+def gateway(
+    config: Config = None,
+    check_config: CheckOnly = False,
+    port: Port = None,
+    as_json: Json = False,
+) -> None:
+    """Tell which group a visitor is of: the publisher's side, never reachable by advertisers.
+
+    Example: kreach serve gateway --config publisher.toml
+    """
+    import msgspec  # noqa: PLC0415
+
+    from kreach.publisher.serving import GatewaySettings, check, gateway_site  # noqa: PLC0415
+    from kreach.service.config import load_settings  # noqa: PLC0415
+    from kreach.service.logs import Log  # noqa: PLC0415
+    from kreach.service.run import bind  # noqa: PLC0415
+    from kreach.service.run import serve as run  # noqa: PLC0415
+
+    document, base = _sections(config)
+    settings = load_settings(GatewaySettings, "gateway", document, base=base)
+    if port is not None:
+        settings = msgspec.structs.replace(settings, port=port)
+    if check_config:
+        _checked(check(settings), as_json)
+        return
+    log = Log("gateway")
+    run(gateway_site(settings, log), log, bind(settings.host, settings.port))
