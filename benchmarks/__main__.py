@@ -9,7 +9,18 @@ from benchmarks.timing import duration, machine_facts
 
 __all__ = ["main"]
 
-NAMES = ("measure_disjoint", "meter", "distribution", "overlap", "grouping", "decision", "log")
+NAMES = (
+    "measure_disjoint",
+    "meter",
+    "distribution",
+    "overlap",
+    "grouping",
+    "decision",
+    "log",
+    "bidder",
+    "notices",
+    "restart",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -205,5 +205,10 @@ def main(arguments: list[str] | None = None) -> None:
             soak(config, options.groups, options.soak_minutes, options.connections)
 
 
+def run() -> None:
+    """What `python -m benchmarks bidder` runs."""
+    main([])
+
+
 if __name__ == "__main__":
     main()

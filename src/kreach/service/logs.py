@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,16 +11,21 @@ from typing import Any
 
 __all__ = ["Log", "route_library_logs"]
 
+_MOST_PER_SECOND = 20
+
 
 class Log:
     """Events of one service as JSON lines.
 
     An event has a fixed name and fields that the caller picks one by one; there is no way to pass a
-    request, so none can slip in. Exceptions are logged by type: their text may quote input.
+    request, so none can slip in. Exceptions are logged by type: their text may quote input. An
+    event is said at most 20 times a second, then counted (`unsaid`): a storm of them must not stop
+    a service whose log is read too slowly.
     """
 
     def __init__(self, service: str, write: Callable[[str], object] | None = None) -> None:
         self._service = service
+        self._said: dict[str, tuple[int, int, int]] = {}  # event: second, how often in it, not said
         self._write = write or _to_standard_error
 
     def info(self, event: str, **fields: Any) -> None:
@@ -35,6 +41,16 @@ class Log:
         self._emit("error", event, fields)
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        second = int(time.monotonic())
+        begun, said, unsaid = self._said.get(event, (second, 0, 0))
+        if begun != second:
+            begun, said = second, 0
+        if said >= _MOST_PER_SECOND:
+            self._said[event] = (begun, said, unsaid + 1)
+            return
+        self._said[event] = (begun, said + 1, 0)
+        if unsaid:
+            fields = fields | {"unsaid": unsaid}
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         head = {"ts": moment, "level": level, "service": self._service, "event": event}
         self._write(json.dumps(head | fields, default=str) + "\n")

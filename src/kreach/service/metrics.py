@@ -52,6 +52,7 @@ class Metrics:
         self._prefix = f"kreach_{service}_"
         self._counts: dict[str, tuple[str, str, Count]] = {}
         self._gauges: dict[str, tuple[str, str, Gauges]] = {}
+        self._tallies: dict[str, tuple[str, str, Gauges]] = {}
         self._histograms: dict[str, tuple[str, Histogram]] = {}
 
     def count(self, name: str, what: str, label: str = "") -> Count:
@@ -59,6 +60,10 @@ class Metrics:
         made = Count()
         self._counts[self._prefix + name] = (what, label, made)
         return made
+
+    def tally(self, name: str, what: str, now: Gauges, label: str = "") -> None:
+        """A number that only rises and is kept elsewhere: asked for when the metrics are."""
+        self._tallies[self._prefix + name] = (what, label, now)
 
     def gauge(self, name: str, what: str, now: Gauges, label: str = "") -> None:
         """A value that is asked for when the metrics are."""
@@ -92,6 +97,11 @@ class Metrics:
             labels = [label] if label else []
             counter = CounterMetricFamily(name, what, labels=labels)
             for value, amount in (dict(count.by_label) or ({} if label else {"": 0.0})).items():
+                counter.add_metric([value] if label else [], amount)
+            yield counter
+        for name, (what, label, now) in self._tallies.items():
+            counter = CounterMetricFamily(name, what, labels=[label] if label else [])
+            for value, amount in now().items():
                 counter.add_metric([value] if label else [], amount)
             yield counter
         for name, (what, label, now) in self._gauges.items():

@@ -92,6 +92,7 @@ def serve(
     server = Server(config)
     with _no_second_blow():
         server.run(sockets=[listening])
+    gc.unfreeze()
     log.info("stopped")
     if not server.started:
         raise KreachError("the service could not start: see the log above")

@@ -13,7 +13,7 @@ from kreach.service.web import Answer, Request
 
 __all__ = ["Bids"]
 
-_JSON = [(b"content-type", b"application/json"), (b"x-openrtb-version", b"2.6")]
+_JSON = [(b"content-type", b"application/json")]
 _MOST_IMPS = 100
 
 
@@ -30,15 +30,22 @@ class Bids:
             as_json(settings.seat),
             as_json(state.shared.currency),
         )
-        self._requests = metrics.count("requests", "Bid requests")
+        self._seconds = settings.expiry_seconds
         self._no_bids = metrics.count("no_bids", "Requests without a bid, by reason", "reason")
-        self._bids = metrics.count("bids", "Bids made, by campaign", "campaign")
         self._latency = metrics.histogram("latency_seconds", "Time to decide on a bid request")
+        metrics.tally("requests", "Bid requests", lambda: {"": sum(self._latency.cells)})
+        metrics.tally("bids", "Bids made, by campaign", self._by_campaign, "campaign")
+
+    def _by_campaign(self) -> dict[str, float]:
+        made: dict[str, float] = {}
+        for desk in self._state.desks.values():
+            for play in desk.plays.values():
+                made[play.campaign.id] = made.get(play.campaign.id, 0) + play.bids
+        return made
 
     def bid(self, request: Request) -> Answer:
         """POST /openrtb2/bid."""
         begun = time.perf_counter()
-        self._requests.add()
         answer = self._decide(decode_request(request.body))
         self._latency.observe(time.perf_counter() - begun)
         return answer
@@ -58,17 +65,26 @@ class Bids:
         group, desk, reason = self._group(asked)
         if desk is None:
             return self._refuse(reason)
-        now = self._state.clock()
-        request = desk.asked(group, now, asked)
+        state = self._state
+        request = desk.asked(group, state.clock(), asked)
         bids = []
-        reason = ""
         for imp in asked.imp[:_MOST_IMPS]:
             floor, why = self._floor(imp)
-            if not why:
-                play, micros, why = desk.offer(request, imp, floor)
-                if play is not None:
-                    bids.append(self._made(desk, play, group, micros, now, imp))
-            reason = why or reason
+            if why:
+                reason = why
+                continue
+            seconds = self._seconds
+            if imp.exp is not None and 0 < imp.exp < seconds:
+                seconds = imp.exp
+            play, claim, why = desk.offer(request, imp, floor, seconds)
+            if play is None or claim is None:
+                reason = why
+                continue
+            play.bids += 1
+            account = play.account
+            if account.granted - account.spent - account.reserved < play.low_micros:
+                state.grant_soon(play.number)
+            bids.append(self._written(claim, play, imp, seconds))
         if not bids:
             return self._refuse(reason)
         head = b'{"id":%b,"seatbid":[{"bid":[' % as_json(asked.id)
@@ -123,21 +139,8 @@ class Bids:
             reason = "unknown group"
         return 0, None, reason
 
-    def _made(self, desk: Desk, play: Play, group: int, micros: int, now: float, imp: Imp) -> bytes:
-        """Reserve the money and write the bid (as `boundary.openrtb.Bid` would be written)."""
-        state = self._state
-        seconds = state.settings.expiry_seconds
-        if imp.exp is not None and 0 < imp.exp < seconds:
-            seconds = imp.exp
-        claim = state.ledger.reserve(play.number, desk.number, group, micros, now, seconds)
-        account = play.account
-        if account.granted - account.spent - account.reserved < play.low_micros:
-            state.grant_soon(play.number)
-        play.bids += 1
-        self._bids.add(play.campaign.id)
-        return self._written(claim, play, imp, seconds)
-
     def _written(self, claim: Claim, play: Play, imp: Imp, seconds: int) -> bytes:
+        """A bid, as `boundary.openrtb.Bid` would be written."""
         token = self._state.tokens.make(claim)
         base = self._base
         told = b"" if self._nurl is None else b',"nurl":"%b%b"' % (self._nurl, token)

@@ -14,13 +14,15 @@ from kreach.adsystem.bidding.planning import Plan, kind_probabilities
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.ledger.tokens import Claim
 from kreach.adsystem.settings import BidderSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.openrtb import BidRequest, Imp
 from kreach.numeric.types import IntArray
 
-__all__ = ["Desk", "PlanTask"]
+__all__ = ["Asked", "Desk", "PlanTask"]
 
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
@@ -43,7 +45,7 @@ class PlanTask:
 
 
 @dataclass(slots=True)
-class _Asked:
+class Asked:
     """A request on its way through the desk."""
 
     group: int
@@ -59,9 +61,15 @@ class Desk:
     """The campaigns of one catalogue, side by side. Not for use by several threads."""
 
     def __init__(
-        self, catalogue: Catalogue, number: int, settings: BidderSettings, now: float
+        self,
+        catalogue: Catalogue,
+        number: int,
+        ledger: Ledger,
+        settings: BidderSettings,
+        now: float,
     ) -> None:
         self.catalogue, self.number = catalogue, number
+        self._ledger = ledger
         self._settings = settings
         self.traffic = Traffic(len(catalogue), now)
         self.board = Board(len(catalogue))
@@ -193,21 +201,25 @@ class Desk:
                 self.board.forget_rankings()
         play.asleep = not awake
 
-    def asked(self, group: int, now: float, request: BidRequest) -> "_Asked":
+    def asked(self, group: int, now: float, request: BidRequest) -> "Asked":
         """Take note of a request; then ask for an offer for each of its places."""
         traffic = self.traffic
-        traffic.record(group)
-        requests = traffic.by_group[group]
+        by_group = traffic.by_group
+        requests = by_group[group] + 1
+        by_group[group] = requests
+        traffic.total += 1
         share = (requests + 5.0) / (traffic.total + self._prior)
         alone: Sequence[tuple[float, Play]] = ()
         if self._alone:
             alone = [
                 (play.bidder.wanted(group, now), play) for play in self._alone if not play.asleep
             ]
-        return _Asked(group, requests, share, now, request, alone)
+        return Asked(group, requests, share, now, request, alone)
 
-    def offer(self, asked: "_Asked", imp: Imp, floor: int) -> tuple[Play | None, int, str]:
-        """Who bids for a place and how much, in micros of one impression; or why nobody does.
+    def offer(
+        self, asked: "Asked", imp: Imp, floor: int, seconds: int
+    ) -> tuple[Play | None, Claim | None, str]:
+        """Who bids for a place, and the money set aside for it; or why nobody does.
 
         Whoever values the request most bids: what it then bids may be less (a first price asks to
         shade, a budget may run low). A campaign has one place of a request at most.
@@ -217,24 +229,26 @@ class Desk:
         while True:
             value, play = self._best(asked, imp, passed)
             if play is None:
-                return None, 0, reason
+                return None, None, reason
             if value * _MICROS < floor:
-                return None, 0, "below floor"
-            account = play.account
-            money = account.available(account.day_of(int(asked.now * _MICROS)))
-            wanted = value if play.slot is None else play.shading(value)
-            micros = min(int(wanted * _MICROS), play.most_micros, money)
-            if micros >= floor and micros >= play.least_micros:
-                asked.taken = (*asked.taken, play)
-                return play, micros, ""
+                return None, None, "below floor"
+            wanted = int((value if play.slot is None else play.shading(value)) * _MICROS)
+            wanted = min(wanted, play.most_micros)
+            least = floor if floor > play.least_micros else play.least_micros
             passed = (*passed, play)
             reason = "below floor"
-            if money < play.least_micros:
-                self.sleep(play)
+            if wanted >= least:
+                number, group, now = play.number, asked.group, asked.now
+                claim = self._ledger.take(number, self.number, group, wanted, now, seconds, least)
+                if claim is not None:
+                    asked.taken = (*asked.taken, play)
+                    return play, claim, ""
                 reason = "no budget"
+                if not play.awake(now):
+                    self.sleep(play)
 
     def _best(
-        self, asked: "_Asked", imp: Imp, passed: tuple[Play, ...]
+        self, asked: "Asked", imp: Imp, passed: tuple[Play, ...]
     ) -> tuple[float, Play | None]:
         """Who values the request most, of those who may have this place."""
         board, group = self.board, asked.group

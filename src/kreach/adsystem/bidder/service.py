@@ -16,7 +16,7 @@ from kreach.adsystem.bidder.play import Play
 from kreach.adsystem.bidding.bidder import PlanningBidder
 from kreach.adsystem.campaigns.store import CampaignStore, Kept
 from kreach.adsystem.ledger.account import Account, as_micros
-from kreach.adsystem.ledger.compaction import compact, sweep_unlisted
+from kreach.adsystem.ledger.compaction import GroupNames, compact, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Journal, open_reader
 from kreach.adsystem.ledger.ledger import Ledger
@@ -73,7 +73,10 @@ class BidderState:
 
     async def start(self) -> None:
         """Fold the log and begin. Whatever was granted and not spent may still be out."""
-        await asyncio.to_thread(self._load)
+        try:
+            await asyncio.to_thread(self._load)
+        except sqlite3.Error as error:
+            raise KreachError.rule("store", "hold a log that can be read", str(error)) from None
         self._loop = asyncio.get_running_loop()
         for work in (self._tick, self._poll, self._plan, self._pace, self._compact):
             self._tasks.append(asyncio.create_task(self._forever(work)))
@@ -117,10 +120,15 @@ class BidderState:
         )
 
     def _add_desk(self, catalogue: Catalogue, now: float) -> Desk:
-        number = self.journal.catalogue_number(catalogue.version)
-        desk = Desk(catalogue, number, self.settings, now)
+        number = self._number(catalogue)
+        desk = Desk(catalogue, number, self.ledger, self.settings, now)
         self.desks[catalogue.version] = self._by_number[number] = desk
         return desk
+
+    def _number(self, catalogue: Catalogue) -> int:
+        number = self.journal.catalogue_number(catalogue.version)
+        GroupNames(self.shared.store).keep(number, catalogue)
+        return number
 
     def _settle(self, folded: Folded, grants: dict[int, int], now: float) -> None:
         until = now + self.settings.expiry_seconds + 1
@@ -259,8 +267,10 @@ class BidderState:
 
     async def _open_desk(self, catalogue: Catalogue) -> None:
         now = self.clock()
-        number = await asyncio.to_thread(self.journal.catalogue_number, catalogue.version)
-        desk = self._by_number.get(number) or Desk(catalogue, number, self.settings, now)
+        number = await asyncio.to_thread(self._number, catalogue)
+        desk = self._by_number.get(number) or Desk(
+            catalogue, number, self.ledger, self.settings, now
+        )
 
         def fill() -> None:
             for kept in list(self.kept.values()):
@@ -300,14 +310,13 @@ class BidderState:
             for desk in self.desks.values():
                 play = desk.plays.get(number)
                 if play is not None and bids:
-                    self._lose(desk, play, micros // bids, bids)
+                    self._lose(play, micros // bids, bids)
                     break
 
-    def _lose(self, desk: Desk, play: Play, micros: int, bids: int) -> None:
+    def _lose(self, play: Play, micros: int, bids: int) -> None:
         """Bids that nobody told the end of were lost, at their average as far as we know."""
-        for _ in range(min(bids, 1_000)):
-            desk.learn(play, micros, 0, won=False)
-        play.losses += max(bids - 1_000, 0)
+        play.losses += bids
+        play.bidder.learn_losses(micros / 1e6, bids)
 
     def revert(self, claim: Claim) -> None:
         """A win that was counted was never shown."""
@@ -417,10 +426,9 @@ class BidderState:
 
     def compact_once(self, fewest_rows: int = 1) -> int:
         """Move expired rows into files; how many."""
-        groups = {
-            number: (desk.catalogue.version, np.array(desk.catalogue.groups, dtype=object))
-            for number, desk in self._by_number.items()
-        }
+        groups = GroupNames(self.shared.store)
+        for number, desk in self._by_number.items():
+            groups.know(number, desk.catalogue)
         campaigns = {number: kept.campaign.id for number, kept in self.kept.items()}
         store: Path = self.shared.store
         return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows)

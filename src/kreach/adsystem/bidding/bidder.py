@@ -102,6 +102,11 @@ class Bidder(ABC):
     def learn(self, bid: float, price: float, *, won: bool) -> None:
         """What an outcome teaches."""
 
+    def learn_losses(self, bid: float, count: int) -> None:
+        """What several losses at about the same bid teach."""
+        for _ in range(count):
+            self.learn(bid, 0.0, won=False)
+
 
 class PaperBidder(Bidder):
     """The paper's rule: bid (h/w)⁻¹(p_t/λ) and move λ by λ ← λ − ε(1 − r_t) after every request.
@@ -154,6 +159,9 @@ class PaperBidder(Bidder):
         self._pending, self._spent_before = True, self.purse.spent
 
     def learn(self, bid: float, price: float, *, won: bool) -> None:
+        """The paper's rule takes its market as given."""
+
+    def learn_losses(self, bid: float, count: int) -> None:
         """The paper's rule takes its market as given."""
 
 
@@ -283,6 +291,10 @@ class PlanningBidder(Bidder):
         if self._learner is not None and memory.get("market") is not None:
             self._learner.remember(memory["market"])
             self.market = self._learner.market()
+
+    def learn_losses(self, bid: float, count: int) -> None:
+        if self._learner is not None:
+            self._learner.loss(bid, count)
 
     def learn(self, bid: float, price: float, *, won: bool) -> None:
         if self._learner is None:

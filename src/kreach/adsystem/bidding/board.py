@@ -308,12 +308,14 @@ class Board:
 
     def load(self, slot: int, groups: IntArray, impressions: IntArray) -> None:
         """Add counts of a log that was folded; groups may come more than once."""
-        total = np.bincount(groups, weights=impressions, minlength=self.group_count)
-        total = total.astype(np.int64) + self.counts[:, slot]
-        if int(total.max(initial=0)) >= _LARGEST:
+        touched, at = np.unique(groups, return_inverse=True)
+        more = np.bincount(at, weights=impressions, minlength=len(touched)).astype(np.int64)
+        more += self.counts[touched, slot]
+        most = int(more.max(initial=0))
+        if most >= _LARGEST:
             self.counts = self.counts.astype(np.uint32)
-        self.counts[:, slot] = total
-        self.most_counted[slot] = int(total.max(initial=0))
+        self.counts[touched, slot] = more
+        self.most_counted[slot] = max(most, int(self.most_counted[slot]))
 
 
 class BoardValuation:

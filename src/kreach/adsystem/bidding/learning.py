@@ -67,11 +67,11 @@ class MarketLearner:
         self._price_sum[cell] += self._weight * value
         self._next()
 
-    def loss(self, bid: float) -> None:
-        """Record a loss."""
+    def loss(self, bid: float, count: int = 1) -> None:
+        """Record a loss, or several at the same bid."""
         if bid > 0.0:
-            self._lost[self._cell(bid)] += self._weight
-            self._next()
+            self._lost[self._cell(bid)] += self._weight * count
+            self._next(count)
 
     def memory(self) -> dict[str, list[float]]:
         """What was seen, as plain values."""
@@ -111,9 +111,9 @@ class MarketLearner:
             np.append(prices, self._edges[-1] * 10.0), np.append(mass, beyond + 1e-12), self.auction
         )
 
-    def _next(self) -> None:
-        self.auctions += 1
-        self._weight *= self._growth
+    def _next(self, count: int = 1) -> None:
+        self.auctions += count
+        self._weight *= self._growth ** min(count, 100_000)
         if self._weight > 1e100:
             self._rescale()
 

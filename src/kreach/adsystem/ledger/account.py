@@ -69,6 +69,22 @@ class Account:
         self.reserved += amount
         self._days.setdefault(day, [0, 0])[1] += amount
 
+    def take(self, wanted: int, least: int, day: int) -> int:
+        """Set aside what is wanted, or what is left if that is less; 0 if below the least."""
+        amount = self.granted if self.granted < self.budget else self.budget
+        amount -= self.spent + self.reserved + self.carried
+        today = self._days.get(day)
+        if today is None:
+            today = self._days[day] = [0, 0]
+        if self.daily is not None:
+            amount = min(amount, self.daily - today[0] - today[1] - self.carried)
+        amount = min(amount, wanted)
+        if amount < least or amount <= 0:
+            return 0
+        self.reserved += amount
+        today[1] += amount
+        return amount
+
     def release(self, amount: int, day: int) -> None:
         """Free what was set aside."""
         self.reserved -= amount
@@ -92,6 +108,8 @@ class Account:
         """An impression of an earlier run's bid; False if it cannot have been out."""
         if amount > self.carried:
             return False
+        if self.daily is not None and amount > self.daily - sum(self._days.get(day, (0, 0))):
+            return False  # was lost or had expired: its day's money went out again since
         self.carried -= amount
         self.book(price, day)
         return True

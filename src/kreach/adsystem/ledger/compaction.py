@@ -6,6 +6,7 @@ the same transaction that takes its rows out of the live part; at every instant 
 exactly one of the two.
 """
 
+import json
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
+from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.engine import new_engine, sql_text
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
@@ -25,6 +27,48 @@ _MOST_ROWS = 500_000
 _DAY_MICROS = 86_400_000_000
 
 COLUMNS = ("row", "impression", "campaign", "catalogue", "grp", "ts", "bid_ts", "expires", "micros")
+
+
+class GroupNames:
+    """Versions and group ids by catalogue number.
+
+    The store keeps those of every catalogue that had a row, so that rows can be written out under
+    their names long after the catalogue itself is gone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "catalogues"
+        self._known: dict[int, tuple[str, np.ndarray[Any, Any]]] = {}
+
+    def keep(self, number: int, catalogue: Catalogue) -> None:
+        """Write the names of a catalogue down, once."""
+        path = self._folder / f"{number}.json"
+        if path.exists():
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump({"version": catalogue.version, "groups": catalogue.groups}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+        _sync_folder(self._folder)
+
+    def know(self, number: int, catalogue: Catalogue) -> None:
+        """Spare reading the names of a catalogue that is loaded."""
+        self._known[number] = (catalogue.version, np.array(catalogue.groups, dtype=object))
+
+    def __getitem__(self, number: int) -> tuple[str, np.ndarray[Any, Any]]:
+        if number not in self._known:
+            facts = json.loads((self._folder / f"{number}.json").read_text(encoding="utf-8"))
+            self._known[number] = (facts["version"], np.array(facts["groups"], dtype=object))
+        return self._known[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._known or (self._folder / f"{number}.json").exists()
+
+
+Names = GroupNames | Mapping[int, tuple[str, "np.ndarray[Any, Any]"]]
 
 
 def listed_files(connection: sqlite3.Connection, folder: Path) -> tuple[list[Path], int]:
@@ -46,16 +90,16 @@ def compact(
     journal: Journal,
     folder: Path,
     campaigns: Mapping[int, str],
-    groups: Mapping[int, "tuple[str, np.ndarray[Any, Any]]"],
+    groups: Names,
     now: float,
     fewest_rows: int = 1,
 ) -> int:
     """Move what has expired into files; returns how many rows, 0 if there were too few.
 
     `campaigns` gives each number its id, `groups` each catalogue's number its version and group
-    ids. Rows of a catalogue that is not loaded stay where they are.
+    ids. Rows of a catalogue whose names nobody knows stay where they are.
     """
-    rows = _expired(journal, now, set(groups), set(campaigns))
+    rows = _expired(journal, now, groups, campaigns)
     if len(rows) < max(fewest_rows, 1):
         return 0
     table = dict(zip(COLUMNS, np.array(rows, dtype=np.int64).T, strict=True))
@@ -73,19 +117,20 @@ def compact(
         )
         connection.execute("DELETE FROM impressions WHERE row BETWEEN ? AND ?", (first, last))
 
-    journal.run(take_over)
+    if journal.run_now(take_over) is not None:
+        return 0  # as far as we know nothing moved; files that are not listed do not count
     return len(rows)
 
 
 def _expired(
-    journal: Journal, now: float, catalogues: set[int], campaigns: set[int]
+    journal: Journal, now: float, groups: Names, campaigns: Mapping[int, str]
 ) -> list[tuple[int, ...]]:
     """The oldest rows, up to the first whose token may still come."""
     columns = ", ".join(COLUMNS)
     sql = f"SELECT {columns} FROM impressions ORDER BY row LIMIT {_MOST_ROWS}"
     rows = []
     for row in journal.read(sql):
-        if row[7] >= now or row[3] not in catalogues or row[2] not in campaigns:
+        if row[7] >= now or row[3] not in groups or row[2] not in campaigns:
             break
         rows.append(row)
     return rows
@@ -96,7 +141,7 @@ def _write_day(
     day: int,
     part: dict[str, Any],
     campaigns: Mapping[int, str],
-    groups: Mapping[int, "tuple[str, np.ndarray[Any, Any]]"],
+    groups: Names,
 ) -> tuple[str, int]:
     date = datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
     name = f"day={date}/part-{part['row'][0]:012d}-{part['row'][-1]:012d}.parquet"

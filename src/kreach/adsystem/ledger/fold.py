@@ -1,5 +1,6 @@
 """The fold of the log that a bidder starts from: counts, spend, and what may still be repeated."""
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,8 +15,6 @@ from kreach.boundary.engine import new_engine, sql_text
 from kreach.numeric.types import IntArray
 
 __all__ = ["Folded", "fold_log"]
-
-_AT_ONCE = 200_000
 
 
 @dataclass
@@ -50,11 +49,7 @@ def fold_log(
     parts: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = {}
     if files:
         _fold_files(files, folded, parts, starts, since)
-    rows = connection.execute(
-        "SELECT impression, campaign, catalogue, grp, ts, bid_ts, expires, micros FROM impressions"
-    )
-    while block := rows.fetchmany(_AT_ONCE):
-        _fold_rows(np.array(block, dtype=np.int64).T, folded, parts, starts, since, now)
+    _fold_rows(connection, folded, parts, starts, since, now)
     connection.close()
     for key, pieces in parts.items():
         folded.counts[key] = (
@@ -107,33 +102,39 @@ def _fold_files(
 
 
 def _fold_rows(
-    block: IntArray,
+    connection: sqlite3.Connection,
     folded: Folded,
     parts: dict[tuple[int, int], list[tuple[IntArray, IntArray]]],
     starts: Mapping[int, float],
     since: Mapping[int, float],
     now: float,
 ) -> None:
-    impression, campaign, catalogue, group, _, bid_ts, expires, micros = block
-    folded.rows += len(impression)
-    open_still = expires > now
-    folded.repeatable.extend(
-        zip(impression[open_still].tolist(), expires[open_still].tolist(), strict=True)
+    """The live rows, each as one number: campaign, catalogue and group side by side."""
+    packed = connection.execute("SELECT (campaign << 44) + (catalogue << 32) + grp FROM impressions")
+    keys = np.fromiter((row[0] for row in packed), dtype=np.int64)
+    folded.rows += len(keys)
+    keys, counts = np.unique(keys, return_counts=True)
+    places = keys >> 32
+    for place in np.unique(places).tolist():
+        here = places == place
+        key = (place >> 12, place & (1 << 12) - 1)
+        parts.setdefault(key, []).append((keys[here] & (1 << 32) - 1, counts[here]))
+    flights = ", ".join(f"({number}, {round(start * 1e6)})" for number, start in starts.items())
+    spend = connection.execute(
+        f"""WITH flight(number, begins) AS (VALUES {flights or "(-1, 0)"})
+        SELECT campaign, (bid_ts - begins) / {DAY_SECONDS * 1_000_000}, sum(micros)
+        FROM impressions JOIN flight ON number = campaign GROUP BY 1, 2"""
     )
-    for key in np.unique(campaign << 20 | catalogue).tolist():
-        place = (key >> 20, key & (1 << 20) - 1)
-        here = (campaign == place[0]) & (catalogue == place[1])
-        groups, counts = np.unique(group[here], return_counts=True)
-        parts.setdefault(place, []).append((groups, counts))
-        if place[0] in since:
-            recent = here & (bid_ts > since[place[0]] * 1e6)
-            folded.times.setdefault(place[0], []).extend(
-                (place[1], g, t / 1e6)
-                for g, t in zip(group[recent].tolist(), bid_ts[recent].tolist(), strict=True)
-            )
-        if place[0] in starts:
-            begins = round(starts[place[0]] * 1e6)
-            days = (bid_ts[here] - begins) // (DAY_SECONDS * 1_000_000)
-            by_day = folded.spent.setdefault(place[0], {})
-            for day in np.unique(days).tolist():
-                by_day[day] = by_day.get(day, 0) + int(micros[here][days == day].sum())
+    for campaign, day, micros in spend:
+        by_day = folded.spent.setdefault(campaign, {})
+        by_day[day] = by_day.get(day, 0) + micros
+    folded.repeatable.extend(
+        connection.execute("SELECT impression, expires FROM impressions WHERE expires > ?", (now,))
+    )
+    for campaign, moment in since.items():
+        recent = connection.execute(
+            """SELECT catalogue, grp, bid_ts / 1e6 FROM impressions
+            WHERE campaign = ? AND bid_ts > ?""",
+            (campaign, round(moment * 1e6)),
+        )
+        folded.times.setdefault(campaign, []).extend(recent)

@@ -101,7 +101,6 @@ class Journal:
             self._path = folder / FILE
             self._connection = _connect(self._path)
             self._connection.executescript(_SCHEMA)
-            self._check()
             self.epoch = self._next_epoch()
         except sqlite3.Error as error:
             os.close(self._lock)
@@ -111,11 +110,6 @@ class Journal:
         self._queue: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()
-
-    def _check(self) -> None:
-        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"damaged: {found}")
 
     def _next_epoch(self) -> int:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -139,10 +133,7 @@ class Journal:
     def catalogue_number(self, version: str) -> int:
         """The number under which a catalogue's rows are stored; waits for the log."""
         add = "INSERT OR IGNORE INTO catalogues (version) VALUES (?)"
-        written: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-        self.run(lambda connection: connection.execute(add, (version,)), written.put)
-        error = written.get()
-        if error is not None:
+        if self.run_now(lambda connection: connection.execute(add, (version,))) is not None:
             raise KreachError.rule("store", "hold a log that can be written", self.failure)
         return next(
             int(row[0])
@@ -156,6 +147,12 @@ class Journal:
     def run(self, job: Callable[[sqlite3.Connection], object], done: Done | None = None) -> None:
         """Have statements of a job committed, alone or with others."""
         self._queue.put(("job", job, done))
+
+    def run_now(self, job: Callable[[sqlite3.Connection], object]) -> Exception | None:
+        """Have a job committed and wait for it; what went wrong, if anything."""
+        ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self.run(job, ended.put)
+        return ended.get()
 
     def read(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows as they are committed, over a connection of its own."""

@@ -10,6 +10,7 @@ from enum import Enum
 
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.tokens import Claim
+from kreach.errors import KreachError
 
 __all__ = ["Expired", "Ledger", "Outcome"]
 
@@ -45,6 +46,7 @@ class Ledger:
         self._sequence = 0
         self._states: dict[int, bytearray] = {}
         self._chunk_until: dict[int, int] = {}
+        self._begin(0)
         self._out: dict[int, dict[tuple[int, int], list[int]]] = {}  # second: (campaign, day): sums
         self._wins: dict[int, Claim] = {}
         self._before: dict[int, int] = {}  # impressions of earlier runs: when their tokens expire
@@ -67,23 +69,54 @@ class Ledger:
     def reserve(
         self, campaign: int, catalogue: int, group: int, micros: int, now: float, seconds: int
     ) -> Claim:
-        """Set a bid's money aside. The caller has looked at what is available."""
+        """Set a bid's money aside; refused if it is not there."""
+        claim = self.take(campaign, catalogue, group, micros, now, seconds, micros)
+        if claim is None:
+            account = self.accounts[campaign]
+            left = account.available(account.day_of(int(now * 1e6)))
+            raise KreachError.rule("micros", f"be at most {left}", micros)
+        return claim
+
+    def take(
+        self,
+        campaign: int,
+        catalogue: int,
+        group: int,
+        wanted: int,
+        now: float,
+        seconds: int,
+        least: int,
+    ) -> Claim | None:
+        """Set aside what a bid wants, or what is left; None if that is below the least."""
         account = self.accounts[campaign]
         issued = int(now * 1e6)
         day = account.day_of(issued)
-        account.reserve(micros, day)
+        micros = account.take(wanted, least, day)
+        if not micros:
+            return None
         sequence = self._sequence
         self._sequence = sequence + 1
-        expires = int(now) + seconds
+        expires = issued // 1_000_000 + seconds
         chunk = sequence // _CHUNK
-        states = self._states.get(chunk)
-        if states is None:
-            states = self._states[chunk] = bytearray(_CHUNK)
-        states[sequence % _CHUNK] = _OUT
-        if expires > self._chunk_until.get(chunk, 0):
-            self._chunk_until[chunk] = expires
-        self._add_out(expires, campaign, day, micros, 1)
+        if chunk != self._chunk:
+            self._begin(chunk)
+        self._current[sequence % _CHUNK] = _OUT
+        self._chunk_until[chunk] = max(self._chunk_until[chunk], expires)
+        by_day = self._out.get(expires)
+        if by_day is None:
+            by_day = self._out[expires] = {}
+        sums = by_day.get((campaign, day))
+        if sums is None:
+            by_day[campaign, day] = [micros, 1]
+        else:
+            sums[0] += micros
+            sums[1] += 1
         return Claim(self.epoch, sequence, campaign, catalogue, group, micros, issued, expires)
+
+    def _begin(self, chunk: int) -> None:
+        self._chunk = chunk
+        self._current = self._states[chunk] = bytearray(_CHUNK)
+        self._chunk_until[chunk] = 0
 
     def won(self, claim: Claim, now: float) -> Outcome:
         """A win notice: the impression is likely, the money stays set aside."""

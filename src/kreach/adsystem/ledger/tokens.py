@@ -53,7 +53,7 @@ class Tokens:
         """The token of a claim."""
         body = _FORM.pack(_VERSION, *claim)
         signed = body + hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
-        return b2a_base64(signed, newline=False).translate(_URL_SAFE, b"=")
+        return _text(signed)
 
     def read(self, token: str) -> Claim | None:
         """The claim of a token, or None if it is not one of ours."""
@@ -63,9 +63,15 @@ class Tokens:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
         except (binascii.Error, ValueError):
             return None
+        if _text(raw) != token.encode():  # another spelling of the same bytes
+            return None
         body, signature = raw[: _FORM.size], raw[_FORM.size :]
         digest = hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
         if not hmac.compare_digest(digest, signature):
             return None
         version, *fields = _FORM.unpack(body)
         return Claim(*fields) if version == _VERSION else None
+
+
+def _text(signed: bytes) -> bytes:
+    return b2a_base64(signed, newline=False).translate(_URL_SAFE, b"=")
