@@ -4,6 +4,8 @@ Requests are decoded into these types and nothing else: a user id, device, addre
 has no field to land in, so it is skipped while parsing and never becomes an object of ours.
 """
 
+from typing import Any
+
 import msgspec
 
 from kreach.errors import KreachError
@@ -29,9 +31,14 @@ class Segment(msgspec.Struct):
 
 
 class DataExt(msgspec.Struct):
-    """Where the gateway puts the version of the catalogue."""
+    """Where the gateway puts the version of the catalogue; other providers put what they like."""
 
-    catalogue: str | None = None
+    told: Any = msgspec.field(default=None, name="catalogue")
+
+    @property
+    def catalogue(self) -> str | None:
+        """The version, if that is what is there."""
+        return self.told if isinstance(self.told, str) else None
 
 
 class Data(msgspec.Struct):

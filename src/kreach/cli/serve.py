@@ -83,7 +83,9 @@ def bidder(
 
     state = BidderState(shared, settings, log, reload=again)
     sys.setswitchinterval(0.0005)  # plans are made beside requests, which must not wait for them
-    run(bidder_site(state, Metrics("bidder")), log, listening, {signal.SIGHUP: state.reload})
+    site = bidder_site(state, Metrics("bidder"))
+    hot = site.direct("POST /openrtb2/bid")
+    run(site, log, listening, {signal.SIGHUP: state.reload}, hot)
 
 
 @serve.command()

@@ -11,6 +11,7 @@ from typing import Any
 
 from kreach.errors import KreachError
 from kreach.service.logs import Log, route_library_logs
+from kreach.service.web import Direct
 
 __all__ = ["bind", "serve"]
 
@@ -61,12 +62,16 @@ def serve(
     log: Log,
     listening: socket.socket,
     on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
+    direct: Direct | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered first.
 
-    `on_signals` gives further signals something to do (SIGHUP: read the settings again).
+    `on_signals` gives further signals something to do (SIGHUP: read the settings again). The route
+    `direct` is answered without ASGI.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
+
+    from kreach.service.direct import direct_protocol  # noqa: PLC0415
 
     config = uvicorn.Config(
         app,
@@ -74,7 +79,9 @@ def serve(
         access_log=False,
         lifespan="on",
         server_header=False,
+        proxy_headers=False,  # nobody here wants to know where a request came from
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        http="httptools" if direct is None else direct_protocol(direct),
     )
     route_library_logs(log)
 

@@ -110,7 +110,9 @@ def _fold_rows(
     now: float,
 ) -> None:
     """The live rows, each as one number: campaign, catalogue and group side by side."""
-    packed = connection.execute("SELECT (campaign << 44) + (catalogue << 32) + grp FROM impressions")
+    packed = connection.execute(
+        "SELECT (campaign << 44) + (catalogue << 32) + grp FROM impressions"
+    )
     keys = np.fromiter((row[0] for row in packed), dtype=np.int64)
     folded.rows += len(keys)
     keys, counts = np.unique(keys, return_counts=True)

@@ -1,0 +1,139 @@
+"""The route that is answered without ASGI behaves on the wire as if it were not."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adsystem.bidder.bidders_made import made_request
+from tests.adsystem.bidder.stores_made import made_store
+from tests.service.processes import Service, serving
+
+BODY = json.dumps(made_request("g0")).encode()
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def post(body: bytes = BODY, path: str = "/openrtb2/bid", more: str = "") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.fixture(scope="module")
+def bidder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("direct")
+    config = made_store(Path(folder))
+    with serving(folder, "bidder", "--config", str(config)) as service:
+        until = time.monotonic() + 20
+        while not talk(service, post()).startswith(b"HTTP/1.1 200"):  # taken up and granted
+            assert time.monotonic() < until
+        yield service
+
+
+def talk(service: Service, *parts: bytes, seconds: float = 2.0, answers: int = 1) -> bytes:
+    """Send parts one after the other; what came back, with `<closed>` if the server closed."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=seconds) as held:
+        for part in parts:
+            held.sendall(part)
+            time.sleep(0.02)
+        heard = b""
+        try:
+            while not _whole(heard, answers):
+                more = held.recv(65_536)
+                if not more:
+                    return heard + b"<closed>"
+                heard += more
+        except TimeoutError:
+            pass
+        return heard
+
+
+def _whole(heard: bytes, answers: int) -> bool:
+    found = 0
+    while heard:
+        head, mark, rest = heard.partition(b"\r\n\r\n")
+        if not mark:
+            return False
+        lengths = [
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length")
+        ]
+        length = lengths[0] if lengths else 0
+        if len(rest) < length:
+            return False
+        heard, found = rest[length:], found + (not head.startswith(b"HTTP/1.1 100"))
+    return found >= answers
+
+
+def test_requests_in_one_packet_are_answered_in_order(bidder: Service) -> None:
+    wrong = post(b"nonsense")
+    heard = talk(bidder, post() + HEALTH + wrong + post() + HEALTH, answers=5)
+    statuses = [part[:3] for part in heard.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200", b"200", b"400", b"200", b"200"]
+    assert heard.index(b'"log"') < heard.index(b'"error"') < heard.rindex(b'"seatbid"')
+
+
+@pytest.mark.parametrize("at", [1, 60, 100, 200])
+def test_a_request_in_pieces(bidder: Service, at: int) -> None:
+    whole = post()
+    assert talk(bidder, whole[:at], whole[at:]).startswith(b"HTTP/1.1 200")
+
+
+def test_chunks(bidder: Service) -> None:
+    head = b"POST /openrtb2/bid HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    assert talk(bidder, head + chunks).startswith(b"HTTP/1.1 200")
+
+
+def test_the_connection_is_kept_or_closed_as_asked(bidder: Service) -> None:
+    closing = talk(bidder, post(more="connection: close\r\n"), answers=2)
+    assert closing.endswith(b"<closed>")
+    assert closing.count(b"connection: close") == 1
+    old = talk(bidder, post().replace(b"HTTP/1.1", b"HTTP/1.0"), answers=2)
+    assert old.startswith(b"HTTP/1.1 200")
+    assert old.endswith(b"<closed>")
+    assert b"<closed>" not in talk(bidder, post(), post(), answers=2)
+
+
+def test_expectations_queries_and_methods_go_the_other_way(bidder: Service) -> None:
+    heard = talk(bidder, post(more="expect: 100-continue\r\n"))
+    assert heard.startswith(b"HTTP/1.1 100")
+    assert b"HTTP/1.1 200" in heard
+    assert talk(bidder, post(path="/openrtb2/bid?x=1")).startswith(b"HTTP/1.1 200")
+    assert talk(bidder, HEALTH.replace(b"/healthz", b"/openrtb2/bid")).startswith(b"HTTP/1.1 405")
+
+
+def test_a_body_that_is_too_long(bidder: Service) -> None:
+    heard = talk(bidder, post(b"x" * 300_000), answers=2)
+    assert heard.startswith(b"HTTP/1.1 413")
+    assert heard.count(b"connection: close") == 1
+    assert heard.endswith(b"<closed>")
+
+
+def test_what_is_not_openrtb(bidder: Service) -> None:
+    heard = talk(bidder, post(b'{"id": 7}'))
+    assert heard.startswith(b"HTTP/1.1 400")
+    assert b"OpenRTB" in heard
+
+
+def test_a_silent_client_is_let_go(bidder: Service) -> None:
+    assert talk(bidder, post()[:120], seconds=12.0).endswith(b"<closed>")
+    assert talk(bidder, post(), seconds=12.0, answers=2).endswith(b"<closed>")
+
+
+def test_a_client_that_does_not_read_is_not_written_to_without_end(bidder: Service) -> None:
+    with socket.create_connection(("127.0.0.1", bidder.port), timeout=5.0) as held:
+        held.setblocking(False)
+        sent = 0
+        many = post() * 50
+        until = time.monotonic() + 3.0
+        while time.monotonic() < until:
+            try:
+                sent += held.send(many)
+            except BlockingIOError:
+                time.sleep(0.05)
+        assert sent < 200_000_000
+    assert talk(bidder, post()).startswith(b"HTTP/1.1 200")
