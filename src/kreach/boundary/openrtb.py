@@ -24,13 +24,13 @@ __all__ = [
 MICROS_PER_CPM = 1_000  # a price is per thousand, the ledger counts single impressions
 
 
-class Segment(msgspec.Struct):
+class Segment(msgspec.Struct, gc=False):
     """One segment of a data provider: for kreach, the group."""
 
     id: str | None = None
 
 
-class DataExt(msgspec.Struct):
+class DataExt(msgspec.Struct, gc=False):
     """Where the gateway puts the version of the catalogue; other providers put what they like."""
 
     told: Any = msgspec.field(default=None, name="catalogue")
@@ -41,7 +41,7 @@ class DataExt(msgspec.Struct):
         return self.told if isinstance(self.told, str) else None
 
 
-class Data(msgspec.Struct):
+class Data(msgspec.Struct, gc=False):
     """What one provider says about the user."""
 
     name: str | None = None
@@ -49,20 +49,20 @@ class Data(msgspec.Struct):
     ext: DataExt | None = None
 
 
-class User(msgspec.Struct):
+class User(msgspec.Struct, gc=False):
     """Providers' data. There is no id."""
 
     data: list[Data] | None = None
 
 
-class Format(msgspec.Struct):
+class Format(msgspec.Struct, gc=False):
     """A size that fits."""
 
     w: int | None = None
     h: int | None = None
 
 
-class Banner(msgspec.Struct):
+class Banner(msgspec.Struct, gc=False):
     """A place for a picture."""
 
     w: int | None = None
@@ -79,13 +79,13 @@ class Banner(msgspec.Struct):
         return not self.format and (self.w is None or self.h is None)
 
 
-class Pmp(msgspec.Struct):
+class Pmp(msgspec.Struct, gc=False):
     """A private marketplace; kreach has no deals."""
 
     private_auction: int = 0
 
 
-class Imp(msgspec.Struct):
+class Imp(msgspec.Struct, gc=False):
     """A place for an ad."""
 
     id: str
@@ -96,7 +96,7 @@ class Imp(msgspec.Struct):
     exp: int | None = None
 
 
-class BidRequest(msgspec.Struct):
+class BidRequest(msgspec.Struct, gc=False):
     """A request for bids."""
 
     id: str

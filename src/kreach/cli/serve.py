@@ -52,7 +52,7 @@ def bidder(
     """
     import msgspec  # noqa: PLC0415
 
-    from kreach.adsystem.bidder.exchange import bidder_site  # noqa: PLC0415
+    from kreach.adsystem.bidder.exchange import bidder_with_shortcut  # noqa: PLC0415
     from kreach.adsystem.bidder.service import BidderState  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
@@ -83,8 +83,7 @@ def bidder(
 
     state = BidderState(shared, settings, log, reload=again)
     sys.setswitchinterval(0.0005)  # plans are made beside requests, which must not wait for them
-    site = bidder_site(state, Metrics("bidder"))
-    hot = site.direct("POST /openrtb2/bid")
+    site, hot = bidder_with_shortcut(state, Metrics("bidder"))
     run(site, log, listening, {signal.SIGHUP: state.reload}, hot)
 
 

@@ -4,7 +4,8 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -73,7 +74,7 @@ def _path(kind: type, value: object) -> object:
 
 def _value(text: str, kind: Any) -> object:
     """A value of the environment: as TOML writes it, or else text."""
-    if kind is str or kind is Path:
+    if kind is str or kind is Path or (isinstance(kind, UnionType) and str in get_args(kind)):
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]

@@ -45,8 +45,12 @@ class Bids:
 
     def bid(self, request: Request) -> Answer:
         """POST /openrtb2/bid."""
+        return self.answer(request.body)
+
+    def answer(self, body: bytes) -> Answer:
+        """The answer to a bid request."""
         begun = time.perf_counter()
-        answer = self._decide(decode_request(request.body))
+        answer = self._decide(decode_request(body))
         self._latency.observe(time.perf_counter() - begun)
         return answer
 

@@ -6,13 +6,18 @@ from kreach.adsystem.bidder.bids import Bids
 from kreach.adsystem.bidder.notices import Notices
 from kreach.adsystem.bidder.service import BidderState
 from kreach.service.metrics import Metrics
-from kreach.service.web import Answer, Request, Site, json_answer
+from kreach.service.web import Answer, Direct, Request, Site, json_answer
 
-__all__ = ["bidder_site"]
+__all__ = ["bidder_site", "bidder_with_shortcut"]
 
 
 def bidder_site(state: BidderState, metrics: Metrics) -> Site:
     """The bidder as an application."""
+    return bidder_with_shortcut(state, metrics)[0]
+
+
+def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[Site, Direct]:
+    """The bidder as an application, and its bid route for a server that can skip ASGI."""
     site = Site(
         state.log,
         metrics,
@@ -21,14 +26,15 @@ def bidder_site(state: BidderState, metrics: Metrics) -> Site:
         stop=state.stop,
     )
     notices = Notices(state, metrics)
-    site.route("POST /openrtb2/bid", Bids(state, metrics).bid)
+    bids = Bids(state, metrics)
+    site.route("POST /openrtb2/bid", bids.bid)
     for method in ("GET", "POST"):
         site.route(f"{method} /openrtb2/billing/*", notices.billing)
         site.route(f"{method} /openrtb2/win/*", notices.win)
         site.route(f"{method} /openrtb2/loss/*", notices.loss)
     site.route("GET /healthz", lambda request: _health(state, request))
     _gauges(state, metrics)
-    return site
+    return site, site.direct("POST /openrtb2/bid", bids.answer)
 
 
 def _health(state: BidderState, _: Request) -> Answer:

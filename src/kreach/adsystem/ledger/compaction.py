@@ -19,6 +19,7 @@ import numpy as np
 from kreach.adsystem.ledger.journal import Journal
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.engine import new_engine, sql_text
+from kreach.errors import KreachError
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
 
@@ -81,6 +82,13 @@ def sweep_unlisted(connection: sqlite3.Connection, folder: Path) -> int:
     """Delete files that a run left behind when it died before it could list them."""
     listed = set(listed_files(connection, folder)[0])
     unlisted = [file for file in (folder / LOG_FOLDER).rglob("*.parquet*") if file not in listed]
+    given = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'impressions'")
+    last_row = (given.fetchone() or (0,))[0]
+    for file in unlisted:
+        first_row = file.name.split("-")[1] if file.name.count("-") == 2 else ""
+        if first_row.isdigit() and int(first_row) > last_row:  # the database is another's, or new
+            rule = "hold the database that its files belong to"
+            raise KreachError.rule("store", rule, f"{file.name} without it")
     for file in unlisted:
         file.unlink()
     return len(unlisted)
@@ -116,6 +124,13 @@ def compact(
             [(file, first, last, count) for file, count in written],
         )
         connection.execute("DELETE FROM impressions WHERE row BETWEEN ? AND ?", (first, last))
+        # Their tokens have expired: that must stay so, though a clock that stepped back may have
+        # its way at the next start.
+        connection.execute(
+            """INSERT INTO meta VALUES ('moment', ?)
+            ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)""",
+            (int(now * 1e6),),
+        )
 
     if journal.run_now(take_over) is not None:
         return 0  # as far as we know nothing moved; files that are not listed do not count

@@ -58,7 +58,8 @@ _WRITES = {
     "pacing": "INSERT OR REPLACE INTO pacing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "forget_pacing": "DELETE FROM pacing WHERE ts < ?",
     "memory": "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)",
-    "moment": "INSERT OR REPLACE INTO meta VALUES ('moment', ?)",
+    "moment": """INSERT INTO meta VALUES ('moment', ?)
+        ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)""",
 }
 _MOST_PER_COMMIT = 5_000
 
@@ -101,6 +102,7 @@ class Journal:
             self._path = folder / FILE
             self._connection = _connect(self._path)
             self._connection.executescript(_SCHEMA)
+            self._check()
             self.epoch = self._next_epoch()
         except sqlite3.Error as error:
             os.close(self._lock)
@@ -111,6 +113,11 @@ class Journal:
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()
 
+    def _check(self) -> None:
+        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"damaged: {' '.join(found.split())}")
+
     def _next_epoch(self) -> int:
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute(
@@ -118,6 +125,8 @@ class Journal:
             ON CONFLICT (name) DO UPDATE SET value = value + 1"""
         )
         self._connection.execute("COMMIT")
+        # Out of the tail: a torn one must not bring an epoch back, whose tokens are still about.
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self._meta("epoch")
 
     def _meta(self, name: str) -> int:
@@ -152,7 +161,12 @@ class Journal:
         """Have a job committed and wait for it; what went wrong, if anything."""
         ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self.run(job, ended.put)
-        return ended.get()
+        while True:
+            try:
+                return ended.get(timeout=1.0)
+            except queue.Empty:
+                if not self._writer.is_alive() and ended.empty():
+                    return RuntimeError("the log was closed")
 
     def read(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows as they are committed, over a connection of its own."""

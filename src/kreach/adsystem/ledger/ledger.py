@@ -218,7 +218,9 @@ class Ledger:
         return 0 if states is None else states[claim.sequence % _CHUNK]
 
     def _set(self, claim: Claim, state: int) -> None:
-        self._states[claim.sequence // _CHUNK][claim.sequence % _CHUNK] = state
+        states = self._states.get(claim.sequence // _CHUNK)
+        if states is not None:  # expired while it was being written, if it is gone
+            states[claim.sequence % _CHUNK] = state
 
     def _add_out(self, second: int, campaign: int, day: int, micros: int, bids: int) -> None:
         by_day = self._out.get(second)
