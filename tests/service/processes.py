@@ -86,6 +86,10 @@ class Service:
             self.send_signal(number)
         return self._process.wait(30)
 
+    def stop_code(self) -> int:
+        """The exit code of a process that ends by itself."""
+        return self._process.wait(30)
+
     def end(self) -> None:
         """End it whatever it does."""
         if self.alive:

@@ -1,6 +1,7 @@
 """The settings of the ad side: what bidder and reporting share, and what each has of its own."""
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ __all__ = [
     "read_catalogues",
     "token_key",
 ]
+
+
+_URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 
 class AdSystemSettings(Settings, frozen=True, kw_only=True):
@@ -83,7 +87,8 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     @property
     def notices(self) -> str:
         """The address that notices come back to."""
-        return (self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
 
 
 class ReportingSettings(Settings, frozen=True, kw_only=True):
@@ -104,8 +109,9 @@ def check_port(port: int) -> None:
 
 def check_url(name: str, url: str | None) -> None:
     """An address that others are told."""
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise KreachError.rule(name, "begin with http:// or https://", url)
+    if url is not None and not _URL.fullmatch(url):
+        rule = "begin with http:// or https:// and have none of the characters that need escaping"
+        raise KreachError.rule(name, rule, url)
 
 
 def _at_least(name: str, value: float, least: float, most: float) -> None:

@@ -85,11 +85,18 @@ class Pmp(msgspec.Struct, gc=False):
     private_auction: int = 0
 
 
+class Other(msgspec.Struct, gc=False):
+    """A place for what kreach has none of: that it is there is all we look at."""
+
+
 class Imp(msgspec.Struct, gc=False):
     """A place for an ad."""
 
     id: str
     banner: Banner | None = None
+    video: Other | None = None
+    audio: Other | None = None
+    native: Other | None = None
     pmp: Pmp | None = None
     bidfloor: float = 0.0
     bidfloorcur: str = "USD"
@@ -107,6 +114,8 @@ class BidRequest(msgspec.Struct, gc=False):
     test: int = 0
     cur: list[str] | None = None
     badv: list[str] | None = None
+    wseat: list[str] | None = None
+    bseat: list[str] | None = None
 
 
 class Bid(msgspec.Struct, omit_defaults=True):

@@ -120,7 +120,12 @@ def reporting(
         _checked(check_adsystem(shared), as_json)
         return
     log = Log("reporting")
-    run(reporting_app(shared, settings, log), log, bind(settings.host, settings.port))
+
+    async def told_to_reload() -> None:
+        log.warning("restart to take up changed settings")
+
+    app = reporting_app(shared, settings, log)
+    run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: told_to_reload})
 
 
 @serve.command()

@@ -28,7 +28,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["LiveRun", "LiveWorld", "Mishaps", "Process", "Tally", "Truth"]
 
-_TRIES = 5  # an exchange repeats a billing notice that was not acknowledged
+_TRIES = 9  # an exchange repeats a billing notice that was not acknowledged
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +241,11 @@ class LiveRun:
         told = await self._gateway.ask("POST", "/v1/identify", {"user_id": user_id})
         user = _good(told).document
         request = bid_request(visit.number, user_id, user, [visit.place])
-        answer = await self._bidder.ask("POST", "/openrtb2/bid", request)
+        try:
+            answer = await self._bidder.ask("POST", "/openrtb2/bid", request)
+        except OSError:  # the place goes to somebody else
+            self.truth.no_bids["no answer"] += 1
+            return
         if answer.status == 204:
             self.truth.no_bids[answer.headers.get("x-no-bid", "")] += 1
             return
@@ -365,16 +369,16 @@ def _micros(text: str) -> int:
 
 
 class Process:
-    """A service in a process of its own on a free port of 127.0.0.1; its log goes into a file."""
+    """A service in a process of its own, on a free port or a given one; its log is a file."""
 
-    def __init__(self, service: str, config: Path, log: Path) -> None:
+    def __init__(self, service: str, config: Path, log: Path, port: int = 0) -> None:
         self.log = log
         command = [sys.executable, "-m", "kreach", "serve", service, "--config", str(config)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
         with log.open("ab") as file:
             self._begins = file.tell()
             self._process = subprocess.Popen(
-                [*command, "--port", "0"], stdout=file, stderr=file, env=environment
+                [*command, "--port", str(port)], stdout=file, stderr=file, env=environment
             )
 
     def address(self, seconds: float = 60.0) -> str:

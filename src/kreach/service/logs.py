@@ -53,7 +53,13 @@ class Log:
             fields = fields | {"unsaid": unsaid}
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         head = {"ts": moment, "level": level, "service": self._service, "event": event}
-        self._write(json.dumps(head | fields, default=str) + "\n")
+        told = head | {name: value for name, value in fields.items() if name not in head}
+        self._write(json.dumps(told, default=_plain) + "\n")
+
+
+def _plain(value: object) -> str:
+    """A value that JSON does not know, as text; of an exception its type."""
+    return type(value).__name__ if isinstance(value, BaseException) else str(value)
 
 
 def _to_standard_error(line: str) -> None:

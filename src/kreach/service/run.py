@@ -97,8 +97,14 @@ def serve(
                 log.info("ready", host=host, port=port)
 
     server = Server(config)
-    with _no_second_blow():
-        server.run(sockets=[listening])
+    try:
+        with _no_second_blow():
+            server.run(sockets=[listening])
+    except SystemExit:  # how the server says that the application did not start
+        if server.started:
+            raise
+    finally:
+        listening.close()
     gc.unfreeze()
     log.info("stopped")
     if not server.started:

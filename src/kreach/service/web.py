@@ -164,7 +164,9 @@ class Site:
         if isinstance(error, KreachError):
             return error_answer(400, str(error))
         if isinstance(error, _TooSlow):
-            return error_answer(408, "the body did not come in time")
+            refused = error_answer(408, "the body did not come in time")
+            refused.headers.append((b"connection", b"close"))
+            return refused
         self._failures.add(type(error).__name__)
         kind, where = type(error).__name__, _where(error)
         self._log.error("request failed", kind=kind, where=where, route=route)

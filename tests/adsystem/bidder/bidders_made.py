@@ -52,9 +52,7 @@ class Hands:
         return self.now
 
 
-def made_catalogue(
-    groups: int = 6, version: str = "v1", size: int = 20, **more: Any
-) -> Catalogue:
+def made_catalogue(groups: int = 6, version: str = "v1", size: int = 20, **more: Any) -> Catalogue:
     """Groups g0, g1, … of one size, unless `sizes` says otherwise."""
     sizes = more.pop("sizes", np.full(groups, size))
     ids = tuple(f"g{j}" for j in range(groups))
@@ -182,7 +180,6 @@ class Exchange:
             raise AssertionError("it did not happen in time")
 
         self._runner.run(waiting())
-
 
     def rest(self, seconds: float = 0.25) -> None:
         """Let a few ticks of the bidder's clock pass."""

@@ -97,21 +97,25 @@ class Bids:
     def _unwilling(self, asked: BidRequest) -> str:
         """Why we do not bid on this request at all; nothing if we may."""
         state = self._state
-        if not asked.imp:
-            return "no imp"
-        if not state.ready:
-            return "not ready"
+        if not asked.imp or not state.ready:
+            return "not ready" if asked.imp else "no imp"
         if state.journal.failure is not None:
             return "log cannot be written"
         if asked.tmax is not None and 0 < asked.tmax < state.least_tmax_ms:
             return "tmax too short"
         if asked.cur and state.shared.currency not in asked.cur:
             return "currency"
+        if asked.wseat or asked.bseat:
+            seat = state.settings.seat
+            if seat in (asked.bseat or ()) or seat not in (asked.wseat or (seat,)):
+                return "seat"
         return "test" if asked.test else ""
 
     def _floor(self, imp: Imp) -> tuple[int, str]:
         """The least bid for a place in micros of one impression; or why we cannot bid on it."""
         floor = imp.bidfloor
+        if imp.banner is None and (imp.video or imp.audio or imp.native):
+            return 0, "no banner"
         if imp.pmp is not None and imp.pmp.private_auction:
             return 0, "private auction"
         if floor <= 0.0:

@@ -129,11 +129,9 @@ class Desk:
         return self._by_slot.index(None)
 
     def _take_up(self, before: Play, play: Play) -> None:
-        if isinstance(before.bidder, PlanningBidder) and isinstance(play.bidder, PlanningBidder):
-            play.bidder.remember(before.bidder.memory())
-            play.shading = Shading(play.bidder.market)
-        else:
-            play.multiplier = self.multiplier(before)
+        play.multiplier = self.multiplier(before)
+        play.bidder.remember(before.bidder.memory())
+        play.shading = Shading(play.bidder.market)
         if before in self._alone:
             self._alone.remove(before)
 
@@ -147,10 +145,11 @@ class Desk:
         board.multipliers[slot] = np.inf  # asleep until somebody looks at the time
         board.forget_rankings()
         board.ends[slot] = play.end
-        board.most[slot] = play.most_micros / _MICROS
+        # a value is limited like the bid it becomes; before shading it must not be
+        board.most[slot] = np.inf if play.first_price else play.most_micros / _MICROS
         bidder = play.bidder
         if isinstance(bidder, PaperBidder):
-            board.set_paper(slot, bidder.step_size, bidder.multipliers[0])
+            board.set_paper(slot, bidder.step_size, *bidder.multipliers)
         self._set_worth(play, self._worth(play, 0.0)(None))
 
     def _worth(self, play: Play, most_left: float) -> Callable[[Plan | None], Worth]:
@@ -212,8 +211,12 @@ class Desk:
         alone: Sequence[tuple[float, Play]] = ()
         if self._alone:
             alone = [
-                (play.bidder.wanted(group, now), play) for play in self._alone if not play.asleep
+                (min(play.bidder.wanted(group, now), play.most_micros / _MICROS), play)
+                for play in self._alone
+                if not play.asleep
             ]
+        if self.board.paper:
+            self.board.drift(group, share)
         return Asked(group, requests, share, now, request, alone)
 
     def offer(
@@ -329,17 +332,18 @@ class Desk:
         """The other half of the paper's rule: λ rises with what was spent."""
         bidder = play.bidder
         assert isinstance(bidder, PaperBidder)
-        moved = self.multiplier(play) + bidder.step_size * price / _MICROS / bidder.per_request
-        play.multiplier = min(moved, bidder.multipliers[1])
-        if not play.asleep and play.slot is not None:
-            self.board.multipliers[play.slot] = play.multiplier
+        step = bidder.step_size * price / _MICROS / bidder.per_request
+        if play.asleep or play.slot is None:
+            play.multiplier = min(play.multiplier + step, bidder.multipliers[1])
+        else:
+            self.board.rise(play.slot, step)
 
 
 def _fits(play: Play, now: float, request: BidRequest, imp: Imp) -> bool:
     """Whether this campaign may have this place."""
     if not play.start <= now < play.end or play.first_price != (request.at == 1):
         return False
-    if request.badv and not play.domains.isdisjoint(request.badv):
+    if request.badv and not play.domains.isdisjoint(map(str.lower, request.badv)):
         return False
     if imp.banner is None or play.size is None:
         return True

@@ -157,7 +157,7 @@ class Play:
         self.start, self.end = campaign.start.timestamp(), campaign.end.timestamp()
         self.first_price = campaign.auction == "first_price"
         creative = campaign.creative
-        self.domains = frozenset(creative.domains)
+        self.domains = frozenset(domain.lower() for domain in creative.domains)
         self.size = None
         if creative.width is not None and creative.height is not None:
             self.size = creative.width, creative.height

@@ -6,14 +6,15 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from kreach.adsystem.bidder.desk import Desk
 from kreach.adsystem.bidder.planner import PlanWorker
 from kreach.adsystem.bidder.play import Play
-from kreach.adsystem.bidding.bidder import PlanningBidder
 from kreach.adsystem.campaigns.store import CampaignStore, Kept
 from kreach.adsystem.ledger.account import Account, as_micros
 from kreach.adsystem.ledger.compaction import GroupNames, compact, sweep_unlisted
@@ -65,7 +66,7 @@ class BidderState:
         self._revision = 0
         self._granting: set[int] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._compacting = False
+        self._compacting = Lock()
         self._planner = PlanWorker()
         self.planned = 0
 
@@ -131,7 +132,7 @@ class BidderState:
         return number
 
     def _settle(self, folded: Folded, grants: dict[int, int], now: float) -> None:
-        until = now + self.settings.expiry_seconds + 1
+        until = now + self.settings.expiry_seconds + 2
         for number, account in self.ledger.accounts.items():
             for day, micros in folded.spent.get(number, {}).items():
                 account.book(micros, day)
@@ -170,8 +171,7 @@ class BidderState:
     def _remember_play(self, desk: Desk, number: int, memory: dict[str, Any]) -> None:
         play = desk.plays[number]
         play.bids, play.wins, play.losses = (int(memory[n]) for n in ("bids", "wins", "losses"))
-        if isinstance(play.bidder, PlanningBidder):
-            play.bidder.remember(memory)
+        play.bidder.remember(memory)
         play.multiplier = float(memory["multiplier"])
 
     async def stop(self) -> None:
@@ -249,15 +249,20 @@ class BidderState:
             self.log.info("campaign taken up", campaign=kept.campaign.id, revision=kept.revision)
 
     async def reload(self) -> None:
-        """Read the settings again: catalogues that are new get a desk, others lose theirs."""
+        """Read the settings again: catalogues that are new get a desk, others lose theirs.
+
+        Only catalogues and audiences can change while a bidder runs.
+        """
         if self._reload is None:
             return
         try:
-            self.shared = await asyncio.to_thread(self._reload)
-            found = await asyncio.to_thread(read_catalogues, self.shared)
+            told = await asyncio.to_thread(self._reload)
+            found = await asyncio.to_thread(read_catalogues, told)
         except KreachError as error:
             self.log.error("reload refused", reason=str(error))
             return
+        changes = {"catalogues": told.catalogues, "audiences": told.audiences}  # and nothing else
+        self.shared = msgspec.structs.replace(self.shared, **changes)
         for catalogue in found:
             if catalogue.version not in self.desks:
                 await self._open_desk(catalogue)
@@ -323,7 +328,8 @@ class BidderState:
         desk = self.desk_of(claim)
         if desk is not None and claim.campaign in desk.plays:
             valuation = desk.plays[claim.campaign].bidder.valuation
-            valuation.revert(claim.group, claim.issued_micros / 1e6)
+            with suppress(KreachError):  # left every window of its caps: forgotten already
+                valuation.revert(claim.group, claim.issued_micros / 1e6)
 
     def _slice(self, account: Account) -> int:
         return max(account.budget // _SLICES, _LEAST_SLICE)
@@ -412,9 +418,7 @@ class BidderState:
             self.journal.submit("memory", (f"traffic:{version}", stamp, value))
             for number, play in desk.plays.items():
                 tallies = {"bids": play.bids, "wins": play.wins, "losses": play.losses}
-                memory: dict[str, Any] = {"multiplier": desk.multiplier(play)}
-                if isinstance(play.bidder, PlanningBidder):
-                    memory = play.bidder.memory()
+                memory = play.bidder.memory() | {"multiplier": desk.multiplier(play)}
                 value = json.dumps(memory | tallies).encode()
                 self.journal.submit("memory", (f"campaign:{version}:{number}", stamp, value))
 
@@ -427,8 +431,9 @@ class BidderState:
     def compact_once(self, fewest_rows: int = 1) -> int:
         """Move expired rows into files; how many."""
         groups = GroupNames(self.shared.store)
-        for number, desk in self._by_number.items():
+        for number, desk in list(self._by_number.items()):
             groups.know(number, desk.catalogue)
         campaigns = {number: kept.campaign.id for number, kept in self.kept.items()}
         store: Path = self.shared.store
-        return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows)
+        with self._compacting:
+            return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows)

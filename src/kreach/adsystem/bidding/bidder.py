@@ -102,6 +102,13 @@ class Bidder(ABC):
     def learn(self, bid: float, price: float, *, won: bool) -> None:
         """What an outcome teaches."""
 
+    def memory(self) -> dict[str, Any]:
+        """What was learned, as plain values, to survive a restart."""
+        return {"multiplier": self.multiplier}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 - some learn nothing
+        """Take up what an earlier run learned."""
+
     def learn_losses(self, bid: float, count: int) -> None:
         """What several losses at about the same bid teach."""
         for _ in range(count):
@@ -163,6 +170,11 @@ class PaperBidder(Bidder):
 
     def learn_losses(self, bid: float, count: int) -> None:
         """The paper's rule takes its market as given."""
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        least, most = self.multipliers
+        self._multiplier = min(max(float(memory["multiplier"]), least), most)
+        self._pending, self._spent_before = False, self.purse.spent
 
 
 class PlanningBidder(Bidder):
@@ -281,12 +293,10 @@ class PlanningBidder(Bidder):
         self._plan, self._multiplier, self._has_plan = plan, plan.multiplier, True
 
     def memory(self) -> dict[str, Any]:
-        """What was learned, as plain values, to survive a restart."""
         learned = None if self._learner is None else self._learner.memory()
         return {"multiplier": self._multiplier, "planned": self._has_plan, "market": learned}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take up what an earlier run learned."""
         self._multiplier, self._has_plan = float(memory["multiplier"]), bool(memory["planned"])
         if self._learner is not None and memory.get("market") is not None:
             self._learner.remember(memory["market"])

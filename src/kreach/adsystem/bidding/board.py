@@ -21,7 +21,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["Board", "BoardValuation", "Rank", "Worth", "worth_table"]
 
-_ROWS = 16
+_ROWS = 32
 _FEWEST_COLUMNS = 64
 _MOST_CELLS = 1 << 21
 _MOST_COMBINATIONS = 1 << 12
@@ -35,7 +35,8 @@ _LARGEST = 60_000  # impressions of one group that a cell of 16 bits can count, 
 class Worth:
     """Worth by (kind, requests to come, impressions).
 
-    Row r is for requests to come from r to r + 1 times `row_requests`, worked out at the middle.
+    Row r is for r² times `row_requests` requests to come, or what is nearer to that than to another
+    row's: few groups have many requests to come, so rows are close where most groups are.
     """
 
     table: FloatArray  # kinds × rows × columns
@@ -54,13 +55,13 @@ def worth_table(
     while columns < 1.5 * most_impressions + 16:
         columns *= 2
     rows = 1 if plan is None else max(2, min(_ROWS, _MOST_CELLS // (kinds * columns)))
-    step = max(most_left, 1e-9) / rows
+    step = max(most_left, 1e-9) / max(rows - 1, 1) ** 2
     impressions = np.arange(columns)
     table = np.empty((kinds, rows, columns))
     for kind in range(kinds):
         table[kind] = probability(kind, impressions.astype(np.float64))
         if plan is not None:
-            left = np.repeat((np.arange(rows) + 0.5) * step, columns)
+            left = np.repeat(np.arange(rows) ** 2 * step, columns)
             tiled = np.tile(impressions, rows)
             table[kind] *= plan.discounts(kind, tiled, left).reshape(rows, columns)
     return Worth(table, step)
@@ -101,8 +102,9 @@ class Board:
         self.multipliers = np.zeros(0)
         self.most = np.zeros(0)
         self._steps = np.zeros(0)  # of the paper's rule; 0 for those who plan
-        self._floors = np.zeros(0)  # and the least multiplier it may come to
-        self._paper = False
+        self._floors = np.zeros(0)  # and the least and the most multiplier it may come to
+        self._ceilings = np.zeros(0)
+        self.paper = False
         self._peaks: list[FloatArray] = []  # of each slot: the most by kind and row
         self._combination = array("H", bytes(2 * group_count))  # of kinds, by group
         self._combinations = 1  # 0: too many to rank by
@@ -115,6 +117,7 @@ class Board:
         self._row = np.empty(self.slots, dtype=np.int64)
         self._left = np.empty(self.slots)
         self._rows_left = np.zeros(self.slots)
+        self._falling = np.zeros(self.slots)
         self._picked = np.empty(self.slots, dtype=np.float32)
         self.values = np.empty(self.slots)
 
@@ -159,6 +162,7 @@ class Board:
             ("most", 0.0),
             ("_steps", 0.0),
             ("_floors", 0.0),
+            ("_ceilings", np.inf),
         ):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.full(slots, fill, dtype=old.dtype)]))
@@ -190,10 +194,10 @@ class Board:
         self._peaks[slot] = worth.table.max(axis=2)
         self.forget_rankings()
 
-    def set_paper(self, slot: int, step_size: float, least: float) -> None:
-        """Let this slot's multiplier follow the paper's rule (see `spent`)."""
-        self._steps[slot], self._floors[slot] = step_size, least
-        self._paper = bool(self._steps.any())
+    def set_paper(self, slot: int, step_size: float, least: float, most: float) -> None:
+        """Let this slot's multiplier follow the paper's rule (see `drift`)."""
+        self._steps[slot], self._floors[slot], self._ceilings[slot] = step_size, least, most
+        self.paper = bool(self._steps.any())
 
     def turn_to(self, now: float) -> None:
         """Let time pass: requests still to come become fewer. A few times a second will do."""
@@ -214,7 +218,7 @@ class Board:
         `requests` of the group so far; groups with about as many share a ranking. Where nothing
         can be shared (the paper's multipliers move with every request) values are exact.
         """
-        if self._paper or not self._combinations:
+        if self.paper or not self._combinations:
             return self.all_ranks(group, share), True
         level = requests
         if requests >= 16:
@@ -237,7 +241,8 @@ class Board:
 
     def _rank(self, group: int, share: float) -> list[Rank]:
         kinds = self._kinds[group][self._audience].tolist()
-        rows = np.minimum(self._rows_left * share, self._last_row).astype(np.int64).tolist()
+        row = np.minimum(np.sqrt(self._rows_left * share) + 0.5, self._last_row)
+        rows = row.astype(np.int64).tolist()
         awake = np.flatnonzero(np.isfinite(self.multipliers)).tolist()
         made = []
         for slot in awake:
@@ -275,22 +280,33 @@ class Board:
         np.minimum(self.counts[group], self._last_column, out=row)
         np.add(at, row, out=at)
         np.multiply(self._rows_left, share, out=left)
+        np.sqrt(left, out=left)
+        np.add(left, 0.5, out=left)
         np.minimum(left, self._last_row, out=left)
         row[:] = left
         np.multiply(row, self.columns, out=row)
         np.add(at, row, out=at)
         self._cells.take(at, out=self._picked, mode="clip")
-        if self._paper:
-            self._drift()
         np.divide(self._picked, self.multipliers, out=values)
         np.minimum(values, self.most, out=values)
         return values
 
-    def _drift(self) -> None:
-        """λ ← λ − ε on every request that a campaign may have (spend puts it back)."""
+    def rise(self, slot: int, step: float) -> None:
+        """Something was spent: the paper's multiplier moves up by ε·r with the next request."""
+        self._falling[slot] -= step
+
+    def drift(self, group: int, share: float) -> None:
+        """A request comes: λ ← λ − ε(1 − r) for the one before it, if a campaign might have had it.
+
+        The rule of the paper; those who plan have ε = 0.
+        """
         multipliers = self.multipliers
-        np.subtract(multipliers, self._steps * (self._picked > 0.0), out=multipliers)
+        np.subtract(multipliers, self._falling, out=multipliers)
         np.maximum(multipliers, self._floors, out=multipliers)
+        awake = np.isfinite(multipliers)
+        np.minimum(multipliers, self._ceilings, out=multipliers, where=awake)
+        self.value(group, share)
+        np.multiply(self._steps, self._picked > 0.0, out=self._falling)
 
     def record(self, group: int, slot: int) -> bool:
         """Count an impression; True if the slot's table should be made anew, for more columns."""

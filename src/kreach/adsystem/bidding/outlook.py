@@ -71,7 +71,7 @@ class OutlookMaker:
         for _ in range(2):  # the plan is a little off the simulated flights: aim beside it
             if found.spend >= 0.99 * budget:
                 break
-            aimed *= budget / max(found.spend, 1e-3 * budget)
+            aimed *= budget / max(found.spend, 1e-3 * budget, 1e-300)
             plan = self._planner.solve(self._state, aimed, self._market, plan.multiplier)
             found = self._outlook(plan, budget, level, seed)
         return found

@@ -45,6 +45,9 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if text is not None and not 0 < len(text) <= _MOST_TEXT:
                 rule = f"have from 1 to {_MOST_TEXT} characters"
                 raise KreachError.rule(f"creative.{name}", rule, f"{len(text)} characters")
+        for text in (self.id, self.markup, *self.domains):
+            if text is not None and any("\ud800" <= c <= "\udfff" for c in text):
+                raise KreachError("creative must be text that can be written as UTF-8")
 
 
 class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -96,7 +96,7 @@ class Ledger:
             return None
         sequence = self._sequence
         self._sequence = sequence + 1
-        expires = issued // 1_000_000 + seconds
+        expires = -(-issued // 1_000_000) + seconds  # never less than was said
         chunk = sequence // _CHUNK
         if chunk != self._chunk:
             self._begin(chunk)

@@ -1,0 +1,142 @@
+"""The wire schema: what of a request is read, what is skipped, what is refused."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreach.boundary.openrtb import (
+    Banner,
+    Bid,
+    BidRequest,
+    BidResponse,
+    SeatBid,
+    as_json,
+    decode_request,
+)
+from kreach.errors import KreachError
+
+LEAST: dict[str, Any] = {"id": "1", "imp": []}
+
+
+def decoded(**more: Any) -> BidRequest:
+    return decode_request(json.dumps(LEAST | more).encode())
+
+
+def test_the_least_request() -> None:
+    request = decoded()
+    assert (request.id, request.imp, request.user) == ("1", [], None)
+    assert (request.at, request.tmax, request.test) == (2, None, 0)
+
+
+def test_unknown_fields_are_skipped_at_every_level() -> None:
+    request = decoded(
+        x={"y": [1]},
+        imp=[
+            {
+                "id": "1",
+                "video": {"mimes": ["m"]},
+                "banner": {"w": 1, "btype": [1], "format": [{"z": 2}]},
+            }
+        ],
+        user={"id": "u", "data": [{"name": "n", "segment": [{"id": "s", "value": "v"}]}]},
+    )
+    told = msgspec.json.encode(request).decode()
+    for gone in ("x", "y", "mimes", "btype", "value", "z"):
+        assert f'"{gone}"' not in told
+    assert '"u"' not in told
+
+
+@pytest.mark.parametrize("odd", [7, 1.5, True, ["v1"], {"v1": {}}, None, []])
+def test_other_providers_extensions_may_be_anything(odd: object) -> None:
+    """An `ext` belongs to its provider: what it holds does not make a request a bad one."""
+    request = decoded(user={"data": [{"name": "other", "ext": {"catalogue": odd, "deep": [odd]}}]})
+    assert request.user is not None
+    assert request.user.data is not None
+    ext = request.user.data[0].ext
+    assert ext is not None
+    assert ext.catalogue is None
+
+
+def test_the_catalogues_version_is_read() -> None:
+    request = decoded(user={"data": [{"name": "kreach", "ext": {"catalogue": "v1"}}]})
+    assert request.user is not None
+    assert request.user.data is not None
+    assert request.user.data[0].ext is not None
+    assert request.user.data[0].ext.catalogue == "v1"
+
+
+@given(st.text(), st.text())
+def test_ids_survive(request_id: str, place: str) -> None:
+    if any("\ud800" <= c <= "\udfff" for c in request_id + place):
+        return
+    request = decoded(id=request_id, imp=[{"id": place}])
+    assert (request.id, request.imp[0].id) == (request_id, place)
+
+
+_json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def refusal(body: bytes) -> str:
+    """Why a request is refused; nothing if it is not."""
+    try:
+        decode_request(body)
+    except KreachError as error:
+        return str(error)
+    return ""
+
+
+@given(_json_values)
+def test_any_json_is_read_or_refused(document: object) -> None:
+    assert refusal(json.dumps(document).encode()).startswith("the request must be")
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    with pytest.raises(KreachError, match="the request must be"):
+        decode_request(body)
+
+
+@given(st.sampled_from(sorted(BidRequest.__struct_fields__)), _json_values)
+def test_any_value_of_a_field_is_read_or_refused_unquoted(field: str, value: object) -> None:
+    marked = {"zx81": value, "more": ["zx81-secret"]}
+    for told in (value, [value], marked, [marked], "zx81-secret"):
+        why = refusal(json.dumps(LEAST | {field: told}).encode())
+        assert "zx81" not in why
+        assert len(why) < 200
+
+
+@pytest.mark.parametrize(
+    ("banner", "fits"),
+    [
+        ({}, True),
+        ({"w": 300}, True),
+        ({"w": 300, "h": 250}, True),
+        ({"w": 250, "h": 300}, False),
+        ({"w": 1, "h": 1, "format": [{"w": 300, "h": 250}]}, True),
+        ({"format": [{"w": 300, "h": 250}]}, True),
+        ({"format": [{"w": 300}]}, False),
+        ({"format": [{}]}, False),
+        ({"format": []}, True),
+        ({"w": 1, "h": 1, "format": []}, False),
+    ],
+)
+def test_sizes(banner: dict[str, Any], fits: bool) -> None:
+    assert msgspec.convert(banner, Banner).fits(300, 250) is fits
+
+
+def test_a_response_reads_back() -> None:
+    bid = Bid(
+        id="b", impid="1", price=1.25, burl="https://b", lurl="https://l", cid="c", exp=60, w=3, h=2
+    )
+    response = BidResponse(id="r", seatbid=[SeatBid(bid=[bid])], cur="USD")
+    told = as_json(response)
+    assert msgspec.json.decode(told, type=BidResponse) == response
+    assert b"null" not in told

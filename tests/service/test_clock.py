@@ -1,0 +1,76 @@
+"""A clock that never runs backwards."""
+
+import time
+
+import numpy as np
+
+from kreach.service.clock import SteadyClock
+
+
+class Hand:
+    """A clock's hand that tests move."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def made(wall: float = 1_000.0, not_before: float = 0.0) -> tuple[SteadyClock, Hand, Hand]:
+    walls, monotonic = Hand(wall), Hand(50.0)
+    return SteadyClock(not_before, walls, monotonic), walls, monotonic
+
+
+def test_it_is_the_wall_clock_while_that_is_steady() -> None:
+    clock, wall, monotonic = made()
+    for _ in range(5):
+        assert clock() == wall.at
+        wall.at += 3.0
+        monotonic.at += 3.0
+    assert clock.behind_seconds == 0.0
+
+
+def test_a_step_forward_is_followed() -> None:
+    clock, wall, monotonic = made()
+    wall.at += 3_600.0
+    monotonic.at += 1.0
+    assert clock() == 4_600.0
+
+
+def test_a_step_back_is_not() -> None:
+    clock, wall, monotonic = made()
+    wall.at -= 3_600.0
+    assert clock() == 1_000.0
+    monotonic.at += 7.0
+    wall.at += 7.0
+    assert clock() == 1_007.0
+    assert clock.behind_seconds == 3_600.0
+    wall.at = 2_000.0
+    assert clock() == 2_000.0
+    assert clock.behind_seconds == 0.0
+
+
+def test_it_begins_no_earlier_than_it_ended() -> None:
+    clock, wall, monotonic = made(wall=1_000.0, not_before=1_500.0)
+    assert clock() == 1_500.0
+    monotonic.at += 10.0
+    wall.at += 10.0
+    assert clock() == 1_510.0
+    assert made(wall=1_000.0, not_before=900.0)[0]() == 1_000.0
+
+
+def test_it_never_falls_whatever_the_wall_does() -> None:
+    clock, wall, monotonic = made()
+    generator = np.random.default_rng(1)
+    before, passed = clock(), monotonic.at
+    for _ in range(2_000):
+        monotonic.at += float(generator.exponential(0.1))
+        wall.at += float(generator.normal(0.0, 5.0))
+        now = clock()
+        assert now - before >= (monotonic.at - passed) - 1e-6
+        before, passed = now, monotonic.at
+
+
+def test_by_default_it_is_the_machines() -> None:
+    assert abs(SteadyClock()() - time.time()) < 5.0
