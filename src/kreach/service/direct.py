@@ -5,6 +5,7 @@ server's own HTTP protocol hands the body to a function and writes what it retur
 (and this route as well, whenever something is out of the ordinary) goes the way of ASGI.
 """
 
+import asyncio
 from http import HTTPStatus
 from typing import Any
 
@@ -14,12 +15,26 @@ from kreach.service.web import Answer, Direct
 
 __all__ = ["direct_protocol"]
 
+_NO_CONTENT = HTTPStatus.NO_CONTENT.value
 _STATUS = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _KEEP_ALIVE_SECONDS = 5.0
 
 
 def direct_protocol(direct: Direct) -> type[HttpToolsProtocol]:
-    """The server's protocol with one route answered directly."""
+    """The server's protocol with one route answered directly.
+
+    Answers are sent when all requests that have come in are decided on: sending each at once would
+    wake its reader, who then gets in the way of the next.
+    """
+    unsent: list[tuple[asyncio.Transport, bytes, bool]] = []
+
+    def send() -> None:
+        waiting, unsent[:] = unsent[:], ()
+        for transport, answer, keep in waiting:
+            if not transport.is_closing():
+                transport.write(answer)
+                if not keep:
+                    transport.close()
 
     class DirectProtocol(HttpToolsProtocol):
         """Answers `direct`; leaves the rest to its parent."""
@@ -70,15 +85,15 @@ def direct_protocol(direct: Direct) -> type[HttpToolsProtocol]:
             parts = [_STATUS[status]]
             for name, value in answer.headers:
                 parts += (name, b": ", value, b"\r\n")
-            if status != HTTPStatus.NO_CONTENT:
+            if status != _NO_CONTENT:
                 parts.append(b"content-length: %d\r\n" % len(body))
             if not keep and not any(name == b"connection" for name, _ in answer.headers):
                 parts.append(b"connection: close\r\n")
             parts += (b"\r\n", body)
-            self.transport.write(b"".join(parts))
+            if not unsent:
+                self.loop.call_soon(send)
+            unsent.append((self.transport, b"".join(parts), keep))
             self.server_state.total_requests += 1
-            if not keep:
-                self.transport.close()
 
         def _watch(self) -> None:
             """Close a connection that fell silent, between requests or within one."""
