@@ -34,7 +34,7 @@ def make_store(root: Path, groups: int, campaigns: int, bidder: str = "planning"
         store.add(
             Campaign(
                 id=f"campaign-{at}",
-                budget=100_000.0 * (1.0 + at / campaigns),
+                budget=100_000.0 + 1_000.0 * at,
                 start=now - timedelta(days=7),
                 end=now + timedelta(days=7),
                 caps=(Cap(limit=1 + at % 3),),
@@ -153,20 +153,26 @@ def compare(
 ) -> float:
     """Bid endpoint and constant answer in turns; returns the ratio of the summed rates."""
     traffic = Traffic(groups, 1)
-    totals: dict[str, list[float]] = {"constant": [], "bid": []}
+    totals: dict[str, list[float]] = {"constant": [], "bid": [], "constant past ASGI": []}
     with (
         Server("-m", "benchmarks.constant") as constant,
+        Server("-m", "benchmarks.constant", "direct") as direct,
         Server("-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0") as bidder,
     ):
         print(f"planned after {plan_all(bidder.port, traffic, campaigns):.0f} s of traffic")
         for _ in range(rounds):
-            for name, port in (("constant", constant.port), ("bid", bidder.port)):
+            ports = (constant.port, bidder.port, direct.port)
+            for name, port in zip(totals, ports, strict=True):
                 load = run_load(port, traffic.plain, seconds, connections)
                 totals[name].append(load.rate)
                 print(_line(name, load), flush=True)
         memory = bidder.memory_bytes() / 1e6
-    ratio = sum(totals["bid"]) / sum(totals["constant"])
-    print(f"bid endpoint at {ratio:.2f} of the constant answer; bidder holds {memory:,.0f} MB")
+    constants, bids, past = (sum(rates) for rates in totals.values())
+    ratio = bids / constants
+    print(
+        f"bid endpoint at {ratio:.2f} of the constant answer ({bids / past:.2f} of one that also "
+        f"goes past ASGI); bidder holds {memory:,.0f} MB"
+    )
     return ratio
 
 

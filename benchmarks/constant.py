@@ -1,9 +1,13 @@
-"""The same web server with an application that reads the request and answers a constant."""
+"""The same web server with an application that reads the request and answers a constant.
+
+With `direct` the answer takes the bid route's way past ASGI.
+"""
 
 import sys
 
 from kreach.service.logs import Log
 from kreach.service.run import bind, serve
+from kreach.service.web import Answer, Direct
 
 _BODY = b"x" * 560
 _HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"560")]
@@ -22,4 +26,7 @@ async def app(scope, receive, send):  # type: ignore[no-untyped-def]
 
 
 if __name__ == "__main__":
-    serve(app, Log("constant"), bind("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 0))
+    answer = Answer(200, _BODY, _HEADERS[:1])
+    direct = Direct(b"POST", b"/openrtb2/bid", 1_000_000, lambda body: answer)
+    skip = direct if "direct" in sys.argv[1:] else None
+    serve(app, Log("constant"), bind("127.0.0.1", 0), direct=skip)

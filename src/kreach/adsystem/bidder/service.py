@@ -1,7 +1,6 @@
 """The bidder's state and its life: start from the log, keep time, plan, write down, stop."""
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -10,9 +9,9 @@ from threading import Lock
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from kreach.adsystem.bidder.desk import Desk
+from kreach.adsystem.bidder.diary import Diary
 from kreach.adsystem.bidder.planner import PlanWorker
 from kreach.adsystem.bidder.play import Play
 from kreach.adsystem.campaigns.store import CampaignStore, Kept
@@ -68,6 +67,7 @@ class BidderState:
         self._tasks: list[asyncio.Task[None]] = []
         self._compacting = Lock()
         self._planner = PlanWorker()
+        self._diary = Diary(self)
         self.planned = 0
 
     # -- life ---------------------------------------------------------------------------------
@@ -91,10 +91,10 @@ class BidderState:
         self.tokens = Tokens(token_key(self.settings, store))
         self.campaigns = CampaignStore(store)
         self.clock = self._make_clock(self.journal.last_moment())
-        with_reader = open_reader(store)
-        swept = sweep_unlisted(with_reader, store)
+        reader = open_reader(store)
+        swept = sweep_unlisted(reader, store)
         self.ledger = Ledger(self.journal.epoch)
-        self._loop_now = now = self.clock()
+        now = self.clock()
         for catalogue in read_catalogues(self.shared):
             self._add_desk(catalogue, now)
         kept = self.campaigns.all()
@@ -107,9 +107,9 @@ class BidderState:
         folded = fold_log(self.journal, store, starts, since, now)
         for one in kept:
             self._take(one, now)
-        self._settle(folded, dict(with_reader.execute("SELECT campaign, micros FROM grants")), now)
-        self._remember(with_reader)
-        with_reader.close()
+        self._settle(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
+        self._diary.read(reader)
+        reader.close()
         self.ledger.remember(folded.repeatable)
         self.log.info(
             "log folded",
@@ -147,33 +147,6 @@ class BidderState:
                 if desk is not None and number in desk.plays:
                     desk.plays[number].bidder.valuation.record(group, moment)
 
-    def _remember(self, reader: sqlite3.Connection) -> None:
-        """What an earlier run learned; a memory that cannot be read is done without."""
-        for name, value in reader.execute("SELECT name, value FROM memory"):
-            kind, _, rest = str(name).partition(":")
-            try:
-                if kind == "traffic":
-                    self._remember_traffic(rest, value)
-                elif kind == "campaign":
-                    version, _, number = rest.rpartition(":")
-                    self._remember_play(self.desks[version], int(number), json.loads(value))
-            except (KeyError, ValueError, TypeError, IndexError):
-                self.log.warning("memory not used", kind=kind)
-
-    def _remember_traffic(self, version: str, value: bytes) -> None:
-        traffic = self.desks[version].traffic
-        since = float(np.frombuffer(value[:8], dtype=np.float64)[0])
-        counts = np.frombuffer(value[8:], dtype=np.uint32)
-        if len(counts) == len(traffic.by_group) and since <= traffic.since:
-            np.frombuffer(traffic.by_group, dtype=np.uint32)[:] = counts
-            traffic.total, traffic.since = int(counts.sum()), since
-
-    def _remember_play(self, desk: Desk, number: int, memory: dict[str, Any]) -> None:
-        play = desk.plays[number]
-        play.bids, play.wins, play.losses = (int(memory[n]) for n in ("bids", "wins", "losses"))
-        play.bidder.remember(memory)
-        play.multiplier = float(memory["multiplier"])
-
     async def stop(self) -> None:
         """Write down what is known, so that the next start need not wait for anything."""
         self.ready = False
@@ -187,8 +160,9 @@ class BidderState:
         for number, account in self.ledger.accounts.items():
             out = account.spent + account.reserved + account.carried
             self.journal.submit("grant", (number, out))
-        self._write_pacing()
-        self._write_memory()
+        self._diary.write_pacing()
+        for _ in self._diary.write_memory():
+            pass
         self.journal.close()
         self.campaigns.close()
 
@@ -384,43 +358,11 @@ class BidderState:
     async def _pace(self) -> None:
         """Write down how campaigns stand; now and then what was learned."""
         beats = max(int(_MEMORY_SECONDS / self.settings.pacing_seconds), 1)
-        for beat in range(beats):
+        for _ in range(beats):
             await asyncio.sleep(self.settings.pacing_seconds)
-            self._write_pacing()
-            if beat == beats - 1:
-                self._write_memory()
-
-    def _write_pacing(self) -> None:
-        now = self.clock()
-        stamp = int(now * 1e6)
-        self.journal.submit("moment", (stamp,))
-        for number, account in self.ledger.accounts.items():
-            if self.kept[number].campaign.state == "ended" and not account.reserved:
-                continue
-            requests = bids = wins = losses = 0
-            multiplier = None
-            for desk in self.desks.values():
-                play = desk.plays.get(number)
-                if play is not None:
-                    requests += desk.traffic.total
-                    bids, wins, losses = bids + play.bids, wins + play.wins, losses + play.losses
-                    multiplier = desk.multiplier(play)
-            row = (number, stamp, multiplier, account.spent, account.reserved, account.carried)
-            self.journal.submit("pacing", (*row, requests, bids, wins, losses))
-        oldest = stamp - int(self.settings.pacing_days * 86_400e6)
-        self.journal.submit("forget_pacing", (oldest,))
-
-    def _write_memory(self) -> None:
-        stamp = int(self.clock() * 1e6)
-        for version, desk in self.desks.items():
-            head = np.array([desk.traffic.since], dtype=np.float64).tobytes()
-            value = head + bytes(desk.traffic.by_group)
-            self.journal.submit("memory", (f"traffic:{version}", stamp, value))
-            for number, play in desk.plays.items():
-                tallies = {"bids": play.bids, "wins": play.wins, "losses": play.losses}
-                memory = play.bidder.memory() | {"multiplier": desk.multiplier(play)}
-                value = json.dumps(memory | tallies).encode()
-                self.journal.submit("memory", (f"campaign:{version}:{number}", stamp, value))
+            self._diary.write_pacing()
+        for _ in self._diary.write_memory():
+            await asyncio.sleep(0)
 
     async def _compact(self) -> None:
         await asyncio.sleep(self.settings.compaction_seconds)
