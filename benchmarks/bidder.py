@@ -186,7 +186,12 @@ def soak(config: Path, groups: int, minutes: float, connections: int) -> None:
             traffic = Traffic(groups, 100 + at)
             load = run_load(bidder.port, traffic.with_notices, step, connections, traffic.answered)
             memory = bidder.memory_bytes() / 1e6
-            print(f"{_line(f'minute {at + 1}', load)}   {memory:,.0f} MB", flush=True)
+            bids = [load.quantile(p, posts=True) * 1e3 for p in (0.5, 0.99, 0.999)]
+            told = "p50 {:.2f} p99 {:.2f} p99.9 {:.2f} ms".format(*bids)
+            bid_rate = len(load.of_posts) / load.seconds
+            line = f"minute {at + 1:2}: {bid_rate:6,.0f} bid requests/s, {told}; "
+            everything = f"with notices {load.rate:6,.0f}/s, {memory:,.0f} MB"
+            print(line + everything, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -204,9 +209,15 @@ def main(arguments: list[str] | None = None) -> None:
         config = make_store(Path(folder), options.groups, options.campaigns, options.bidder)
         print(f"{options.groups:,} groups, {options.campaigns} campaigns ({options.bidder})")
         planned = options.campaigns if options.bidder == "planning" else 0
-        compare(
-            config, options.groups, planned, options.seconds, options.rounds, options.connections
-        )
+        if options.rounds:
+            compare(
+                config,
+                options.groups,
+                planned,
+                options.seconds,
+                options.rounds,
+                options.connections,
+            )
         if options.soak_minutes:
             soak(config, options.groups, options.soak_minutes, options.connections)
 

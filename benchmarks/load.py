@@ -30,15 +30,16 @@ class Load:
     seconds: float = 0.0
     statuses: dict[int, int] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
+    of_posts: list[float] = field(default_factory=list)  # of these, those that were POSTs
 
     @property
     def rate(self) -> float:
         """Answers per second."""
         return len(self.latencies) / self.seconds
 
-    def quantile(self, p: float) -> float:
+    def quantile(self, p: float, *, posts: bool = False) -> float:
         """A quantile of the time to answer, in seconds."""
-        ordered = sorted(self.latencies)
+        ordered = sorted(self.of_posts if posts else self.latencies)
         return ordered[min(int(p * len(ordered)), len(ordered) - 1)]
 
 
@@ -62,6 +63,7 @@ class _Client(asyncio.Protocol):
         if request is None:
             self._transport.close()
             return
+        self._post = request.startswith(b"POST")
         self._begun = time.perf_counter()
         self._transport.write(request)
 
@@ -74,7 +76,10 @@ class _Client(asyncio.Protocol):
         length = _LENGTH.search(head)
         if length is not None and len(body) < int(length.group(1)):
             return
-        self._load.latencies.append(time.perf_counter() - self._begun)
+        took = time.perf_counter() - self._begun
+        self._load.latencies.append(took)
+        if self._post:
+            self._load.of_posts.append(took)
         self._load.statuses[status] = self._load.statuses.get(status, 0) + 1
         self._buffer = b""
         if self._answered is not None:
