@@ -1,12 +1,16 @@
 """The settings of the ad side: what bidder and reporting share, and what each has of its own."""
 
+import ipaddress
 import os
 import re
 import secrets
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kreach.adsystem.campaigns.campaign import EVERYONE
+from kreach.adsystem.disclosure.audiences import verdicts
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import read_catalogue, read_groups
@@ -16,14 +20,20 @@ from kreach.service.config import Settings
 __all__ = [
     "AdSystemSettings",
     "BidderSettings",
+    "GuardSettings",
+    "NoiseSettings",
+    "RedisSettings",
     "ReportingSettings",
+    "bidder_store",
     "check_adsystem",
+    "log_folders",
     "read_audience",
     "read_catalogues",
     "token_key",
 ]
 
 
+BIDDERS_FOLDER = "bidders"
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 
@@ -44,6 +54,7 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
 class BidderSettings(Settings, frozen=True, kw_only=True):
     """`[bidder]`: the server, the notices, and how to bid."""
 
+    name: str | None = None  # of several bidders that share their state in Redis
     host: str = "127.0.0.1"
     port: int = 8402
     public_url: str | None = None  # where exchanges reach this bidder; default: host and port
@@ -83,6 +94,8 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("hourly", "be 24 weights ≥ 0, not all 0", self.hourly)
         if self.token_key is not None:
             _key_bytes(self.token_key)
+        if self.name is not None:
+            check_bidder_name("name", self.name)
 
     @property
     def notices(self) -> str:
@@ -91,15 +104,159 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
         return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
 
 
+class RedisSettings(Settings, frozen=True, kw_only=True):
+    """`[redis]`: where bidders share counts and budgets. Without `url` nothing is shared.
+
+    `bidders` names all of them: money is given out only while each of them has told this Redis
+    what it holds, so that one which lost its memory cannot give the same money twice.
+    """
+
+    url: str | None = None
+    bidders: tuple[str, ...] = ()
+    prefix: str = "kreach"
+    sync_seconds: float = 0.2
+    timeout_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.url is None:
+            return
+        if not re.match(r"(redis|rediss|unix)://", self.url):  # it may hold a password
+            raise KreachError.rule("url", "begin with redis://, rediss:// or unix://", "another")
+        if not self.bidders or len(set(self.bidders)) != len(self.bidders):
+            raise KreachError.rule("bidders", "name each bidder once", self.bidders)
+        for name in self.bidders:
+            check_bidder_name("bidders", name)
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.prefix):
+            raise KreachError.rule("prefix", "be 1 to 64 letters, digits, - or _", self.prefix)
+        _at_least("sync_seconds", self.sync_seconds, 0.01, 60.0)
+        _at_least("timeout_seconds", self.timeout_seconds, 0.05, 60.0)
+
+    def check_name(self, name: str | None) -> None:
+        """A bidder has a name if and only if there is a Redis that knows of it."""
+        if (name is not None) != (self.url is not None) or (name and name not in self.bidders):
+            rule = "be left out without redis"
+            if self.url is not None:
+                rule = f"be one of {', '.join(self.bidders)}"
+            raise KreachError.rule("bidder name", rule, name)
+
+
 class ReportingSettings(Settings, frozen=True, kw_only=True):
-    """`[reporting]`: the server."""
+    """`[reporting]`: the server. Without keys it is open, so only this machine may reach it."""
 
     host: str = "127.0.0.1"
     port: int = 8403
+    keys: bool = False  # ask everybody for a key (docs/keys.md)
     memory: str = "1500MB"  # for questions to the log
 
     def __post_init__(self) -> None:
         check_port(self.port)
+        if not self.keys and not _is_loopback(self.host):
+            rule = "be true unless host is a loopback address: anybody could use the service"
+            raise KreachError.rule("keys", rule, f"keys = false with host = {self.host!r}")
+
+
+class GuardSettings(Settings, frozen=True, kw_only=True):
+    """`[guard]`: what of a log advertisers are shown. Operators are not guarded.
+
+    A campaign's log is cut at points of a grid, counted from midnight UTC, into chapters of at
+    least `least_impressions`, served to groups with at least `least_people` targeted people. A
+    point counts when `settle_seconds` have passed since, final numbers are made `closing_seconds`
+    after the flight: as long as bidders take notices (`expiry_seconds`), and some. An audience for
+    advertisers has at least `least_audience` people, and if it is not the same as another one,
+    at least `least_difference` people tell the two apart.
+    """
+
+    enabled: bool = True
+    grid_seconds: int = 3_600
+    least_impressions: int = 100
+    least_people: int = 500
+    least_audience: int = 1_000
+    least_difference: int = 200
+    settle_seconds: float = 60.0
+    closing_seconds: float = 1_800.0
+
+    def __post_init__(self) -> None:
+        _at_least("grid_seconds", self.grid_seconds, 1, 86_400)
+        if 86_400 % self.grid_seconds:
+            rule = "divide a day, so that days begin at points of the grid"
+            raise KreachError.rule("grid_seconds", rule, self.grid_seconds)
+        _at_least("least_impressions", self.least_impressions, 1, 1_000_000_000)
+        _at_least("least_people", self.least_people, 1, 1_000_000_000)
+        _at_least("least_difference", self.least_difference, 0, 1_000_000_000)
+        _at_least("settle_seconds", self.settle_seconds, 0.0, 86_400.0)
+        _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)
+        if not self.least_people <= self.least_audience <= 1_000_000_000:
+            rule = f"be at least least_people ({self.least_people}), or nothing would be shown"
+            raise KreachError.rule("least_audience", rule, self.least_audience)
+
+
+class NoiseSettings(Settings, frozen=True, kw_only=True):
+    """`[noise]`: differential privacy on what advertisers are shown (docs/noise.md).
+
+    `rho` is the privacy budget, in zero-concentrated differential privacy, of any
+    `most_per_person` impressions of one person. A share of it, `series_share`, is for the numbers
+    so far, of which a campaign has at most `most_points`, one per `point_seconds` (from midnight
+    UTC) or more; the rest is for `most_questions` windows over any one stretch. `delta` is only
+    for telling the budget as (ε, δ). People are counted up to `most_frequency` impressions, and a
+    price up to `most_price_cpm`. A stretch is over `settle_seconds` after its end, a flight
+    `closing_seconds` after its own: as long as bidders take notices, and some.
+    """
+
+    enabled: bool = False
+    rho: float = 0.25
+    series_share: float = 0.5
+    most_points: int = 60
+    most_questions: int = 20
+    delta: float = 1e-6
+    most_per_person: int = 10
+    most_frequency: int = 10
+    most_price_cpm: float = 20.0
+    point_seconds: int = 86_400
+    settle_seconds: float = 300.0
+    closing_seconds: float = 1_800.0
+
+    def __post_init__(self) -> None:
+        _at_least("rho", self.rho, 1e-4, 100.0)
+        _at_least("series_share", self.series_share, 0.01, 0.99)
+        _at_least("most_points", self.most_points, 1, 1_000)
+        _at_least("most_questions", self.most_questions, 1, 1_000)
+        _at_least("delta", self.delta, 1e-15, 0.01)
+        _at_least("most_per_person", self.most_per_person, 1, 10_000)
+        _at_least("most_frequency", self.most_frequency, 2, 100)
+        _at_least("most_price_cpm", self.most_price_cpm, 0.001, 1_000_000.0)
+        _at_least("point_seconds", self.point_seconds, 60, 86_400)
+        if 86_400 % self.point_seconds:
+            rule = "divide a day, so that days begin at points"
+            raise KreachError.rule("point_seconds", rule, self.point_seconds)
+        _at_least("settle_seconds", self.settle_seconds, 0.0, 86_400.0)
+        _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)
+
+
+def check_bidder_name(argument: str, name: str) -> None:
+    """A name that can be that of a folder."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
+        rule = "be 1 to 32 small letters, digits or -, and begin with a letter or digit"
+        raise KreachError.rule(argument, rule, name)
+
+
+def bidder_store(shared: AdSystemSettings, name: str | None) -> AdSystemSettings:
+    """The settings with the folder that one of several bidders has to itself."""
+    if name is None:
+        return shared
+    return msgspec.structs.replace(shared, store=shared.store / BIDDERS_FOLDER / name)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def log_folders(store: Path) -> list[Path]:
+    """The folders that hold logs: that of a bidder without a name, and those of the named."""
+    named = (store / BIDDERS_FOLDER).iterdir() if (store / BIDDERS_FOLDER).is_dir() else ()
+    return [store, *sorted(folder for folder in named if folder.is_dir())]
 
 
 def check_port(port: int) -> None:
@@ -173,17 +330,36 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     return found
 
 
-def check_adsystem(settings: AdSystemSettings) -> dict[str, Any]:
-    """Read all that the settings name, and tell what was found."""
+def check_adsystem(
+    settings: AdSystemSettings, guard: GuardSettings | None = None
+) -> dict[str, Any]:
+    """Read all that the settings name, and tell what was found.
+
+    With the guard's settings also which audiences advertisers may use, or why not.
+    """
     found = read_catalogues(settings)
-    newest = found[-1]
-    audiences = {
-        name: read_audience(settings, newest, name).targeted_user_count
-        for name in [EVERYONE, *settings.audiences]
-    }
+    people: dict[str, int] = {}
+    broken: list[KreachError] = []
+
+    def read(name: str) -> Audience:
+        try:
+            audience = read_audience(settings, found[-1], name)
+        except KreachError as error:
+            broken.append(error)
+            raise
+        people[name] = audience.targeted_user_count
+        return audience
+
+    floors = GuardSettings() if guard is None else guard
+    names = [EVERYONE, *settings.audiences]
+    told = verdicts(names, read, floors.least_audience, floors.least_difference)
+    if broken:
+        raise broken[0]
+    for_advertisers = {name: verdict.reason or "yes" for name, verdict in told.items()}
+    audiences = {name: people[name] for name in names}
     return {
         "store": str(settings.store),
         "catalogues": {catalogue.version: len(catalogue) for catalogue in found},
         "audiences": audiences,
         "currency": settings.currency,
-    }
+    } | ({"for advertisers": for_advertisers} if guard is not None and guard.enabled else {})

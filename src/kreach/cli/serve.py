@@ -57,6 +57,8 @@ def bidder(
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
         BidderSettings,
+        RedisSettings,
+        bidder_store,
         check_adsystem,
     )
     from kreach.service.config import load_settings  # noqa: PLC0415
@@ -68,6 +70,9 @@ def bidder(
     document, base = _sections(config)
     shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
     settings = load_settings(BidderSettings, "bidder", document, base=base)
+    redis = load_settings(RedisSettings, "redis", document, base=base)
+    redis.check_name(settings.name)
+    shared = bidder_store(shared, settings.name)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
@@ -81,7 +86,7 @@ def bidder(
     def again() -> AdSystemSettings:
         return load_settings(AdSystemSettings, "adsystem", _sections(config)[0], base=base)
 
-    state = BidderState(shared, settings, log, reload=again)
+    state = BidderState(shared, settings, log, redis=redis, reload=again)
     sys.setswitchinterval(0.0002)  # plans are made beside requests, which must not wait for them
     site, hot = bidder_with_shortcut(state, Metrics("bidder"))
     run(site, log, listening, {signal.SIGHUP: state.reload}, hot)
@@ -100,12 +105,16 @@ def reporting(
     """
     import msgspec  # noqa: PLC0415
 
+    from kreach.adsystem.access.keys import count_keys  # noqa: PLC0415
     from kreach.adsystem.reporting.app import reporting_app  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
+        GuardSettings,
+        RedisSettings,
         ReportingSettings,
         check_adsystem,
     )
+    from kreach.adsystem.sharing.publisher import CampaignPublisher  # noqa: PLC0415
     from kreach.service.config import load_settings  # noqa: PLC0415
     from kreach.service.logs import Log  # noqa: PLC0415
     from kreach.service.run import bind  # noqa: PLC0415
@@ -114,17 +123,22 @@ def reporting(
     document, base = _sections(config)
     shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
     settings = load_settings(ReportingSettings, "reporting", document, base=base)
+    guard = load_settings(GuardSettings, "guard", document, base=base)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _checked(check_adsystem(shared), as_json)
+        keys = count_keys(shared.store) if settings.keys else "none asked for"
+        _checked(check_adsystem(shared, guard) | {"keys": keys}, as_json)
         return
     log = Log("reporting")
+    redis = load_settings(RedisSettings, "redis", document, base=base)
+    if redis.url is not None:
+        CampaignPublisher(shared.store, redis, log).start()
 
     async def told_to_reload() -> None:
         log.warning("restart to take up changed settings")
 
-    app = reporting_app(shared, settings, log)
+    app = reporting_app(shared, settings, log, guard=guard)
     run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: told_to_reload})
 
 

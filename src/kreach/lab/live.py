@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -371,10 +372,19 @@ def _micros(text: str) -> int:
 class Process:
     """A service in a process of its own, on a free port or a given one; its log is a file."""
 
-    def __init__(self, service: str, config: Path, log: Path, port: int = 0) -> None:
+    def __init__(
+        self,
+        service: str,
+        config: Path,
+        log: Path,
+        port: int = 0,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """`more` goes into its environment, from which settings of this process are taken out."""
         self.log = log
         command = [sys.executable, "-m", "kreach", "serve", service, "--config", str(config)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
+        environment |= more or {}
         with log.open("ab") as file:
             self._begins = file.tell()
             self._process = subprocess.Popen(

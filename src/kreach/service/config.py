@@ -13,7 +13,7 @@ from kreach.errors import KreachError
 
 __all__ = ["SECTIONS", "Settings", "load_settings", "read_file"]
 
-SECTIONS = ("adsystem", "bidder", "reporting", "gateway")
+SECTIONS = ("adsystem", "bidder", "redis", "reporting", "guard", "noise", "gateway")
 _PREFIX = "KREACH_"
 
 

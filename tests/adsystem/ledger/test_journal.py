@@ -211,10 +211,24 @@ def test_the_last_moment_is_the_latest_of_what_was_written(tmp_path: Path) -> No
 
 
 def test_catalogues_keep_their_numbers(tmp_path: Path) -> None:
+    with journal(tmp_path / "one") as made:
+        first = [made.catalogue_number(name) for name in ("a", "b", "a", "c")]
+        assert first[0] == first[2]
+        assert len(set(first)) == 3
+        assert all(0 <= number < 2**31 for number in first)
+    with journal(tmp_path / "one") as made:
+        assert [made.catalogue_number(name) for name in ("c", "b")] == [first[3], first[1]]
+    with journal(tmp_path / "two") as made:  # another bidder's, who never met the first
+        assert [made.catalogue_number(name) for name in ("c", "a")] == [first[3], first[0]]
+
+
+def test_two_catalogues_never_share_a_number(tmp_path: Path) -> None:
     with journal(tmp_path) as made:
-        assert [made.catalogue_number(name) for name in ("a", "b", "a", "c")] == [1, 2, 1, 3]
-    with journal(tmp_path) as made:
-        assert [made.catalogue_number(name) for name in ("c", "d", "b")] == [3, 4, 2]
+        number = made.catalogue_number("a")
+        taken = ("UPDATE catalogues SET version = 'another' WHERE number = ?", (number,))
+        assert made.run_now(lambda connection: connection.execute(*taken)) is None
+        with pytest.raises(KreachError, match="version"):
+            made.catalogue_number("a")
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, " * 500, b"\0" * 8192 + b"x"])

@@ -317,6 +317,23 @@ class Desk:
             for _ in range(count):
                 play.bidder.valuation.record(group, 0.0)
 
+    def count(
+        self, number: int, groups: IntArray, impressions: IntArray, moments: IntArray | None
+    ) -> None:
+        """Impressions that other bidders had; with their moments (in µs) where these matter."""
+        play = self.plays[number]
+        if play.slot is not None:
+            self.board.load(play.slot, groups, impressions)
+            return
+        record = play.bidder.valuation.record
+        if moments is not None:
+            for group, moment in zip(groups.tolist(), moments.tolist(), strict=True):
+                record(group, moment / _MICROS)
+            return
+        for group, count in zip(groups.tolist(), impressions.tolist(), strict=True):
+            for _ in range(count):
+                record(group, 0.0)
+
     def learn(self, play: Play, micros: int, price: int, *, won: bool) -> None:
         """What a bid's outcome teaches."""
         if won:

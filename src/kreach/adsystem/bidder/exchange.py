@@ -1,10 +1,12 @@
 """The bidder as an application: bids, notices, health and metrics."""
 
 from collections.abc import Callable
+from typing import Any
 
 from kreach.adsystem.bidder.bids import Bids
 from kreach.adsystem.bidder.notices import Notices
 from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.sharing.partner import Partner
 from kreach.service.metrics import Metrics
 from kreach.service.web import Answer, Direct, Request, Site, json_answer
 
@@ -39,13 +41,22 @@ def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[Site, Di
 
 def _health(state: BidderState, _: Request) -> Answer:
     failure = state.journal.failure
-    document = {
+    document: dict[str, Any] = {
         "status": "ok" if state.ready and failure is None else "failing",
         "log": failure or "ok",
         "catalogues": list(state.desks),
         "campaigns": sum(k.campaign.state == "running" for k in state.kept.values()),
         "epoch": state.ledger.epoch,
     }
+    partner = state.partner
+    if partner is not None:
+        document["sharing"] = {
+            "name": partner.pool.name,
+            "money": "given out" if partner.open else "not given out",
+            "missing": list(partner.missing),
+            "heard_seconds_ago": round(partner.age_seconds, 3),
+            "rows_to_tell": partner.feeder.rows_behind,
+        }
     return json_answer(document, 200 if document["status"] == "ok" else 503)
 
 
@@ -79,6 +90,16 @@ def _gauges(state: BidderState, metrics: Metrics) -> None:
         ("loop_lag_seconds", "How late the loop runs", lambda: state.loop_lag_seconds),
     ):
         metrics.gauge(name, what, _alone(now))
+    for name, what, told in (
+        ("sharing_age_seconds", "Since others were last heard of", lambda p: p.age_seconds),
+        ("sharing_open", "1 while money is given out", lambda p: float(p.open)),
+        ("sharing_rows_behind", "Impressions to be told", lambda p: p.feeder.rows_behind),
+    ):
+        metrics.gauge(name, what, _shared(state, told))
+
+
+def _shared(state: BidderState, told: Callable[[Partner], float]) -> Callable[[], dict[str, float]]:
+    return lambda: {} if state.partner is None else {"": told(state.partner)}
 
 
 def _alone(value: Callable[[], float]) -> Callable[[], dict[str, float]]:

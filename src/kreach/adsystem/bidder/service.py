@@ -24,10 +24,14 @@ from kreach.adsystem.ledger.tokens import Claim, Tokens
 from kreach.adsystem.settings import (
     AdSystemSettings,
     BidderSettings,
+    RedisSettings,
     read_audience,
     read_catalogues,
     token_key,
 )
+from kreach.adsystem.sharing.partner import Partner
+from kreach.adsystem.sharing.pool import Away, OtherRun
+from kreach.adsystem.sharing.siblings import Siblings
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
@@ -38,6 +42,7 @@ __all__ = ["BidderState"]
 _TICK_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 _MEMORY_SECONDS = 60.0
+_SIBLINGS_SECONDS = 1.0
 _SLICES = 50  # a budget is granted in about so many parts
 _LEAST_SLICE = 50_000  # micros
 
@@ -51,11 +56,15 @@ class BidderState:
         settings: BidderSettings,
         log: Log,
         *,
+        redis: RedisSettings | None = None,
         clock: Callable[[float], Clock] = SteadyClock,
         reload: Callable[[], AdSystemSettings] | None = None,
     ) -> None:
         self.shared, self.settings, self.log = shared, settings, log
         self._make_clock, self._reload = clock, reload
+        self._redis = redis if redis is not None and redis.url is not None else None
+        (self._redis or RedisSettings()).check_name(settings.name)
+        self.partner: Partner | None = None
         self.ready = False
         self.loop_lag_seconds = 0.0
         self.least_tmax_ms = float(settings.least_tmax_ms)
@@ -79,7 +88,14 @@ class BidderState:
         except sqlite3.Error as error:
             raise KreachError.rule("store", "hold a log that can be read", str(error)) from None
         self._loop = asyncio.get_running_loop()
-        for work in (self._tick, self._poll, self._plan, self._pace, self._compact):
+        works = [self._tick, self._poll, self._plan, self._pace, self._compact]
+        if self._redis is not None and self.settings.name is not None:
+            self.partner = Partner(self, self._redis, self.settings.name)
+            self._siblings = Siblings(
+                self.shared.store, self._redis, self.settings.expiry_seconds, self.clock, self.log
+            )
+            works += [self.partner.run, self._look_after_siblings]
+        for work in works:
             self._tasks.append(asyncio.create_task(self._forever(work)))
         for number in self.ledger.accounts:
             self._grant(number)
@@ -88,7 +104,7 @@ class BidderState:
     def _load(self) -> None:
         store = self.shared.store
         self.journal = Journal(store, self.log)
-        self.tokens = Tokens(token_key(self.settings, store))
+        self.tokens = Tokens(token_key(self.settings, store), self.settings.name or "")
         self.campaigns = CampaignStore(store)
         self.clock = self._make_clock(self.journal.last_moment())
         reader = open_reader(store)
@@ -163,6 +179,9 @@ class BidderState:
         self._diary.write_pacing()
         for _ in self._diary.write_memory():
             pass
+        if self.partner is not None:
+            self.journal.run_now(lambda _: None)  # all rows are written before the last are told
+            self.partner.close()
         self.journal.close()
         self.campaigns.close()
 
@@ -187,6 +206,8 @@ class BidderState:
         account = self.ledger.accounts.get(kept.number)
         if account is None:
             account = Account(budget, daily, campaign.start.timestamp())
+            if self._redis is not None:
+                account.day_grants = {}
             self.ledger.accounts[kept.number] = account
         account.budget, account.daily = budget, daily
         self.kept[kept.number] = kept
@@ -213,6 +234,19 @@ class BidderState:
                 catalogue=catalogue.version,
                 reason=str(error),
             )
+
+    @property
+    def revision(self) -> int:
+        """The newest change of a campaign that was taken up."""
+        return self._revision
+
+    async def _look_after_siblings(self) -> None:
+        await asyncio.sleep(_SIBLINGS_SECONDS)
+        if self.partner is not None:
+            try:
+                await asyncio.to_thread(self._siblings.look, self.partner.pool.run)
+            except (Away, OtherRun) as error:
+                self.log.warning("not spoken for", reason=str(error))
 
     async def _poll(self) -> None:
         """Look for campaigns that are new or changed."""
@@ -314,6 +348,10 @@ class BidderState:
         wanted = account.wanted_grant(self._slice(account))
         if wanted is None or number in self._granting:
             return
+        if self._redis is not None:  # the budget is not ours alone
+            if self.partner is not None:
+                self.partner.hurry(number)
+            return
         self._granting.add(number)
 
         def granted(error: Exception | None) -> None:
@@ -321,12 +359,15 @@ class BidderState:
             if error is None:
                 account.granted = max(account.granted, wanted)
                 all_of_it = account.granted >= account.budget
-                for desk in self.desks.values():
-                    if number in desk.plays:
-                        low = 0 if all_of_it else self._slice(account) // 2
-                        desk.plays[number].low_micros = low
+                self.ask_below(number, 0 if all_of_it else self._slice(account) // 2)
 
         self.journal.submit("grant", (number, wanted), self.on_loop(granted))
+
+    def ask_below(self, number: int, micros: int) -> None:
+        """Have a campaign's bids ask for more money once it has less than this."""
+        for desk in self.desks.values():
+            if number in desk.plays:
+                desk.plays[number].low_micros = micros
 
     def grant_soon(self, number: int) -> None:
         """For the bid path: ask for more without waiting."""
@@ -378,4 +419,5 @@ class BidderState:
         campaigns = {number: kept.campaign.id for number, kept in self.kept.items()}
         store: Path = self.shared.store
         with self._compacting:
-            return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows)
+            name = self.settings.name or ""
+            return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows, name)

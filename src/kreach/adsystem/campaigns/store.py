@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +103,16 @@ class CampaignStore:
             )
         return self.get(campaign_id)
 
+    def replicate(self, told: Mapping[int, tuple[int, str]]) -> None:
+        """Take over campaigns of another store: by number, revision and definition."""
+        with self._changing() as connection:
+            for number, (revision, text) in told.items():
+                campaign = campaign_from(json.loads(text))
+                connection.execute(
+                    "INSERT OR REPLACE INTO campaigns VALUES (?, ?, ?, ?)",
+                    (number, campaign.id, json.dumps(campaign.document()), revision),
+                )
+
     def get(self, campaign_id: str) -> Kept:
         """One campaign."""
         with self._lock:
@@ -114,10 +124,18 @@ class CampaignStore:
             raise UnknownCampaign.rule("campaign", "exist", campaign_id)
         return rows[0]
 
-    def all(self, after_revision: int = 0) -> list[Kept]:
-        """All campaigns, or those that changed after a revision, in the order they were made."""
+    def all(self, after_revision: int = 0, owner: str | None = None) -> list[Kept]:
+        """All campaigns, or those that changed after a revision, in the order they were made.
+
+        With an owner, that advertiser's only; the others are not even read.
+        """
+        where = "WHERE revision > ?"
+        values: tuple[int | str, ...] = (after_revision,)
+        if owner is not None:  # from "acme." up to "acme/"; the plus leaves the index of ids alone
+            where = "WHERE +revision > ? AND id > ? AND id < ?"
+            values = (*values, f"{owner}.", f"{owner}/")
         with self._lock:
-            return self._rows("WHERE revision > ?", (after_revision,))
+            return self._rows(where, values)
 
     def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
         rows = self._connection.execute(

@@ -25,6 +25,10 @@ class Account:
 
         spent + reserved + carried ≤ granted ≤ budget        spent + reserved + carried ≤ daily
 
+    Where several bidders share a budget, each has such an account; what is granted to all of them
+    together stays within the budget, and so do the grants for a day (`day_grants`) within `daily`.
+    `elsewhere` is what the others have spent, as far as is known: planning looks at it.
+
     `granted` is written down before it is used and bids are not: after a crash nobody knows which
     bids were out, but they came to `granted` − `spent` at most. That much is `carried` by the next
     run until the last of them must have expired.
@@ -38,6 +42,9 @@ class Account:
         self.carried = 0
         self.carried_until = 0.0
         self.granted = 0
+        self.day_grants: dict[int, int] | None = None  # None: all of a day's budget is ours
+        self.elsewhere = 0
+        self.elsewhere_on: dict[int, int] = {}
         self._days: dict[int, list[int]] = {}  # day: spent, reserved
 
     def day_of(self, moment_micros: int) -> int:
@@ -49,18 +56,33 @@ class Account:
         left = min(self.granted, self.budget) - self.spent - self.reserved - self.carried
         if self.daily is not None:
             spent, reserved = self._days.get(day, (0, 0))
-            left = min(left, self.daily - spent - reserved - self.carried)
+            left = min(left, self._granted_on(day) - spent - reserved - self.carried)
         return max(left, 0)
+
+    def _granted_on(self, day: int) -> int:
+        assert self.daily is not None
+        if self.day_grants is None:
+            return self.daily
+        return min(self.daily, self.day_grants.get(day, 0))
+
+    def used(self) -> int:
+        """What was spent or may be out."""
+        return self.spent + self.reserved + self.carried
+
+    def used_on(self, day: int) -> int:
+        """What was spent or may be out of a day's budget."""
+        return sum(self._days.get(day, (0, 0))) + self.carried
 
     def left(self) -> int:
         """What the budget still holds, bids that are out not counted."""
-        return max(self.budget - self.spent, 0)
+        return max(self.budget - self.spent - self.elsewhere, 0)
 
     def left_today(self, day: int) -> int:
         """What the day's budget still holds; the flight's, if days have none."""
         if self.daily is None:
             return self.left()
-        return max(min(self.left(), self.daily - self._days.get(day, (0, 0))[0]), 0)
+        spent = self._days.get(day, (0, 0))[0] + self.elsewhere_on.get(day, 0)
+        return max(min(self.left(), self.daily - spent), 0)
 
     def reserve(self, amount: int, day: int) -> None:
         """Set money aside for a bid; the caller has looked at `available`."""
@@ -77,7 +99,7 @@ class Account:
         if today is None:
             today = self._days[day] = [0, 0]
         if self.daily is not None:
-            amount = min(amount, self.daily - today[0] - today[1] - self.carried)
+            amount = min(amount, self._granted_on(day) - today[0] - today[1] - self.carried)
         amount = min(amount, wanted)
         if amount < least or amount <= 0:
             return 0
@@ -143,7 +165,7 @@ class Account:
 
     def wanted_grant(self, slice_micros: int) -> int | None:
         """What to grant next, if less than half a slice is left of the last grant."""
-        used = self.spent + self.reserved + self.carried
+        used = self.used()
         if self.granted >= self.budget or self.granted - used >= slice_micros // 2:
             return None
         return min(self.budget, used + slice_micros)

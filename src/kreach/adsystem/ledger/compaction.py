@@ -101,11 +101,13 @@ def compact(
     groups: Names,
     now: float,
     fewest_rows: int = 1,
+    bidder: str = "",
 ) -> int:
     """Move what has expired into files; returns how many rows, 0 if there were too few.
 
     `campaigns` gives each number its id, `groups` each catalogue's number its version and group
-    ids. Rows of a catalogue whose names nobody knows stay where they are.
+    ids. Rows of a catalogue whose names nobody knows stay where they are. Of several bidders each
+    puts its name before its impressions' numbers, which are then unlike those of all others.
     """
     rows = _expired(journal, now, groups, campaigns)
     if len(rows) < max(fewest_rows, 1):
@@ -115,7 +117,7 @@ def compact(
     days = table["ts"] // _DAY_MICROS
     for day in np.unique(days).tolist():
         part = {name: values[days == day] for name, values in table.items()}
-        written.append(_write_day(folder / LOG_FOLDER, day, part, campaigns, groups))
+        written.append(_write_day(folder / LOG_FOLDER, day, part, campaigns, groups, bidder))
     first, last = int(table["row"][0]), int(table["row"][-1])
 
     def take_over(connection: sqlite3.Connection) -> None:
@@ -157,6 +159,7 @@ def _write_day(
     part: dict[str, Any],
     campaigns: Mapping[int, str],
     groups: Names,
+    bidder: str,
 ) -> tuple[str, int]:
     date = datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
     name = f"day={date}/part-{part['row'][0]:012d}-{part['row'][-1]:012d}.parquet"
@@ -172,10 +175,11 @@ def _write_day(
     engine.register("part", part | {"id": ids, "version": versions, "name": names})
     draft = folder / f"{name}.draft"
     engine.execute(
-        f"""COPY (SELECT printf('%x', impression) AS impression_id, name AS campaign,
+        f"""COPY (SELECT printf('{bidder and bidder + "-"}%x', impression) AS impression_id,
+            name AS campaign,
             id AS "group", make_timestamptz(ts) AS ts, micros / 1e6 AS price,
             version AS catalogue, micros AS price_micros, make_timestamptz(bid_ts) AS bid_ts,
-            campaign AS campaign_number, catalogue AS catalogue_number, grp AS group_number
+            campaign AS campaign_number, catalogue AS catalogue_number, grp AS group_number, row
             FROM part ORDER BY ts) TO '{sql_text(draft)}' (FORMAT parquet)"""
     )
     engine.close()

@@ -74,13 +74,13 @@ def _fold_files(
         f"""SELECT campaign_number AS c, catalogue_number AS v, group_number AS g,
             count(*) AS n FROM {source} GROUP BY ALL ORDER BY c, v"""
     ).fetchnumpy()
-    key = found["c"].astype(np.int64) << 20 | found["v"].astype(np.int64)
-    edges = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)]
+    place = found["c"].astype(np.int64) << 31 | found["v"].astype(np.int64)
+    edges = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(place)]
     for low, high in pairwise(edges):
         if low < high:
-            place = (int(found["c"][low]), int(found["v"][low]))
+            key = (int(found["c"][low]), int(found["v"][low]))
             groups, counts = found["g"][low:high], found["n"][low:high]
-            parts.setdefault(place, []).append((groups.astype(np.int64), counts.astype(np.int64)))
+            parts.setdefault(key, []).append((groups.astype(np.int64), counts.astype(np.int64)))
     folded.rows += int(found["n"].sum())
     flights = ", ".join(f"({number}, {round(start * 1e6)})" for number, start in starts.items())
     spend = engine.execute(
@@ -110,8 +110,13 @@ def _fold_rows(
     now: float,
 ) -> None:
     """The live rows, each as one number: campaign, catalogue and group side by side."""
+    catalogues = [
+        row[0] for row in connection.execute("SELECT DISTINCT catalogue FROM impressions")
+    ]
+    short = " ".join(f"WHEN {number} THEN {at}" for at, number in enumerate(catalogues))
     packed = connection.execute(
-        "SELECT (campaign << 44) + (catalogue << 32) + grp FROM impressions"
+        f"""SELECT (campaign << 44) + ((CASE catalogue {short or "WHEN 0 THEN 0"} END) << 32) + grp
+        FROM impressions"""
     )
     keys = np.fromiter((row[0] for row in packed), dtype=np.int64)
     folded.rows += len(keys)
@@ -119,7 +124,7 @@ def _fold_rows(
     places = keys >> 32
     for place in np.unique(places).tolist():
         here = places == place
-        key = (place >> 12, place & (1 << 12) - 1)
+        key = (place >> 12, catalogues[place & (1 << 12) - 1])
         parts.setdefault(key, []).append((keys[here] & (1 << 32) - 1, counts[here]))
     flights = ", ".join(f"({number}, {round(start * 1e6)})" for number, start in starts.items())
     spend = connection.execute(

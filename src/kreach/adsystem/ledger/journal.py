@@ -11,9 +11,11 @@ is called with one. The log is the truth: budgets and counters are folds of it.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import queue
+import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ from kreach.service.logs import Log
 __all__ = ["ImpressionRow", "Journal", "open_reader"]
 
 FILE = "live.sqlite3"
+LOCK = "bidder.lock"
 ImpressionRow = tuple[int, int, int, int, int, int, int, int]
 """Impression number, campaign, catalogue, group, ts and bid_ts in µs, expires in s, micros."""
 
@@ -108,6 +111,7 @@ class Journal:
             self._connection.executescript(_SCHEMA)
             self._check()
             self.epoch = self._next_epoch()
+            self.id = format(self._meta("id"), "x")
         except sqlite3.Error as error:
             os.close(self._lock)
             raise KreachError.rule("store", "hold a log that can be written", str(error)) from None
@@ -128,6 +132,9 @@ class Journal:
             """INSERT INTO meta VALUES ('epoch', 1)
             ON CONFLICT (name) DO UPDATE SET value = value + 1"""
         )
+        self._connection.execute(
+            "INSERT OR IGNORE INTO meta VALUES ('id', ?)", (secrets.randbits(62) | 1,)
+        )
         self._connection.execute("COMMIT")
         # Out of the tail: a torn one must not bring an epoch back, whose tokens are still about.
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -144,14 +151,20 @@ class Journal:
         return max(last, self._meta("moment")) / 1e6
 
     def catalogue_number(self, version: str) -> int:
-        """The number under which a catalogue's rows are stored; waits for the log."""
-        add = "INSERT OR IGNORE INTO catalogues (version) VALUES (?)"
-        if self.run_now(lambda connection: connection.execute(add, (version,))) is not None:
+        """The number under which a catalogue's rows are stored; waits for the log.
+
+        It is made of the version, so that bidders who never met give a catalogue the same one.
+        """
+        digest = hashlib.blake2b(version.encode(), digest_size=4, person=b"kreach-number").digest()
+        number = int.from_bytes(digest) >> 1
+        add = "INSERT OR IGNORE INTO catalogues VALUES (?, ?)"
+        if self.run_now(lambda connection: connection.execute(add, (number, version))) is not None:
             raise KreachError.rule("store", "hold a log that can be written", self.failure)
-        return next(
-            int(row[0])
-            for row in self.read("SELECT number FROM catalogues WHERE version = ?", (version,))
-        )
+        found = dict(self.read("SELECT version, number FROM catalogues"))
+        if version not in found:  # once in two thousand million
+            rule = "have a version whose number no other has: release it anew"
+            raise KreachError.rule("catalogue", rule, version)
+        return int(found[version])
 
     def submit(self, kind: str, values: tuple[Any, ...], done: Done | None = None) -> None:
         """Have a record written; `done` is called from the writing thread."""
@@ -249,7 +262,7 @@ def _lock(folder: Path) -> int:
     """One writer per store: a second one is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder / "bidder.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise KreachError.rule("store", "be a folder that can be written", str(folder)) from error
     try:

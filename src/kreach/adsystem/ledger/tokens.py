@@ -16,8 +16,8 @@ from kreach.errors import KreachError
 
 __all__ = ["Claim", "Tokens"]
 
-_FORM = struct.Struct("<BIQIHIQQI")
-_VERSION = 1
+_FORM = struct.Struct("<BIQIIIQQI")
+_VERSION = 2
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _SIGNATURE_BYTES = 16
 _TOKEN_CHARACTERS = -(-(_FORM.size + _SIGNATURE_BYTES) * 4 // 3)
@@ -44,10 +44,13 @@ class Claim(NamedTuple):
 class Tokens:
     """Makes tokens and reads them back; a changed one is refused."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, bidder: str = "") -> None:
+        """Bidders that are given one key do not take each other's tokens for their own."""
         if len(key) < 16:
             raise KreachError.rule("token key", "have at least 16 bytes", f"{len(key)} bytes")
-        self._key = hashlib.blake2b(key, person=b"kreach-token").digest()
+        named = hashlib.blake2b(key, person=b"kreach-token")
+        named.update(bidder.encode())
+        self._key = named.digest()
 
     def make(self, claim: Claim) -> bytes:
         """The token of a claim."""

@@ -1,9 +1,9 @@
 """The log at one instant: the files that are listed, and the rows that are not in files yet.
 
-The bidder's journal is only read. Its newest rows are kept in an engine of our own, so that a
+Bidders' journals are only read. Their newest rows are kept in an engine of our own, so that a
 report looks at what is new since the last one and not at all rows; what has moved into files is
-dropped. A snapshot is one transaction of the journal turned into one transaction of the engine:
-each row is in it once, whatever the bidder does meanwhile.
+dropped. A snapshot is one transaction of each journal turned into one transaction of the engine:
+each row is in it once, whatever the bidders do meanwhile.
 """
 
 import sqlite3
@@ -22,6 +22,7 @@ from kreach.adsystem.impressions.embedded import EmbeddedEngine
 from kreach.adsystem.impressions.engine import Columns
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import FILE, open_reader
+from kreach.adsystem.settings import log_folders
 from kreach.boundary.engine import new_engine, no_complaints, sql_text
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
@@ -30,6 +31,7 @@ __all__ = ["LiveLog", "LogFailing", "Snapshot", "journal_reader", "micros_of"]
 
 _TABLE = "live"
 _COLUMNS = {
+    "part": "part",
     "row": "row",
     "campaign_number": "campaign_number",
     "catalogue_number": "catalogue_number",
@@ -37,7 +39,7 @@ _COLUMNS = {
     "ts": "make_timestamptz(ts)",
     "price_micros": "price_micros",
 }
-_EMPTY = f"""CREATE OR REPLACE TABLE {_TABLE} (row BIGINT, campaign_number BIGINT,
+_EMPTY = f"""CREATE OR REPLACE TABLE {_TABLE} (part BIGINT, row BIGINT, campaign_number BIGINT,
     catalogue_number BIGINT, group_number BIGINT, ts TIMESTAMPTZ, price_micros BIGINT)"""
 _NEWER = """SELECT row, campaign, catalogue, grp, ts, micros FROM impressions
     WHERE row > ? ORDER BY row"""
@@ -69,12 +71,15 @@ def journal_reader(folder: Path) -> Iterator[sqlite3.Connection | None]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Each row of the log once, up to `last_row`; those up to `compacted_row` are in files."""
+    """Each row of the log once.
+
+    A journal's rows up to its `last_rows` are here, those up to its `compacted_rows` in files.
+    """
 
     engine: EmbeddedEngine
     files: tuple[Path, ...]
-    last_row: int
-    compacted_row: int
+    last_rows: tuple[int, ...]
+    compacted_rows: tuple[int, ...]
     generation: int  # another store under the same name has another
     numbers: Mapping[str, int]  # by version of a catalogue
 
@@ -94,9 +99,10 @@ class Snapshot:
         except KreachError as error:
             raise LogFailing(str(error)) from error
 
-    def newer(self, row: int) -> str:
-        """The rows after one that is not in a file; as text for a query."""
-        return f"(SELECT * FROM {_TABLE} WHERE row > {row})"
+    def newer(self, rows: tuple[int, ...]) -> str:
+        """The rows after one of each journal that is not in a file; as text for a query."""
+        later = (f"(part = {part} AND row > {row})" for part, row in enumerate(rows))
+        return f"(SELECT * FROM {_TABLE} WHERE {' OR '.join(later)})"
 
 
 def _of_days(files: tuple[Path, ...], window: Window) -> tuple[Path, ...]:
@@ -110,11 +116,23 @@ def _of_days(files: tuple[Path, ...], window: Window) -> tuple[Path, ...]:
     return tuple(chosen)
 
 
-class LiveLog:
-    """The log of a store, kept at hand. For use by several threads."""
+@dataclass
+class _Part:
+    """One bidder's journal, and how much of it is at hand."""
 
-    def __init__(self, folder: Path, memory: str) -> None:
-        self._folder = folder
+    folder: Path
+    held: tuple[int, int]
+    reader: sqlite3.Connection
+    files: tuple[Path, ...] = ()
+    last_row: int = 0
+    compacted_row: int = 0
+
+
+class LiveLog:
+    """The log of a store, of one bidder or several, kept at hand. For use by several threads."""
+
+    def __init__(self, store: Path, memory: str) -> None:
+        self._store = store
         self._engine = new_engine()
         with no_complaints("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
@@ -124,24 +142,24 @@ class LiveLog:
         with suppress(KreachError), no_complaints("cache", "be known to this engine"):
             self._engine.execute("SET parquet_metadata_cache = true")  # files never change
         self._lock = threading.Lock()
-        self._reader: sqlite3.Connection | None = None
-        self._held: tuple[int, int] | None = None
+        self._parts: list[_Part] = []
         self._generation = 0
         self._forget()
 
     def _forget(self) -> None:
+        for part in self._parts:
+            part.reader.close()
+        self._parts = []
         self._engine.execute(_EMPTY)
         self._generation += 1
-        self._files: tuple[Path, ...] = ()
         self._numbers: dict[str, int] = {}
-        self._last_row = self._compacted_row = 0
         self.live_rows = 0
         self.newest_micros = 0
 
     def close(self) -> None:
         """Give back what is held."""
         with self._lock:
-            self._let_go()
+            self._forget()
             self._engine.close()
             self._spill.cleanup()
 
@@ -156,9 +174,9 @@ class LiveLog:
             connection.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()  # sees it from here on
             taken = Snapshot(
                 EmbeddedEngine.on(connection),
-                self._files,
-                self._last_row,
-                self._compacted_row,
+                tuple(file for part in self._parts for file in part.files),
+                tuple(part.last_row for part in self._parts),
+                tuple(part.compacted_row for part in self._parts),
                 self._generation,
                 dict(self._numbers),
             )
@@ -167,66 +185,59 @@ class LiveLog:
         finally:
             taken.engine.close()
 
-    def _let_go(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-        self._reader, self._held = None, None
-
     def _refresh(self) -> None:
         try:
-            reader = self._connected()
-            if reader is None:
-                return
-            reader.execute("BEGIN")
-            try:
-                if reader.execute(_READY).fetchone()[0] == 4:
-                    self._take_over(reader)
-            finally:
-                reader.execute("ROLLBACK")
+            self._connect()
+            for at, part in enumerate(self._parts):
+                part.reader.execute("BEGIN")
+                try:
+                    if part.reader.execute(_READY).fetchone()[0] == 4:
+                        self._take_over(at, part)
+                finally:
+                    part.reader.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
-            self._let_go()
+            self._forget()
             raise LogFailing(f"the log cannot be read ({type(error).__name__})") from error
 
-    def _connected(self) -> sqlite3.Connection | None:
-        """The journal that is there now: none yet, the one from before, or another."""
-        path = self._folder / FILE
-        found = None
-        if path.exists():
-            facts = path.stat()
-            found = (facts.st_dev, facts.st_ino)
-        if found != self._held:
-            self._let_go()
+    def _connect(self) -> None:
+        """Open the journals that are there now; if they are others than before, begin anew."""
+        found = []
+        for folder in log_folders(self._store):
+            if (folder / FILE).exists():
+                facts = (folder / FILE).stat()
+                found.append((folder, (facts.st_dev, facts.st_ino)))
+        if found != [(part.folder, part.held) for part in self._parts]:
             self._forget()
-            if found is not None:
-                self._reader, self._held = open_reader(self._folder), found
-        return self._reader
+            for folder, held in found:
+                self._parts.append(_Part(folder, held, open_reader(folder)))
 
-    def _take_over(self, reader: sqlite3.Connection) -> None:
+    def _take_over(self, at: int, part: _Part) -> None:
         """Add rows that are new, drop those that moved; all of it or nothing."""
-        files, compacted = listed_files(reader, self._folder)
+        files, compacted = listed_files(part.reader, part.folder)
         numbers = {
-            version: number for number, version in reader.execute("SELECT * FROM catalogues")
+            version: number for number, version in part.reader.execute("SELECT * FROM catalogues")
         }
-        last, newest, added = max(self._last_row, compacted), self.newest_micros, 0
+        last, newest, added = max(part.last_row, compacted), self.newest_micros, 0
         self._engine.execute("BEGIN")
         try:
-            if compacted > self._compacted_row:
+            if compacted > part.compacted_row:
                 self._engine.execute(
                     f"""CREATE OR REPLACE TABLE {_TABLE} AS
-                    SELECT * FROM {_TABLE} WHERE row > {compacted}"""
+                    SELECT * FROM {_TABLE} WHERE part <> {at} OR row > {compacted}"""
                 )
-            rows = reader.execute(_NEWER, (last,))
+            rows = part.reader.execute(_NEWER, (last,))
             while block := rows.fetchmany(_AT_ONCE):
                 values = np.array(block, dtype=np.int64)
-                self._append(values.T)
+                self._append([np.full(len(values), at), *values.T])
                 last, added = int(values[-1, 0]), added + len(block)
                 newest = max(newest, int(values[:, 4].max()))
             self._engine.execute("COMMIT")
         except BaseException:
             self._engine.execute("ROLLBACK")
             raise
-        self._files, self._numbers = tuple(files), numbers
-        self._last_row, self._compacted_row = last, compacted
+        part.files = tuple(files)
+        self._numbers |= numbers
+        part.last_row, part.compacted_row = last, compacted
         self.newest_micros = newest
         if added or compacted:
             counted = self._engine.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kreach.adsystem.reporting.live import journal_reader, micros_of
+from kreach.adsystem.settings import log_folders
 from kreach.boundary.moments import Window
 
 __all__ = ["last_pace", "pacing_of"]
@@ -15,29 +16,55 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 
-def last_pace(folder: Path, campaign: int) -> dict[str, Any] | None:
-    """The newest entry of a campaign, if there is one."""
-    with journal_reader(folder) as reader:
-        if reader is None:
-            return None
-        row = reader.execute(
-            f"SELECT ts, {_COLUMNS} FROM pacing WHERE campaign = ? ORDER BY ts DESC LIMIT 1",
-            (campaign,),
-        ).fetchone()
-    return None if row is None else _entry(row)
+def last_pace(store: Path, campaign: int) -> dict[str, Any] | None:
+    """The newest entry of a campaign, if there is one; of several bidders, what they come to."""
+    found = []
+    for folder in log_folders(store):
+        with journal_reader(folder) as reader:
+            if reader is not None:
+                found += reader.execute(
+                    f"""SELECT ts, {_COLUMNS} FROM pacing WHERE campaign = ?
+                    ORDER BY ts DESC LIMIT 1""",
+                    (campaign,),
+                ).fetchall()
+    return _entry(_together(found)) if found else None
 
 
-def pacing_of(folder: Path, campaign: int, window: Window, points: int) -> list[dict[str, Any]]:
-    """The entries of a window; of more than `points`, the last in each of so many stretches."""
-    with journal_reader(folder) as reader:
-        if reader is None:
-            return []
-        inside, values = _inside(campaign, window)
-        found = reader.execute(
-            f"SELECT count(*), min(ts), max(ts) FROM pacing WHERE {inside}", values
-        ).fetchone()
-        rows = _rows(reader, inside, values, found, points)
-    return [_entry(row) for row in rows]
+def pacing_of(store: Path, campaign: int, window: Window, points: int) -> list[dict[str, Any]]:
+    """The entries of a window; of more than `points`, the last in each of so many stretches.
+
+    Where several bidders wrote, each entry is what all of them come to: with the newest of each.
+    """
+    inside, values = _inside(campaign, window)
+    by_bidder = []
+    for folder in log_folders(store):
+        with journal_reader(folder) as reader:
+            if reader is not None:
+                found = reader.execute(
+                    f"SELECT count(*), min(ts), max(ts) FROM pacing WHERE {inside}", values
+                ).fetchone()
+                by_bidder.append(_rows(reader, inside, values, found, points))
+    if len(by_bidder) <= 1:
+        return [_entry(row) for rows in by_bidder for row in rows]
+    newest: dict[int, tuple[Any, ...]] = {}
+    entries = []
+    told = [(row, who) for who, rows in enumerate(by_bidder) for row in rows]
+    for row, who in sorted(told, key=lambda entry: entry[0][0]):
+        newest[who] = row
+        entries.append(_together(list(newest.values())))
+    step = -(-len(entries) // points)
+    return [_entry(row) for row in entries[::-1][::step][::-1]]
+
+
+def _together(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Sums of several bidders' entries; the multiplier is their mean, weighted by bids."""
+    if len(rows) == 1:
+        return rows[0]
+    sums = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)]
+    known = [(row[1], row[6] + 1) for row in rows if row[1] is not None and isfinite(row[1])]
+    weight = sum(bids for _, bids in known)
+    multiplier = sum(value * bids for value, bids in known) / weight if known else None
+    return (max(row[0] for row in rows), multiplier, *sums)
 
 
 def _rows(

@@ -1,7 +1,7 @@
 """How campaigns stand: totals and counts by group, carried from one snapshot to the next.
 
-What was counted up to a row is brought up to a newer snapshot by the rows after it. Should some of
-these have moved into files unseen, the log is counted again.
+What was counted up to a row of each journal is brought up to a newer snapshot by the rows after it.
+Should some of these have moved into files unseen, the log is counted again.
 """
 
 import threading
@@ -54,13 +54,15 @@ class _Held(Generic[T]):
     """What the rows up to one of them add up to."""
 
     generation: int
-    row: int
+    rows: tuple[int, ...]  # of each journal
     value: T
 
     def serves(self, now: Snapshot) -> bool:
         """Whether all that came since is at hand one by one."""
-        known = self.generation == now.generation
-        return known and now.compacted_row <= self.row <= now.last_row
+        if self.generation != now.generation:  # and so other journals, maybe
+            return False
+        reach = zip(now.compacted_rows, self.rows, now.last_rows, strict=True)
+        return all(moved <= row <= last for moved, row, last in reach)
 
 
 class Standing:
@@ -77,14 +79,14 @@ class Standing:
         held = self._totals
         if held is None or not held.serves(now):
             found = _totals(now.ask(f"{_TOTALS} FROM {now.rows()} GROUP BY ALL"))
-        elif held.row == now.last_row:
+        elif held.rows == now.last_rows:
             return held.value
         else:
             found = dict(held.value)
-            newer = _totals(now.ask(f"{_TOTALS} FROM {now.newer(held.row)} GROUP BY ALL"))
+            newer = _totals(now.ask(f"{_TOTALS} FROM {now.newer(held.rows)} GROUP BY ALL"))
             for place, total in newer.items():
                 found[place] = found.get(place, NOTHING).joined(total)
-        self._totals = _Held(now.generation, now.last_row, found)
+        self._totals = _Held(now.generation, now.last_rows, found)
         return found
 
     def counts(self, now: Snapshot, campaign: int, catalogue: int, groups: int) -> IntArray:
@@ -122,13 +124,13 @@ class Standing:
         self, now: Snapshot, campaign: int, catalogue: int, held: _Held[IntArray]
     ) -> IntArray:
         place = (campaign, catalogue)
-        if held.row == now.last_row:
+        if held.rows == now.last_rows:
             with self._lock:
                 if place in self._counts:
                     self._counts.move_to_end(place)
             return held.value
         found = now.ask(
-            f"""SELECT group_number AS g, count(*) AS n FROM {now.newer(held.row)}
+            f"""SELECT group_number AS g, count(*) AS n FROM {now.newer(held.rows)}
             WHERE campaign_number = {campaign} AND catalogue_number = {catalogue}
             AND group_number BETWEEN 0 AND {len(held.value) - 1} GROUP BY ALL"""
         )
@@ -141,7 +143,7 @@ class Standing:
 
     def _keep(self, now: Snapshot, place: Place, counts: IntArray) -> None:
         with self._lock:
-            self._counts[place] = _Held(now.generation, now.last_row, counts)
+            self._counts[place] = _Held(now.generation, now.last_rows, counts)
             self._counts.move_to_end(place)
             kept = sum(len(held.value) for held in self._counts.values())
             while kept > self._most_counts and len(self._counts) > 1:

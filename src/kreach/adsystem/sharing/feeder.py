@@ -1,0 +1,43 @@
+"""Has the rows of one bidder's log counted in Redis, each once."""
+
+from pathlib import Path
+
+import numpy as np
+
+from kreach.adsystem.sharing.pool import Pool
+from kreach.adsystem.sharing.rows import last_row, rows_after
+
+__all__ = ["Feeder"]
+
+_BATCHES = 20  # of rows at a time
+
+
+class Feeder:
+    """Knows how far the counting is. Used by one thread."""
+
+    def __init__(self, pool: Pool, store: Path) -> None:
+        self._pool, self._store = pool, store
+        self.fed = 0
+        self._retelling = 0  # rows up to this one may have been told to an earlier run of Redis
+        self.rows_behind = 0
+
+    def begin(self) -> None:
+        """A run of Redis begins: find out how much of the log it has counted."""
+        self.fed, self._retelling = self._pool.fed_row(), last_row(self._store)
+
+    def feed(self, rolling: frozenset[int]) -> bool:
+        """Have the next rows counted; True if there are more."""
+        for _ in range(_BATCHES):
+            rows = rows_after(self._store, self.fed)
+            if not len(rows.row):
+                self.rows_behind = 0
+                return False
+            quietly = self.fed < self._retelling
+            if quietly:
+                upto = int(np.searchsorted(rows.row, self._retelling, side="right"))
+                rows = rows.first(upto)
+            self.fed = self._pool.feed(self.fed, rows, rolling, quietly=quietly)
+            if quietly and self.fed >= self._retelling:  # others may have missed some of it
+                self._pool.feed(self.fed, rows.first(0), rolling, quietly=False)
+        self.rows_behind = max(last_row(self._store) - self.fed, 0)
+        return self.rows_behind > 0
