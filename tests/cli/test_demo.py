@@ -1,75 +1,116 @@
-"""`kreach demo`: measured from groups alone, beside the truth."""
+"""`kreach demo`: the whole system in processes, on people that are made up."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command import kreach
 
-
-def document(*arguments: str) -> dict[str, Any]:
-    result = kreach("demo", "--json", *arguments)
-    assert (result.code, result.err) == (0, "")
-    assert result.out.count("\n") == 1
-    answer: dict[str, Any] = json.loads(result.out)
-    return answer
+pytestmark = pytest.mark.xdist_group("demo")
+SMALL = ("--people", "600", "--visits", "3", "--minutes", "0.15")
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_the_demo_measures_close_to_the_truth(seed: str) -> None:
-    """Within four of its own standard deviations; the uniform formula is far outside."""
-    shown = document("--seed", seed)
-    truth, dispersed = shown["truth"], shown["measured"]["dispersed"]
-    assert abs(dispersed["reach"] - truth["reach"]) < 4.0 * dispersed["std"]
-    assert dispersed["unique_reach"] == pytest.approx(truth["unique_reach"], rel=0.02)
-    uniform = shown["measured"]["uniform"]
-    assert abs(uniform["reach"] - truth["reach"]) > 10.0 * uniform["std"]
+def demo(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "kreach", "demo", "--folder", str(folder), *SMALL, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=kept,
+    )
 
 
-def test_even_visits_make_both_measures_agree() -> None:
-    measured = document("--dispersion", "1e9")["measured"]
-    assert measured["uniform"]["reach"] == pytest.approx(measured["dispersed"]["reach"], rel=1e-6)
+def ended(started: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = started.communicate(timeout=120)
+    return started.returncode, out, err
 
 
-def test_the_document_is_consistent() -> None:
-    shown = document("--groups", "50", "--group-size", "10", "--impressions", "700", "--cap", "3")
-    setting, truth = shown["setting"], shown["truth"]
-    assert setting == {
-        "groups": 50,
-        "group_size": 10,
-        "people": 500,
-        "impressions": 700,
-        "cap": 3,
-        "dispersion": 0.6,
-        "seed": 1,
-    }
-    assert sum(truth["frequency"]) == 500
-    assert truth["unique_reach"] == 500 - truth["frequency"][0]
-    for measured in shown["measured"].values():
-        assert sum(measured["frequency"]) == pytest.approx(500.0)
-        low, high = measured["bounds"]
-        assert low <= truth["reach"] <= high
-        assert (
-            low <= measured["interval"][0] <= measured["reach"] <= measured["interval"][1] <= high
-        )
+def services_of(folder: Path) -> list[str]:
+    """Processes that still serve this demonstration."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if str(folder) in command and "serve" in command:
+            found.append(command)
+    return found
 
 
-def test_the_seed_alone_decides_the_demo() -> None:
-    assert document("--seed", "5") == document("--seed", "5")
-    assert document("--seed", "5")["truth"] != document("--seed", "6")["truth"]
+def test_the_final_report_stands_beside_the_truth(tmp_path: Path) -> None:
+    code, out, err = ended(demo(tmp_path / "demo", "--json"))
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    shown: dict[str, Any] = json.loads(out)
+    assert shown["share_of_flight"] == 1.0
+    assert [one["campaign"] for one in shown["campaigns"]] == [
+        "spring-shoes",
+        "city-concert",
+        "paper-rule",
+    ]
+    assert sum(one["impressions"] for one in shown["campaigns"]) > 0
+    for one in shown["campaigns"]:
+        assert one["spend"] <= one["budget"]
+        assert one["true_reach"] <= one["impressions"]
+        spread = max(one["interval"][1] - one["interval"][0], 4.0)
+        assert abs(one["reach"] - one["true_reach"]) <= 2.0 * spread  # eight sigmas
+    assert not services_of(tmp_path)
 
 
-def test_the_demo_for_people_shows_the_same_numbers() -> None:
-    result = kreach("demo")
-    assert (result.code, result.err) == (0, "")
-    truth = document()["truth"]
-    assert f"{truth['reach']:,}" in result.out
-    assert "10,000 people nobody can identify" in result.out
+def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    first = demo(folder, "--headless")
+    until = time.monotonic() + 60.0
+    while not (folder / "demo.json").exists():
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(1.5)
+    first.send_signal(signal.SIGINT)
+    code, out, _ = ended(first)
+    assert code == 0
+    assert "spring-shoes" in out
+    before = json.loads((folder / "demo.json").read_text())
+    assert 0 < before["visits"]
+    assert not services_of(tmp_path)
+    code, out, err = ended(demo(folder, "--json"))
+    assert code == 0, err
+    after = json.loads((folder / "demo.json").read_text())
+    assert after["visits"] >= before["visits"]
+    assert json.loads(out)["share_of_flight"] == 1.0
+    code, _, err = ended(demo(folder, "--headless", "--group-size", "30"))
+    assert code == 1
+    assert "same options, or anew" in err
 
 
-def test_no_impressions_reach_nobody() -> None:
-    shown = document("--impressions", "0")
-    assert shown["truth"]["reach"] == 0
-    assert shown["measured"]["dispersed"]["reach"] == 0.0
-    assert kreach("demo", "--impressions", "0").code == 0
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for more in ((), ("--fresh",)):
+        result = kreach("demo", "--folder", str(tmp_path), "--headless", *more)
+        assert result.code == 1
+        assert "be empty or hold an earlier demonstration" in result.err
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--people", "500", "--group-size", "100"), "people must make at least ten groups"),
+        (("--minutes", "0"), "minutes must lie between"),
+        (("--days", "1000"), "days must lie between"),
+    ],
+)
+def test_bad_options(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    result = kreach("demo", "--folder", str(tmp_path / "demo"), "--headless", *arguments)
+    assert (result.code, result.out) == (1, "")
+    assert said in result.err
+    assert not (tmp_path / "demo").exists()

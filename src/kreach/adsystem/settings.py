@@ -20,6 +20,7 @@ from kreach.service.config import Settings
 __all__ = [
     "AdSystemSettings",
     "BidderSettings",
+    "ConsoleSettings",
     "GuardSettings",
     "NoiseSettings",
     "RedisSettings",
@@ -230,6 +231,34 @@ class NoiseSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("point_seconds", rule, self.point_seconds)
         _at_least("settle_seconds", self.settle_seconds, 0.0, 86_400.0)
         _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)
+
+
+class ConsoleSettings(Settings, frozen=True, kw_only=True):
+    """`[console]`: the pages, and what they may read (docs/console.md).
+
+    The console has no accounts: who reaches it uses the key in `key_file`. Beyond this machine it
+    therefore needs `names`, the host names under which a proxy that asks for a password serves it.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8400
+    names: tuple[str, ...] = ()
+    reporting_url: str = "http://127.0.0.1:8403"
+    key_file: Path | None = None  # holds the key that reporting asks for
+    groups_audit: Path | None = None  # that a publisher handed over, JSON or HTML
+    tradeoff: Path | None = None  # what `kreach tradeoff` wrote: its folder or summary.json
+    truth_file: Path | None = None  # demonstrations only: what no ad system knows
+
+    def __post_init__(self) -> None:
+        check_port(self.port)
+        check_url("reporting_url", self.reporting_url)
+        for name in self.names:
+            if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
+                rule = "be host names in small letters, without a port"
+                raise KreachError.rule("names", rule, name)
+        if not self.names and not _is_loopback(self.host):
+            rule = "say who serves the console, unless host is a loopback address"
+            raise KreachError.rule("names", rule, f"no names with host = {self.host!r}")
 
 
 def check_bidder_name(argument: str, name: str) -> None:

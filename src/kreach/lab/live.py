@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -108,6 +108,11 @@ class Tally:
             found = self._by_campaign[campaign] = np.zeros(self._people, dtype=np.int64)
         return found
 
+    @property
+    def campaigns(self) -> tuple[str, ...]:
+        """Those that were seen."""
+        return tuple(self._by_campaign)
+
     def impressions(self, campaign: str) -> int:
         """All of a campaign's."""
         return int(self.of(campaign).sum())
@@ -174,12 +179,14 @@ class LiveRun:
     mishaps: Mishaps = field(default_factory=Mishaps)
     hard_capped: frozenset[str] = frozenset()
     seed: int = 0
+    watch: Callable[[dict[str, Any]], None] | None = None  # is told of each visit
 
     def __post_init__(self) -> None:
         self.truth = Truth(len(self.world.user_ids))
         self._generator = generator_for(self.seed, 2)
         self._gateway, self._bidder = Client(self.gateway), Client(self.bidder)
         self._under_way: set[asyncio.Task[None]] = set()
+        self.came = 0
 
     async def run(
         self, visits: int, concurrency: int = 16, *, per_second: float | None = None
@@ -239,8 +246,11 @@ class LiveRun:
 
     async def _visit(self, visit: _Visit) -> None:
         user_id = self.world.user_ids[visit.person]
+        self.came += 1
         told = await self._gateway.ask("POST", "/v1/identify", {"user_id": user_id})
         user = _good(told).document
+        if self.watch is not None:
+            self.watch({"user_id": user_id, "user": user, "visit": visit.number})
         request = bid_request(visit.number, user_id, user, [visit.place])
         try:
             answer = await self._bidder.ask("POST", "/openrtb2/bid", request)

@@ -1,9 +1,13 @@
-"""Time for services: it never runs backwards."""
+"""Time for services: it never runs backwards, and in a demonstration it runs faster."""
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-__all__ = ["Clock", "SteadyClock"]
+from kreach.errors import KreachError
+from kreach.service.config import Settings
+
+__all__ = ["Clock", "ClockSettings", "SteadyClock"]
 
 Clock = Callable[[], float]
 """Seconds since 1970, UTC."""
@@ -37,3 +41,47 @@ class SteadyClock:
     def behind_seconds(self) -> float:
         """How far the wall clock is behind this one: how far it stepped back."""
         return max(0.0, self() - self._wall())
+
+
+class ClockSettings(Settings, frozen=True, kw_only=True):
+    """`[clock]`, for demonstrations only: time that stands at `shown`, then runs `speed` times.
+
+    It begins to run at the moment (seconds since 1970) that is written in the file `begins`, once
+    there is such a file. All services of a system are given the same.
+    """
+
+    speed: float = 1.0
+    shown: float = 0.0
+    begins: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.speed <= 100_000.0:
+            raise KreachError.rule("speed", "be above 0 and at most 100000", self.speed)
+        if (self.begins is None) != (self.shown == 0.0) or self.shown < 0.0:
+            raise KreachError.rule("shown", "be given together with begins", self.shown)
+        if self.speed != 1.0 and self.begins is None:
+            raise KreachError.rule("speed", "be 1 unless shown and begins are given", self.speed)
+
+    def steady(self, not_before: float = 0.0) -> SteadyClock:
+        """A clock that keeps to these settings."""
+        if self.begins is None:
+            return SteadyClock(not_before)
+        clock = _ShownClock(self.speed, self.shown, self.begins)
+        return SteadyClock(not_before, clock, clock)
+
+
+class _ShownClock:
+    """Stands until a file says since when it runs."""
+
+    def __init__(self, speed: float, shown: float, begins: Path) -> None:
+        self._speed, self._shown, self._begins = speed, shown, begins
+        self._ahead: float | None = None  # of the monotonic clock, when it began to run
+
+    def __call__(self) -> float:
+        if self._ahead is None:
+            try:
+                since = float(self._begins.read_text())
+            except (OSError, ValueError):
+                return self._shown
+            self._ahead = since - time.time() + time.monotonic()
+        return self._shown + max(time.monotonic() - self._ahead, 0.0) * self._speed

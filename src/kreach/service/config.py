@@ -13,7 +13,17 @@ from kreach.errors import KreachError
 
 __all__ = ["SECTIONS", "Settings", "load_settings", "read_file"]
 
-SECTIONS = ("adsystem", "bidder", "redis", "reporting", "guard", "noise", "gateway")
+SECTIONS = (
+    "adsystem",
+    "bidder",
+    "redis",
+    "reporting",
+    "guard",
+    "noise",
+    "gateway",
+    "console",
+    "clock",
+)
 _PREFIX = "KREACH_"
 
 

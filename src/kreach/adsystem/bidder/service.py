@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -30,8 +30,7 @@ from kreach.adsystem.settings import (
     token_key,
 )
 from kreach.adsystem.sharing.partner import Partner
-from kreach.adsystem.sharing.pool import Away, OtherRun
-from kreach.adsystem.sharing.siblings import Siblings
+from kreach.adsystem.sharing.siblings import Siblings, held_for
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
@@ -43,6 +42,7 @@ _TICK_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 _MEMORY_SECONDS = 60.0
 _SIBLINGS_SECONDS = 1.0
+_SPEAKERS_SECONDS = 60.0  # how long to wait for one who speaks for us
 _SLICES = 50  # a budget is granted in about so many parts
 _LEAST_SLICE = 50_000  # micros
 
@@ -103,7 +103,9 @@ class BidderState:
 
     def _load(self) -> None:
         store = self.shared.store
-        self.journal = Journal(store, self.log)
+        alone = nullcontext(True)
+        with alone if self._redis is None else held_for(store, _SPEAKERS_SECONDS):
+            self.journal = Journal(store, self.log)
         self.tokens = Tokens(token_key(self.settings, store), self.settings.name or "")
         self.campaigns = CampaignStore(store)
         self.clock = self._make_clock(self.journal.last_moment())
@@ -243,10 +245,7 @@ class BidderState:
     async def _look_after_siblings(self) -> None:
         await asyncio.sleep(_SIBLINGS_SECONDS)
         if self.partner is not None:
-            try:
-                await asyncio.to_thread(self._siblings.look, self.partner.pool.run)
-            except (Away, OtherRun) as error:
-                self.log.warning("not spoken for", reason=str(error))
+            await asyncio.to_thread(self._siblings.look, self.partner.pool.run)
 
     async def _poll(self) -> None:
         """Look for campaigns that are new or changed."""
@@ -345,12 +344,12 @@ class BidderState:
     def _grant(self, number: int) -> None:
         """Have more money granted where little is left; it counts when it is written down."""
         account = self.ledger.accounts[number]
-        wanted = account.wanted_grant(self._slice(account))
-        if wanted is None or number in self._granting:
-            return
         if self._redis is not None:  # the budget is not ours alone
             if self.partner is not None:
                 self.partner.hurry(number)
+            return
+        wanted = account.wanted_grant(self._slice(account))
+        if wanted is None or number in self._granting:
             return
         self._granting.add(number)
 

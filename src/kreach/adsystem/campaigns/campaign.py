@@ -21,7 +21,11 @@ BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
 EVERYONE = "everyone"
 MOST_CPM = 1_000_000.0
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+ID_PART = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+ID_RULE = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
+ID = rf"{ID_PART}(?:\.{ID_PART})?"
+"""`advertiser.id`, or without a dot a campaign that no advertiser has."""
+_ID = re.compile(ID)
 _MOST_CAP = 1_000
 _MOST_TEXT = 20_000
 
@@ -83,7 +87,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
-            rule = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
+            rule = f"{ID_RULE}; at most one dot after an advertiser's name"
             raise KreachError.rule("id", rule, self.id)
         for name in ("start", "end"):
             msgspec.structs.force_setattr(self, name, as_moment(name, getattr(self, name)))

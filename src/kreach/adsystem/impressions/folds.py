@@ -99,8 +99,13 @@ def _fold(
 
 def _disjoint(groups: GroupTable, cells: Columns, impressions: IntArray) -> Exposure:
     if groups.kind == ("visit_shares",):
-        audience = Audience.profiled(cells["visit_shares"])
-        return ProfiledExposure(audience, impressions, cells["groups"].astype(np.int64))
+        profiles = cells["visit_shares"]
+        told = [(tuple(shares), n) for shares, n in zip(profiles, impressions, strict=True)]
+        order = sorted(range(len(told)), key=told.__getitem__)  # engines answer in any order
+        audience = Audience.profiled(profiles[order])
+        return ProfiledExposure(
+            audience, impressions[order], cells["groups"][order].astype(np.int64)
+        )
     return DisjointExposure(_cells(cells, impressions))
 
 

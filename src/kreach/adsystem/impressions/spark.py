@@ -26,7 +26,7 @@ from kreach.boundary.engine import TEXT_FILES, parquet_files
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "no_wildcards"]
 
 _LOG = (
     "impression_id string, campaign string, `group` string, ts timestamp, price double, "
@@ -100,17 +100,17 @@ class SparkEngine(Engine):
         if path.lower().endswith(TEXT_FILES):
             mark = "\t" if path.lower().endswith(".tsv") else ","
             return self._spark.read.csv(
-                _no_wildcards(path), header=True, sep=mark, escape='"', mode="FAILFAST"
+                no_wildcards(path), header=True, sep=mark, escape='"', mode="FAILFAST"
             )
         other = _FORMATS.get(Path(path).suffix.lower())
         if other is not None:
-            return self._spark.read.format(other).load(_no_wildcards(path))
+            return self._spark.read.format(other).load(no_wildcards(path))
         local = Path(path)
         nested = local.is_dir() and not any("=" in part.name for part in local.iterdir())
         if local.is_dir():
             parquet_files(name, local)  # a folder without any gets a clear line
         reader = self._spark.read.option("recursiveFileLookup", str(nested).lower())
-        return reader.parquet(_no_wildcards(path))
+        return reader.parquet(no_wildcards(path))
 
     def _handed_over(self, frame: Any) -> Any:
         """A frame of the caller's session, seen from ours."""
@@ -169,7 +169,8 @@ def _in_utc(value: Any) -> Any:
     return value
 
 
-def _no_wildcards(path: str) -> str:
+def no_wildcards(path: str) -> str:
+    """A path as Spark has to be told it: taken by its letters."""
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 

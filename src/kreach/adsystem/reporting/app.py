@@ -2,30 +2,51 @@
 
 import re
 import sqlite3
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from kreach.adsystem.access.gate import Gate, Viewer
+from kreach.adsystem.access.ring import KeyRing
+from kreach.adsystem.campaigns.campaign import ID
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
+from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.reporting import models
+from kreach.adsystem.reporting.guarded import GuardedReporting
 from kreach.adsystem.reporting.live import LogFailing
+from kreach.adsystem.reporting.noisy import NoisyReporting
 from kreach.adsystem.reporting.service import CampaignEnded, Reporting
-from kreach.adsystem.reporting.web import Busy, Guard, Workers, answer, refusal, told_of
-from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
+from kreach.adsystem.reporting.views import Forbidden, Guarded, Pulse, Services
+from kreach.adsystem.reporting.web import (
+    Bearer,
+    Busy,
+    Guard,
+    answer,
+    open_to_all,
+    refusal,
+    told_of,
+    viewer_of,
+)
+from kreach.adsystem.settings import (
+    AdSystemSettings,
+    GuardSettings,
+    NoiseSettings,
+    ReportingSettings,
+)
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
+from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
 __all__ = ["reporting_app"]
 
 _MOST_BODY_BYTES = 256_000
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_ID = re.compile(ID)
 _MOMENT = {"format": "date-time"}
 
 Moment = Annotated[str | None, Query(max_length=64, json_schema_extra=_MOMENT)]
@@ -33,50 +54,50 @@ Caps = Annotated[list[Annotated[int, Query(ge=1, le=1_000)]], Query(max_length=1
 Level = Annotated[float, Query(ge=0.01, le=0.9999, allow_inf_nan=False)]
 Version = Annotated[str | None, Query(max_length=200)]
 Amount = Annotated[float, Query(ge=1e-6, lt=1e12, allow_inf_nan=False)]
+Asking = Annotated[Viewer, Depends(viewer_of)]
 
 
 def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": models.Failure} for status in (422, *statuses)}
 
 
-class _Services:
-    """What routes use: the service, threads for it, and counters."""
+def reporting_app(
+    shared: AdSystemSettings,
+    settings: ReportingSettings,
+    log: Log,
+    clock: Clock | None = None,
+    guard: GuardSettings | None = None,
+    noise: NoiseSettings | None = None,
+) -> FastAPI:
+    """The service over a store. What the settings name is read now, and let go at the end.
 
-    def __init__(self, reporting: Reporting, metrics: Metrics) -> None:
-        self.reporting, self.metrics = reporting, metrics
-        self.managing = Workers("campaigns", 2, 200)
-        self.measuring = Workers("reports", 3, 60)
-        self.planning = Workers("plans", 1, 5)
-        self.made = metrics.count("reports", "Reports made, by kind", "kind")
-        live = reporting.live
-        metrics.gauge("live_rows", "Rows that are not in files", lambda: {"": live.live_rows})
-
-        def age() -> dict[str, float]:
-            newest = live.newest_micros / 1e6
-            return {"": max(time.time() - newest, 0.0)} if newest else {}
-
-        metrics.gauge("newest_row_age_seconds", "Age of the newest row that was read", age)
-        for name in ("managing", "measuring", "planning"):
-            metrics.gauge(f"{name}_under_way", f"Requests under way, {name}", self._waiting(name))
-
-    def _waiting(self, name: str) -> Callable[[], dict[str, float]]:
-        workers: Workers = getattr(self, name)
-        return lambda: {"": workers.under_way}
-
-    def close(self) -> None:
-        """Let what is under way end, then let go of the store."""
-        for workers in (self.managing, self.measuring, self.planning):
-            workers.close()
-        self.reporting.close()
-
-
-def reporting_app(shared: AdSystemSettings, settings: ReportingSettings, log: Log) -> FastAPI:
-    """The service over a store. What the settings name is read now, and let go at the end."""
+    The clock (seconds since 1970) tells which keys have expired, how fast limits refill, and which
+    of its numbers an advertiser may see. Without keys everybody is an operator.
+    """
     metrics = Metrics("reporting")
-    services = _Services(Reporting(shared, settings, log), metrics)
+    clock = SteadyClock() if clock is None else clock
+    with ExitStack() as opened:  # what was opened before something fails is closed again
+        reporting = Reporting(shared, settings, log)
+        opened.callback(reporting.close)
+        ring: KeyRing | None = None
+        guarded: Guarded | None = None
+        if settings.keys:
+            ring = KeyRing(shared.store, clock, log)
+            opened.callback(ring.close)
+            guard = guard or GuardSettings()
+            guarded = plain = GuardedReporting(reporting, guard, clock)
+            opened.callback(plain.close)
+            if noise is not None and noise.enabled:
+                guarded = NoisyReporting(reporting, plain, noise, guard, clock)
+        services = Services(reporting, metrics, ring, guarded)
+        opened.pop_all()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if ring is not None:
+            ring.start()
+            if not len(ring):
+                log.warning("no keys yet: nobody can be let in")
         yield
         services.close()
 
@@ -88,13 +109,28 @@ def reporting_app(shared: AdSystemSettings, settings: ReportingSettings, log: Lo
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
+        **({} if ring is None else _WITH_KEYS),
     )
-    app.add_middleware(Guard, log=log, metrics=metrics, most_body_bytes=_MOST_BODY_BYTES)
+    admit = open_to_all if ring is None else Gate(ring, log, metrics, clock)
+    limits = {"most_body_bytes": _MOST_BODY_BYTES}
+    app.add_middleware(Guard, log=log, metrics=metrics, admit=admit, **limits)
     _refuse_with(app, log)
     _manage(app, services)
     _report(app, services)
     _watch(app, services)
+    if guarded is not None:
+        _tell_of_suppressions(app, services, guarded)
     return app
+
+
+_WITH_KEYS: dict[str, Any] = {
+    "dependencies": [Depends(Bearer())],
+    "responses": {
+        401: {"model": models.Failure, "description": "No valid key"},
+        403: {"model": models.Failure, "description": "The role may not do this"},
+        429: {"model": models.Failure, "description": "More than the key is good for"},
+    },
+}
 
 
 def _refuse_with(app: FastAPI, log: Log) -> None:
@@ -120,7 +156,13 @@ def _refuse_with(app: FastAPI, log: Log) -> None:
             status = 404
         elif isinstance(error, (CampaignTaken, CampaignEnded)):
             status = 409
+        if isinstance(error, Withheld):
+            return answer(error.document(), status)
         return refusal(status, str(error))
+
+    @app.exception_handler(Forbidden)
+    async def forbidden(_: Request, error: Forbidden) -> Response:
+        return refusal(403, f"the role {error} may not do this")
 
     @app.exception_handler(Busy)
     async def busy(_: Request, error: Busy) -> Response:
@@ -143,8 +185,8 @@ def _known(campaign: str) -> str:
     return campaign
 
 
-def _manage(app: FastAPI, services: _Services) -> None:
-    reporting, workers, made = services.reporting, services.managing, services.made
+def _manage(app: FastAPI, services: Services) -> None:
+    workers, made = services.managing, services.made
 
     @app.post(
         "/v1/campaigns",
@@ -152,43 +194,48 @@ def _manage(app: FastAPI, services: _Services) -> None:
         response_model=models.CampaignDefinition,
         responses=_failures(400, 408, 409, 413, 503),
     )
-    async def create_campaign(body: models.CampaignIn) -> Response:
+    async def create_campaign(viewer: Asking, body: models.CampaignIn) -> Response:
         """Make a campaign; its audience must be known on the newest catalogue."""
-        document = await workers.run(reporting.create, body.model_dump(exclude_unset=True))
+        given = body.model_dump(exclude_unset=True)
+        document = await workers.run(services.view(viewer).create, given)
         return answer(document, 201, location=f"/v1/campaigns/{document['id']}")
 
     @app.get("/v1/campaigns", response_model=models.CampaignList, responses=_failures(404, 503))
     async def list_campaigns(
-        after: Annotated[str | None, Query(max_length=64)] = None,
+        viewer: Asking,
+        after: Annotated[str | None, Query(max_length=129)] = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
     ) -> Response:
         """Campaigns in the order they were made, with impressions, spend and unique reach."""
         made.add("list")
-        return answer(await services.measuring.run(reporting.listing, after, limit))
+        return answer(await services.measuring.run(services.view(viewer).listing, after, limit))
 
     @app.get(
         "/v1/campaigns/{campaign}",
         response_model=models.CampaignStatus,
         responses=_failures(404, 503),
     )
-    async def get_campaign(campaign: str, level: Level = 0.95) -> Response:
+    async def get_campaign(viewer: Asking, campaign: str, level: Level = 0.95) -> Response:
         """A campaign and how it stands."""
         made.add("status")
-        return answer(await services.measuring.run(reporting.status, _known(campaign), level))
+        asked = (_known(campaign), level)
+        return answer(await services.measuring.run(services.view(viewer).status, *asked))
 
     @app.patch(
         "/v1/campaigns/{campaign}",
         response_model=models.CampaignDefinition,
         responses=_failures(400, 404, 408, 409, 413, 503),
     )
-    async def change_campaign(campaign: str, body: models.CampaignChange) -> Response:
+    async def change_campaign(
+        viewer: Asking, campaign: str, body: models.CampaignChange
+    ) -> Response:
         """Pause, resume, end, or change budget, end, limits of bids or creative."""
-        changes = body.model_dump(exclude_unset=True)
-        return answer(await workers.run(reporting.change, _known(campaign), changes))
+        asked = (_known(campaign), body.model_dump(exclude_unset=True))
+        return answer(await workers.run(services.view(viewer).change, *asked))
 
 
-def _report(app: FastAPI, services: _Services) -> None:
-    reporting, made = services.reporting, services.made
+def _report(app: FastAPI, services: Services) -> None:
+    made = services.made
     of_campaign = _failures(404, 503)
 
     @app.get(
@@ -197,6 +244,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         responses=of_campaign,
     )
     async def get_reach(
+        viewer: Asking,
         campaign: str,
         start: Moment = None,
         end: Moment = None,
@@ -208,7 +256,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         window = Window.between(start, end)
         made.add("so far" if window == Window() else "window")
         asked = (_known(campaign), window, cap, level, catalogue)
-        return answer(await services.measuring.run(reporting.reach, *asked))
+        return answer(await services.measuring.run(services.view(viewer).reach, *asked))
 
     @app.get(
         "/v1/campaigns/{campaign}/series",
@@ -216,6 +264,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         responses=of_campaign,
     )
     async def get_series(
+        viewer: Asking,
         campaign: str,
         by: Literal["hour", "day", "week"] = "day",
         start: Moment = None,
@@ -227,7 +276,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         """Reach in each hour, day or week (from Monday, UTC), alone and cumulative."""
         made.add("series")
         asked = (_known(campaign), Window.between(start, end), by, cap, level, catalogue)
-        return answer(await services.measuring.run(reporting.series, *asked))
+        return answer(await services.measuring.run(services.view(viewer).series, *asked))
 
     @app.get(
         "/v1/campaigns/{campaign}/pacing",
@@ -235,6 +284,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         responses=of_campaign,
     )
     async def get_pacing(
+        viewer: Asking,
         campaign: str,
         start: Moment = None,
         end: Moment = None,
@@ -243,7 +293,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         """Spend, multiplier and outcomes over time, thinned to at most about `points` rows."""
         made.add("pacing")
         asked = (_known(campaign), Window.between(start, end), points)
-        return answer(await services.managing.run(reporting.pacing, *asked))
+        return answer(await services.measuring.run(services.view(viewer).pacing, *asked))
 
     @app.get(
         "/v1/campaigns/{campaign}/plan",
@@ -251,6 +301,7 @@ def _report(app: FastAPI, services: _Services) -> None:
         responses=of_campaign,
     )
     async def get_plan(
+        viewer: Asking,
         campaign: str,
         requests: Annotated[int | None, Query(ge=1, le=10**10)] = None,
         budget: Annotated[list[Amount], Query(max_length=8)] = [],  # noqa: B006
@@ -261,23 +312,42 @@ def _report(app: FastAPI, services: _Services) -> None:
         """What budgets will reach, or what a reach will cost, with bands."""
         made.add("plan")
         asked = (_known(campaign), requests, cap, budget, reach, level)
-        return answer(await services.planning.run(reporting.plan, *asked))
+        return answer(await services.planning.run(services.view(viewer).plan, *asked))
 
 
-def _watch(app: FastAPI, services: _Services) -> None:
+def _watch(app: FastAPI, services: Services) -> None:
     reporting = services.reporting
+    pulse = Pulse(services)
 
-    @app.get("/healthz", response_model=models.Health, responses={503: {"model": models.Health}})
-    async def health() -> Response:
-        """Whether the service can answer."""
+    @app.get(
+        "/healthz",
+        response_model=models.Health,
+        responses={503: {"model": models.Health}},
+        openapi_extra={"security": [{}]} if services.ring is not None else None,
+    )
+    async def health(viewer: Asking) -> Response:
+        """Whether the service can answer; without a key, no more than that."""
+        if viewer.role not in ("operator", "publisher"):
+            return await pulse.answer()
         found = await services.managing.run(reporting.health)
         return answer(found, 200 if found["status"] == "ok" else 503)
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 
     @app.get("/metrics", response_class=Response, responses={200: text})
-    async def metrics() -> Response:
+    async def metrics(viewer: Asking) -> Response:
         """Counters in the format of Prometheus."""
+        if viewer.role != "operator":
+            raise Forbidden(viewer.role)
         await services.managing.run(reporting.look)
         shown = services.metrics.render()
         return Response(shown, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _tell_of_suppressions(app: FastAPI, services: Services, guarded: Guarded) -> None:
+    @app.get("/v1/suppressions", response_model=models.SuppressionList)
+    async def get_suppressions(viewer: Asking) -> Response:
+        """What advertisers were not told lately, and why: for operators and publishers."""
+        if viewer.role not in ("operator", "publisher"):
+            raise Forbidden(viewer.role)
+        return answer(await services.managing.run(guarded.suppressions))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from kreach.adsystem.campaigns.campaign import EVERYONE, MOST_CPM
+from kreach.adsystem.campaigns.campaign import EVERYONE, ID, MOST_CPM
 
 __all__ = [
     "CampaignChange",
@@ -18,6 +18,7 @@ __all__ = [
     "PlanDocument",
     "ReachDocument",
     "SeriesDocument",
+    "SuppressionList",
 ]
 
 
@@ -60,7 +61,7 @@ class CreativeIn(_In):
 class CampaignIn(_In):
     """A new campaign. Money is in the currency of the ad system, limits of bids per thousand."""
 
-    id: str = Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    id: str = Field(pattern=f"^{ID}$")
     budget: Money
     start: Moment
     end: Moment
@@ -96,10 +97,28 @@ class _Out(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Allowed(_Out):
+    """The nearest times around those asked for at which a window may start and end."""
+
+    start: list[str]
+    end: list[str]
+
+
 class Failure(_Out):
-    """The one form of error: field, rule and value."""
+    """The one form of error: field, rule and value; why something is withheld, and what is not."""
 
     error: str
+    reason: str | None = None
+    allowed: Allowed | None = None
+
+
+class Suppressed(_Out):
+    """What a document does not tell an advertiser, and why."""
+
+    what: str
+    reason: str
+    why: str
+    allowed: Allowed | None = None
 
 
 class CapOut(_Out):
@@ -141,13 +160,18 @@ class CampaignDefinition(_Out):
 
 
 class Tally(_Out):
-    """What a campaign has come to, on all catalogues."""
+    """What a campaign has come to, on all catalogues.
 
-    impressions: int
-    spend_micros: int
-    spend: float
-    budget_left_micros: int
-    budget_left: float
+    For advertisers up to `as_of`; null where nothing may be told, for what `suppressed` says.
+    """
+
+    impressions: int | None
+    spend_micros: int | None
+    spend: float | None
+    budget_left_micros: int | None
+    budget_left: float | None
+    as_of: str | None = None
+    suppressed: list[Suppressed] = []
 
 
 class Summary(Tally):
@@ -170,8 +194,18 @@ class CampaignList(_Out):
     next: str | None
 
 
+class NoiseOut(_Out):
+    """How a noisy answer was made: its part of the budget (ρ), and the σ of one of its numbers."""
+
+    rho: float
+    most_per_person: int
+    std_people: float
+    std_impressions: float
+    std_spend_micros: float
+
+
 class CapReport(_Out):
-    """Reach at one cap."""
+    """Reach at one cap; with noise, without bounds."""
 
     cap: int
     impressions: int
@@ -180,8 +214,8 @@ class CapReport(_Out):
     interval: list[float]
     level: float
     interval_method: str
-    bounds: list[int]
-    bounds_attained: list[bool]
+    bounds: list[int] | None
+    bounds_attained: list[bool] | None
     over_exposed: float
     unique_reach: float
     unique_reach_interval: list[float]
@@ -193,17 +227,21 @@ class CapReport(_Out):
 
 
 class Pace(_Out):
-    """How a campaign stood at `ts`, as the bidder wrote it down."""
+    """How a campaign stood at `ts`, as the bidder wrote it down; for advertisers, as the log says.
+
+    Advertisers get impressions and spend, and null for the rest.
+    """
 
     ts: str
     multiplier: float | None
     spent_micros: int
-    reserved_micros: int
-    carried_micros: int
-    requests: int
-    bids: int
-    wins: int
-    losses: int
+    impressions: int | None = None
+    reserved_micros: int | None
+    carried_micros: int | None
+    requests: int | None
+    bids: int | None
+    wins: int | None
+    losses: int | None
     win_rate: float | None
 
 
@@ -213,6 +251,7 @@ class Status(Summary):
     people: int | None
     reach: list[CapReport]
     pace: Pace | None
+    noise: NoiseOut | None = None
 
 
 class CampaignStatus(CampaignDefinition):
@@ -235,28 +274,33 @@ class ReachDocument(_Out):
     start: str | None
     end: str | None
     catalogue: str
-    impressions: int
-    rejected: dict[str, int]
-    warnings: dict[str, int]
-    people: int
-    basis: str
+    impressions: int | None
+    rejected: dict[str, int | None]
+    warnings: dict[str, int | None]
+    people: int | None
+    basis: str | None
     reports: list[CapReport]
     audience: str
     state: str
     flight: Flight
-    spend_micros: int
-    spend: float
+    spend_micros: int | None
+    spend: float | None
     currency: str
+    suppressed: list[Suppressed] = []
+    noise: NoiseOut | None = None
 
 
 class SeriesPeriod(_Out):
-    """One period alone, and everything from the start of the series to its end."""
+    """One period alone, and everything from the start of the series to its end.
+
+    With noise either may be null, for what `suppressed` says.
+    """
 
     start: str
     end: str
-    impressions: int
-    period: list[CapReport]
-    cumulative: list[CapReport]
+    impressions: int | None
+    period: list[CapReport] | None
+    cumulative: list[CapReport] | None
 
 
 class SeriesDocument(ReachDocument):
@@ -272,6 +316,7 @@ class PacingDocument(_Out):
     campaign: str
     budget_micros: int
     pacing: list[Pace]
+    suppressed: list[Suppressed] = []
 
 
 class MarketOut(_Out):
@@ -309,10 +354,28 @@ class PlanDocument(_Out):
     plans: list[OutlookOut]
 
 
+class Suppression(_Out):
+    """A question about a campaign that was not answered in full: why, and how often."""
+
+    reason: str
+    campaign: str
+    asked: str
+    first: str
+    last: str
+    times: int
+
+
+class SuppressionList(_Out):
+    """The newest first; counts by reason are since the service started."""
+
+    by_reason: dict[str, int]
+    suppressions: list[Suppression]
+
+
 class Health(_Out):
-    """Whether the service can answer."""
+    """Whether the service can answer; who has no right to the rest is told the status only."""
 
     status: str
-    log: str
-    catalogues: list[str]
-    campaigns: int
+    log: str | None = None
+    catalogues: list[str] | None = None
+    campaigns: int | None = None

@@ -22,11 +22,21 @@ from kreach.boundary.moments import Window, start_of_period
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["MOST_PERIODS", "Found", "Subject", "Totals", "reach_in", "reach_so_far", "series_of"]
+__all__ = [
+    "MOST_PERIODS",
+    "MOST_SECONDS",
+    "Found",
+    "Subject",
+    "Totals",
+    "measured",
+    "reach_in",
+    "reach_so_far",
+    "series_of",
+]
 
 MOST_PERIODS = 1_000
 _MOST_CELLS = 4_000_000  # periods times groups that are counted at once
-_MOST_SECONDS = 30.0
+MOST_SECONDS = 30.0
 _LENGTH = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,7 +61,8 @@ class Found:
     spend_micros: int
 
 
-def _measured(subject: Subject, counts: IntArray, caps: tuple[int, ...]) -> tuple[ReachReport, ...]:
+def measured(subject: Subject, counts: IntArray, caps: tuple[int, ...]) -> tuple[ReachReport, ...]:
+    """The library's reports on these impressions, one for each cap."""
     first = measure(subject.audience, counts, caps[0])
     people = first.targeted_user_count
     rest = (ReachReport(cap, first.impressions, people, first.exposure) for cap in caps[1:])
@@ -98,7 +109,7 @@ def reach_so_far(
     if mine.first_micros < micros_of(subject.catalogue.created):
         early = _rows(now, subject, Window()).early
     rows = _Rows(mine.impressions, early, every - mine.impressions, mine.spend_micros)
-    report = _window_report(subject, Window(), _measured(subject, counts, caps), rows)
+    report = _window_report(subject, Window(), measured(subject, counts, caps), rows)
     return Found(report, rows.spend_micros)
 
 
@@ -111,7 +122,7 @@ def reach_in(now: Snapshot, subject: Subject, window: Window, caps: tuple[int, .
     )
     counts[found["g"]] = found["n"]
     rows = _rows(now, subject, window)
-    report = _window_report(subject, window, _measured(subject, counts, caps), rows)
+    report = _window_report(subject, window, measured(subject, counts, caps), rows)
     return Found(report, rows.spend_micros)
 
 
@@ -155,7 +166,7 @@ def series_of(
     by: str,
     caps: tuple[int, ...],
     level: float,
-    most_seconds: float = _MOST_SECONDS,
+    most_seconds: float = MOST_SECONDS,
 ) -> tuple[Found, dict[str, Any]]:
     """The report of the whole, and the document of a series as `SeriesReport` makes it."""
     span = _span(now, subject, window, by)
@@ -178,10 +189,10 @@ def series_of(
             if time.monotonic() > deadline:
                 rule = f"take at most {most_seconds:g} seconds: ask for fewer periods or caps"
                 raise KreachError.rule("series", rule, f"{len(periods)} periods")
-            alone = _measured(subject, counts, caps)
+            alone = measured(subject, counts, caps)
             if cumulative is None or alone[0].impressions:
                 running = running + counts
-                cumulative = reach_documents(_measured(subject, running, caps), level)
+                cumulative = reach_documents(measured(subject, running, caps), level)
             series.append(
                 {
                     "start": _iso(period.start),
@@ -192,7 +203,7 @@ def series_of(
                 }
             )
     rows = _rows(now, subject, span)
-    report = _window_report(subject, span, _measured(subject, running, caps), rows)
+    report = _window_report(subject, span, measured(subject, running, caps), rows)
     document = {**report.document(level), "by": by, "series": series}
     return Found(report, rows.spend_micros), document
 

@@ -29,7 +29,7 @@ from kreach.boundary.moments import Window
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["CampaignEnded", "Reporting"]
+__all__ = ["CampaignEnded", "Reporting", "caps_of", "facts_of", "page_of"]
 
 _REMEMBERED = 256
 _NO_NUMBER = -1  # of a catalogue that the bidder has not met
@@ -56,6 +56,16 @@ class Reporting:
         self._unique: dict[int, tuple[tuple[int, ...], float | None]] = {}  # by campaign
         self._lock = threading.Lock()
 
+    @property
+    def shared(self) -> AdSystemSettings:
+        """What bidder and reporting share."""
+        return self._shared
+
+    @property
+    def standing(self) -> Standing:
+        """Totals and counts at hand."""
+        return self._standing
+
     def close(self) -> None:
         """Let go of the store."""
         self.live.close()
@@ -75,15 +85,13 @@ class Reporting:
             raise CampaignEnded.rule("state", "not be ended, to be changed", "ended")
         return self.campaigns.change(campaign_id, changes).campaign.document()
 
-    def listing(self, after: str | None, limit: int) -> dict[str, Any]:
-        """Campaigns in the order they were made, with what each has come to."""
-        kept = self.campaigns.all()
-        if after is not None:
-            at = next((at for at, one in enumerate(kept) if one.campaign.id == after), None)
-            if at is None:
-                raise UnknownCampaign.rule("after", "be a campaign", after)
-            kept = kept[at + 1 :]
-        page = kept[:limit]
+    def listing(self, after: str | None, limit: int, owner: str | None = None) -> dict[str, Any]:
+        """Campaigns in the order they were made, with what each has come to.
+
+        With an owner, that advertiser's only: pages and `next` are as if there were no others.
+        """
+        kept = self.campaigns.all(owner=owner)
+        page, following = page_of(kept, after, limit)
         with self.live.snapshot() as now:
             self.shelf.meet(now.numbers)
             totals = self._standing.totals(now)
@@ -92,8 +100,7 @@ class Reporting:
             one.campaign.document() | {"status": _money(one, totals) | reach[one.number]}
             for one in page
         ]
-        more = len(kept) > limit
-        return {"campaigns": shown, "next": page[-1].campaign.id if more else None}
+        return {"campaigns": shown, "next": following}
 
     def _unique_reach(
         self, now: Snapshot, page: list[Kept], totals: Totals
@@ -192,15 +199,15 @@ class Reporting:
     ) -> dict[str, Any]:
         """Reach so far, or in a window."""
         kept = self.campaigns.get(campaign_id)
-        asked = _caps(kept, caps)
+        asked = caps_of(kept, caps)
         with self.live.snapshot() as now:
             subject = self._subject(now, kept, catalogue)
             if window == Window():
                 document, spend = self._so_far(now, subject, asked, level)
-                return document | _facts(kept, spend, self._shared.currency)
+                return document | facts_of(kept, spend, self._shared.currency)
             found = reach_in(now, subject, window, asked)
         document = found.report.document(level)
-        return document | _facts(kept, found.spend_micros, self._shared.currency)
+        return document | facts_of(kept, found.spend_micros, self._shared.currency)
 
     def series(
         self,
@@ -216,8 +223,8 @@ class Reporting:
         found: Found
         with self.live.snapshot() as now:
             subject = self._subject(now, kept, catalogue)
-            found, document = series_of(now, subject, window, by, _caps(kept, caps), level)
-        return document | _facts(kept, found.spend_micros, self._shared.currency)
+            found, document = series_of(now, subject, window, by, caps_of(kept, caps), level)
+        return document | facts_of(kept, found.spend_micros, self._shared.currency)
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> dict[str, Any]:
         """How the money went."""
@@ -282,7 +289,19 @@ class Reporting:
                 self._remembered.popitem(last=False)
 
 
-def _caps(kept: Kept, caps: Iterable[int]) -> tuple[int, ...]:
+def page_of(kept: list[Kept], after: str | None, limit: int) -> tuple[list[Kept], str | None]:
+    """Some campaigns after one of them, and the id to go on from if there are more."""
+    if after is not None:
+        at = next((at for at, one in enumerate(kept) if one.campaign.id == after), None)
+        if at is None:
+            raise UnknownCampaign.rule("after", "be a campaign", after)
+        kept = kept[at + 1 :]
+    page = kept[:limit]
+    return page, page[-1].campaign.id if len(kept) > limit else None
+
+
+def caps_of(kept: Kept, caps: Iterable[int]) -> tuple[int, ...]:
+    """The caps asked for; without any, 1 and the campaign's own."""
     return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys([1, kept.campaign.largest_cap]))
 
 
@@ -299,7 +318,7 @@ def _money(kept: Kept, totals: Totals) -> dict[str, Any]:
     }
 
 
-def _facts(kept: Kept, spend_micros: int, currency: str) -> dict[str, Any]:
+def facts_of(kept: Kept, spend_micros: int, currency: str) -> dict[str, Any]:
     """Of the campaign, beside a report; the spend is that of the impressions in the report."""
     campaign = kept.campaign.document()
     return {

@@ -1,4 +1,4 @@
-"""Around the routes: bodies that end, one form of error, counted requests, work in threads."""
+"""Around the routes: who asks, bodies that end, one form of error, counted requests, threads."""
 
 import asyncio
 import json
@@ -9,13 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 
+from kreach.adsystem.access.gate import OPERATOR, Admit, Refusal, Viewer
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
-__all__ = ["Busy", "Guard", "Workers", "answer", "refusal", "told_of"]
+__all__ = [
+    "Bearer",
+    "Busy",
+    "Guard",
+    "Workers",
+    "answer",
+    "open_to_all",
+    "refusal",
+    "told_of",
+    "viewer_of",
+]
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]
@@ -27,6 +40,7 @@ _BODY_SECONDS = 10.0
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _MOST_SHOWN = 300
+_VIEWER = "kreach.viewer"
 
 
 class Busy(RuntimeError):
@@ -89,11 +103,42 @@ class Workers:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-class Guard:
-    """Middleware: reads the body within bounds, counts requests, and turns failures into 500."""
+def open_to_all(_: Any) -> Viewer | Refusal:
+    """Let everybody in as an operator: a service without keys."""
+    return OPERATOR
 
-    def __init__(self, app: Application, log: Log, metrics: Metrics, most_body_bytes: int) -> None:
-        self._app, self._log = app, log
+
+class Bearer(SecurityBase):
+    """How the API describes that a key is asked for; who asks was decided before the routes."""
+
+    model = HTTPBearer(description="A key, as `kreach keys add` shows it once.")
+    scheme_name = "key"
+
+    async def __call__(self, request: Request) -> None:
+        """Nothing is left to do."""
+
+
+async def viewer_of(request: Request) -> Viewer:
+    """Who was let in with this request."""
+    viewer: Viewer = request.scope[_VIEWER]
+    return viewer
+
+
+class Guard:
+    """Middleware: lets in whom `admit` lets in, before it reads a body, and that within bounds.
+
+    Counts requests, and turns failures into 500.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        log: Log,
+        metrics: Metrics,
+        most_body_bytes: int,
+        admit: Admit = open_to_all,
+    ) -> None:
+        self._app, self._log, self._admit = app, log, admit
         self._most_body_bytes = most_body_bytes
         self._requests = metrics.count("requests", "Requests, by route and status", "request")
         self._failures = metrics.count("http_failures", "Requests that failed inside", "kind")
@@ -113,16 +158,16 @@ class Guard:
                 status = message["status"]
             await send(message)
 
-        refused = None
+        refused: Response | None
         try:
-            body = await asyncio.wait_for(self._body(receive), _BODY_SECONDS)
-            if body is None:
-                return
-            if len(body) > self._most_body_bytes:
-                rule = f"body must have at most {self._most_body_bytes} bytes"
-                refused = refusal(413, rule, connection="close")
-            else:
-                await self._app(scope, _again(body, receive), told)
+            refused = self._kept_out(scope)
+            if refused is None:
+                body = await asyncio.wait_for(self._body(receive), _BODY_SECONDS)
+                if body is None:
+                    return
+                refused = self._too_long(body)
+                if refused is None:
+                    await self._app(scope, _again(body, receive), told)
         except TimeoutError:
             refused = refusal(408, "the body did not come in time", connection="close")
         except Exception as error:
@@ -131,6 +176,20 @@ class Guard:
             await refused(scope, receive, told)
         self._latency.observe(time.perf_counter() - begun)
         self._requests.add(f"{_method(scope)} {_route(scope)} {status}")
+
+    def _kept_out(self, scope: Any) -> Response | None:
+        """What somebody who is not let in is told; who is let in stands in the scope."""
+        found = self._admit(scope)
+        if isinstance(found, Refusal):
+            return refusal(found.status, found.message, **found.headers)
+        scope[_VIEWER] = found
+        return None
+
+    def _too_long(self, body: bytes) -> Response | None:
+        if len(body) <= self._most_body_bytes:
+            return None
+        rule = f"body must have at most {self._most_body_bytes} bytes"
+        return refusal(413, rule, connection="close")
 
     def _failed(self, error: Exception, scope: Any) -> Response:
         kind = type(error).__name__

@@ -1,5 +1,6 @@
 """Has the rows of one bidder's log counted in Redis, each once."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,8 @@ class Feeder:
         """A run of Redis begins: find out how much of the log it has counted."""
         self.fed, self._retelling = self._pool.fed_row(), last_row(self._store)
 
-    def feed(self, rolling: frozenset[int]) -> bool:
-        """Have the next rows counted; True if there are more."""
+    def feed(self, rolling: Mapping[int, int]) -> bool:
+        """Have the next rows counted; True if there are more. `rolling` as of `Pool.feed`."""
         for _ in range(_BATCHES):
             rows = rows_after(self._store, self.fed)
             if not len(rows.row):

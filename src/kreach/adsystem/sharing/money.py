@@ -1,9 +1,9 @@
 """How much of a shared budget a bidder asks for, and what it gives back."""
 
 from kreach.adsystem.ledger.account import Account
-from kreach.adsystem.sharing.pool import MOST_MICROS, Standing
+from kreach.adsystem.sharing.pool import MOST_MICROS, Given, Standing
 
-__all__ = ["slice_of", "standing"]
+__all__ = ["slice_of", "standing", "take_day"]
 
 _SLICES = 50  # a budget is given out in about so many parts
 _LEAST_SLICE = 50_000  # micros
@@ -19,28 +19,44 @@ def slice_of(limit: int, left: int, bidders: int) -> int:
 
 
 def standing(
-    number: int, account: Account, day: int | None, bidders: int, *, idle: bool
+    number: int, account: Account, day: int | None, bidders: int, *, idle: bool, asking: bool
 ) -> Standing:
     """What to tell and to ask for; what is more than needed is given up at once.
 
-    `day` of the flight, None if days have no budget; `idle` campaigns keep what may be out only.
-    Money that is given up is out of the account before anybody else hears of it.
+    `day` of the flight, None if days have no budget; `idle` campaigns keep what may be out only;
+    without `asking` what is held is told and no more. Money that is given up is out of the account
+    before anybody else hears of it.
     """
     piece = slice_of(account.budget, account.left(), bidders)
-    account.granted = min(
-        account.granted, max(account.used(), _kept(account.granted, account.used(), piece, idle))
-    )
-    wanted = _wanted(account.granted, account.used(), piece, account.budget, idle)
+    held, used = account.granted, account.used()
+    account.granted = held = min(held, max(used, _kept(held, used, piece, idle)))
+    wanted = _wanted(held, used, piece, account.budget, idle) if asking else held
     budget = min(account.budget, MOST_MICROS)
     if day is None or account.daily is None or account.day_grants is None:
         return Standing(number, budget, account.spent, wanted)
-    held, used = account.day_grants.get(day, 0), account.used_on(day)
-    held = max(held, used)
     piece = slice_of(account.daily, account.left_today(day), bidders)
-    account.day_grants[day] = held = max(used, _kept(held, used, piece, idle))
-    day_wanted = _wanted(held, used, piece, account.daily, idle)
+    held, used = account.day_grants.get(day, 0), account.used_on(day)
+    account.day_grants[day] = held = min(held, max(used, _kept(held, used, piece, idle)))
+    # What an earlier run may have out is told as held, and is nobody's to bid with: days are not
+    # in the log, so it is not known whether as much of this day was ever granted.
+    told = max(held, used)
+    day_wanted = _wanted(told, used, piece, account.daily, idle) if asking else told
     spent = account.spent_on(day)
     return Standing(number, budget, account.spent, wanted, day, account.daily, spent, day_wanted)
+
+
+def take_day(account: Account, day: int, given: Given) -> None:
+    """What may be spent on a day: what was given, as far as others leave it.
+
+    Redis takes down whatever a bidder says it holds. Only what it would also have given may be
+    used: then what all may use stays within the day's budget.
+    """
+    assert account.day_grants is not None
+    usable = min(given.day_granted, given.day_allowed)
+    most = max(account.used_on(day) - account.carried, given.day_allowed)
+    held = max(account.day_grants.get(day, 0), usable)
+    account.day_grants = {day: min(held, most)}
+    account.elsewhere_on = {day: given.day_elsewhere}
 
 
 def _kept(held: int, used: int, piece: int, idle: bool) -> int:

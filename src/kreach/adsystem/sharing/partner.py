@@ -13,15 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.feeder import Feeder
-from kreach.adsystem.sharing.money import slice_of, standing
+from kreach.adsystem.sharing.grants import Grants
+from kreach.adsystem.sharing.money import slice_of, standing, take_day
 from kreach.adsystem.sharing.pool import Away, Given, OtherRun, Place, Pool, Standing, Told
 from kreach.adsystem.sharing.reader import Reader
+from kreach.adsystem.sharing.rows import rolling_since
+from kreach.adsystem.sharing.traffic import Requests, SharedTraffic
 from kreach.errors import KreachError
-from kreach.numeric.types import IntArray
 
 if TYPE_CHECKING:
     from kreach.adsystem.bidder.service import BidderState
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Partner"]
 
 _SHORTEST_SECONDS = 0.02  # between two exchanges, however urgent
-_SECONDS_PER_GROUP = 2e-6  # between two looks at the traffic, which take time on the loop
 
 
 @dataclass
@@ -38,11 +38,12 @@ class _Asked:
 
     anew: bool
     standings: list[Standing]
+    set_aside: list[int]  # what Redis must not give to others, as `standings` go
     places: frozenset[Place]
     groups: Mapping[str, int]  # by version
     rolling: Mapping[int, int]  # campaigns with rolling caps: since when, in µs
     revision: int
-    traffic: list[tuple[str, IntArray, IntArray]]
+    traffic: list[Requests]
 
 
 @dataclass
@@ -51,7 +52,8 @@ class _News:
 
     told: Told
     standings: list[Standing]
-    traffic: list[tuple[str, IntArray, IntArray]] = field(default_factory=list)
+    traffic: list[Requests] = field(default_factory=list)
+    trouble: str = ""
 
 
 class Partner:
@@ -59,17 +61,18 @@ class Partner:
 
     def __init__(self, state: "BidderState", settings: RedisSettings, name: str) -> None:
         self._state, self._settings = state, settings
-        self.pool = Pool(settings, name, state.journal.id)
+        self.pool = Pool(settings, name, state.journal.id, state.journal.epoch)
         self.bidders = len(settings.bidders)
         self._reader = Reader(self.pool, state.shared.store)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sharing")
         self._wake = asyncio.Event()
         self._joined = False
         self.feeder = Feeder(self.pool, state.shared.store)
-        self._raising: dict[int, int] = {}
+        self._grants = Grants(state.journal, state.on_loop, self._granted)
+        for number, account in state.ledger.accounts.items():
+            self._grants.know(number, account.granted)
         self._dry: set[int] = set()
-        self._traffic_told: dict[str, IntArray] = {}
-        self._traffic_at = 0.0
+        self._traffic = SharedTraffic()
         self._traffic_position: bytes | None = None
         self.open = False
         self.missing: tuple[str, ...] = settings.bidders
@@ -82,9 +85,28 @@ class Partner:
         return time.monotonic() - self.heard_at
 
     def hurry(self, number: int) -> None:
-        """A campaign is running low: ask soon, unless there was nothing to be had just now."""
-        if number not in self._dry:
+        """A campaign may be running low: if so ask soon, unless there was nothing to be had."""
+        if number in self._dry or self._idle(number, self._state.clock()):
+            return
+        if self._low(self._state.ledger.accounts[number]):
             self._wake.set()
+
+    def _low(self, account: Account) -> bool:
+        """Whether less than half a slice is at hand, and more could be had."""
+        piece = slice_of(account.budget, account.left(), self.bidders)
+        if account.granted < account.budget and account.granted - account.used() < piece // 2:
+            return True
+        if account.daily is None or account.day_grants is None:
+            return False
+        day = account.day_of(int(self._state.clock() * 1e6))
+        held = account.day_grants.get(day, 0)
+        piece = slice_of(account.daily, account.left_today(day), self.bidders)
+        return held < account.daily and held - account.used_on(day) < piece // 2
+
+    def _idle(self, number: int, now: float) -> bool:
+        campaign = self._state.kept[number].campaign
+        flying = campaign.start.timestamp() <= now < campaign.end.timestamp()
+        return campaign.state != "running" or not flying
 
     async def run(self) -> None:
         """One exchange; to be called again and again."""
@@ -99,11 +121,9 @@ class Partner:
         loop = asyncio.get_running_loop()
         try:
             news = await loop.run_in_executor(self._thread, self._exchange, asked)
-        except OtherRun:
-            self._joined = False
-            self._say("redis started anew")
-            return
-        except (Away, KreachError) as error:
+        except (Away, OtherRun, KreachError) as error:
+            self._joined &= not isinstance(error, OtherRun)
+            self._traffic.take_back(asked.traffic)
             self._say(f"redis: {error}")
             return
         self._hear(news)
@@ -122,58 +142,29 @@ class Partner:
         now = state.clock()
         anew = not self._joined
         standings = [self._standing(n, now, anew=anew) for n in state.ledger.accounts]
-        rolling = {
-            number: int((now - max(cap.span_seconds or now for cap in kept.campaign.caps)) * 1e6)
-            for number, kept in state.kept.items()
-            if kept.campaign.cap is None
-        }
         return _Asked(
             anew,
             standings,
+            # what the log holds could be had again after a crash: it stays ours until it is less
+            [self._grants.most(standing.campaign) for standing in standings],
             frozenset((n, version) for version, d in state.desks.items() for n in d.plays),
             {version: len(desk.catalogue) for version, desk in state.desks.items()},
-            rolling,
+            rolling_since(state.kept.values(), now),
             state.revision,
-            self._new_traffic(),
+            self._traffic.news(state.desks),
         )
 
     def _standing(self, number: int, now: float, *, anew: bool, idle: bool = False) -> Standing:
         account = self._state.ledger.accounts[number]
-        campaign = self._state.kept[number].campaign
-        start, end = campaign.start.timestamp(), campaign.end.timestamp()
+        start = self._state.kept[number].campaign.start.timestamp()
         day = None
         if account.daily is not None and start <= now:
             day = account.day_of(int(now * 1e6))
-        idle = idle or campaign.state != "running" or not start <= now < end
-        held = account.granted
-        told = standing(number, account, day, self.bidders, idle=idle)
-        if account.granted < held:
-            self._state.journal.submit("grant", (number, account.granted))
-        if number in self._raising:  # Redis has given it, the log has yet to know
-            return told._replace(wanted=max(self._raising[number], account.granted))
-        if anew:  # what is held already, whatever it is: nothing more before all have told
-            held_today = 0
-            if day is not None and account.day_grants is not None:
-                held_today = account.day_grants.get(day, 0)
-            return told._replace(wanted=account.granted, day_wanted=held_today)
+        idle = idle or self._idle(number, now)
+        # anew: what is held already, whatever it is; nothing more before all have told
+        told = standing(number, account, day, self.bidders, idle=idle, asking=not anew)
+        self._grants.lower(number, account.granted)
         return told
-
-    def _new_traffic(self) -> list[tuple[str, IntArray, IntArray]]:
-        now = time.monotonic()
-        groups = sum(len(desk.catalogue) for desk in self._state.desks.values())
-        if now - self._traffic_at < groups * _SECONDS_PER_GROUP:
-            return []
-        self._traffic_at = now
-        found = []
-        for version, desk in self._state.desks.items():
-            counts = np.frombuffer(desk.traffic.by_group, dtype=np.uint32).astype(np.int64)
-            before = self._traffic_told.get(version)
-            self._traffic_told[version] = counts
-            if before is not None and len(before) == len(counts):
-                groups = np.flatnonzero(counts - before)
-                if len(groups):
-                    found.append((version, groups, (counts - before)[groups]))
-        return found
 
     def _hear(self, news: _News) -> None:
         state = self._state
@@ -181,53 +172,36 @@ class Partner:
         self.heard_at = time.monotonic()
         self.open, self.missing = news.told.open, news.told.missing
         absent = ", ".join(self.missing)
-        self._say("" if self.open else f"no money is given out before all have told: {absent}")
+        closed = "" if self.open else f"no money is given out before all have told: {absent}"
+        self._say(closed or news.trouble)
         for asked, given in zip(news.standings, news.told.given, strict=True):
             self._take(asked, given)
         for seen in self._reader.take():
             desk = state.desks.get(seen.version)
             if desk is not None and seen.campaign in desk.plays:
                 desk.count(seen.campaign, seen.groups, seen.impressions, seen.moments)
-        for version, groups, requests in news.traffic:
-            desk = state.desks.get(version)
-            if desk is not None and len(groups) and groups.max() < len(desk.catalogue):
-                by_group = np.frombuffer(desk.traffic.by_group, dtype=np.uint32)
-                np.add.at(by_group, groups, requests.astype(np.uint32))
-                desk.traffic.total += int(requests.sum())
-                if version in self._traffic_told:
-                    np.add.at(self._traffic_told[version], groups, requests)
+        self._traffic.add(state.desks, news.traffic)
 
     def _take(self, asked: Standing, given: Given) -> None:
         number = asked.campaign
         account = self._state.ledger.accounts[number]
         account.elsewhere = given.elsewhere
         if asked.day >= 0 and account.day_grants is not None:
-            account.elsewhere_on = {asked.day: given.day_elsewhere}
-            held = max(account.day_grants.get(asked.day, 0), given.day_granted)
-            account.day_grants = {asked.day: held}
+            take_day(account, asked.day, given)
         short = given.granted < asked.wanted or given.day_granted < asked.day_wanted
         (self._dry.add if short else self._dry.discard)(number)
-        if given.granted > account.granted:
-            self._raise(number, given.granted)
+        granted = min(given.granted, asked.wanted)  # the rest is set aside and was not asked for
+        if granted > account.granted:
+            self._grants.raise_to(number, granted)
         elif given.allowed < account.granted:  # the budget was lowered
             account.granted = max(account.used(), given.allowed)
 
-    def _raise(self, number: int, granted: int) -> None:
+    def _granted(self, number: int, granted: int) -> None:
         """Money counts when the log knows of it: after a crash it may have been out."""
-        if number in self._raising:
-            return
-        self._raising[number] = granted
-        state = self._state
-
-        def written(error: Exception | None) -> None:
-            self._raising.pop(number, None)
-            account = state.ledger.accounts[number]
-            if error is None:
-                account.granted = max(account.granted, granted)
-                low = slice_of(account.budget, account.left(), self.bidders) // 2
-                state.ask_below(number, low)
-
-        state.journal.submit("grant", (number, granted), state.on_loop(written))
+        account = self._state.ledger.accounts[number]
+        account.granted = max(account.granted, granted)
+        low = slice_of(account.budget, account.left(), self.bidders) // 2
+        self._state.ask_below(number, low)
 
     # -- in the thread ------------------------------------------------------------------------
 
@@ -235,22 +209,24 @@ class Partner:
         pool = self.pool
         if asked.anew:
             pool.find_run()
-            told = pool.tell(asked.standings, anew=True)
+        told = pool.tell(_with(asked.standings, asked.set_aside), anew=asked.anew)
+        if asked.anew:
             self.feeder.begin()
             self._reader.begin()
             self._traffic_position = None
             pool.forget_other_runs()
-        else:
-            told = pool.tell(asked.standings, anew=False)
         news = _News(told, asked.standings)
-        self.feeder.feed(frozenset(asked.rolling))
+        self.feeder.feed(asked.rolling)
         self._reader.read(asked.places, asked.groups, asked.rolling, self.feeder.fed)
         for version, groups, requests in asked.traffic:
             pool.tell_traffic(version, groups, requests)
         self._traffic_position, news.traffic = pool.hear_traffic(self._traffic_position)
         newer = pool.campaigns(asked.revision)
         if newer:
-            self._state.campaigns.replicate(newer)
+            try:
+                self._state.campaigns.replicate(newer)
+            except KreachError as error:  # of a newer kreach: money and counts go on
+                news.trouble = f"campaigns of reporting: {error}"
         return news
 
     # -- the end ------------------------------------------------------------------------------
@@ -259,16 +235,23 @@ class Partner:
         """Tell the last rows and give back what is not out, if Redis is there to hear it."""
         self._thread.shutdown(wait=True)
         state = self._state
+        now = state.clock()
+        accounts = state.ledger.accounts
+        for number in accounts:  # what is given back is out of the log before others hear of it
+            self._standing(number, now, anew=True, idle=True)
+        self._grants.settle({number: account.granted for number, account in accounts.items()})
         try:
             if self._joined:
-                rolling = (n for n, kept in state.kept.items() if kept.campaign.cap is None)
-                self.feeder.feed(frozenset(rolling))
-                now = state.clock()
-                standings = [
-                    self._standing(number, now, anew=False, idle=True)
-                    for number in state.ledger.accounts
-                ]
-                self.pool.tell(standings, anew=False)
+                self.feeder.feed(rolling_since(state.kept.values(), now))
+                standings = [self._standing(n, now, anew=True, idle=True) for n in accounts]
+                set_aside = [self._grants.most(number) for number in accounts]
+                self.pool.tell(_with(standings, set_aside), anew=False)
         except (Away, OtherRun, KreachError) as error:
             state.log.warning("not told at the end", reason=str(error))
         self.pool.close()
+
+
+def _with(standings: list[Standing], set_aside: list[int]) -> list[Standing]:
+    """Standings that ask for no less than must be set aside."""
+    pairs = zip(standings, set_aside, strict=True)
+    return [told._replace(wanted=max(told.wanted, least)) for told, least in pairs]

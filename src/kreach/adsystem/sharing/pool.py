@@ -87,19 +87,27 @@ class Counted(NamedTuple):
 
 @dataclass
 class Heard:
-    """What other bidders said since the last time."""
+    """What other bidders said since the last time; `missed` if some of it was gone already."""
 
     position: bytes
+    missed: bool = False
     rows: list[tuple[str, int, int, str, "np.ndarray[Any, Any]"]] = field(default_factory=list)
     """Bidder, the row after which these come, the last, catalogue's version, packed rows."""
 
 
 class Pool:
-    """What bidders share. Raises `Away` when Redis is, `OtherRun` when it has lost its memory."""
+    """What bidders share. Raises `Away` when Redis is, `OtherRun` when it has lost its memory.
 
-    def __init__(self, settings: RedisSettings, name: str, log_id: str) -> None:
-        self.name, self._log_id = name, log_id
+    `epoch` rises whenever somebody opens the log to speak for it, so what is said later has the
+    higher turn, whoever says it.
+    """
+
+    def __init__(
+        self, settings: RedisSettings, name: str, log_id: str = "none", epoch: int = 0
+    ) -> None:
+        self.name, self.log_id, self.epoch = name, log_id, epoch
         self._settings = settings
+        self._told = 0
         self._names = json.dumps(sorted(settings.bidders))
         self._digest = hashlib.blake2b(self._names.encode(), digest_size=8).hexdigest()
         self._client = connect(settings)
@@ -118,8 +126,19 @@ class Pool:
         """Learn which run of Redis there is; True if it is another than before."""
         with self._watched():
             run = str(self._client.info("server")["run_id"])
-        changed, self.run = run != self.run, run
+        changed = run != self.run
+        if changed:
+            self._check_memory()
+        self.run = run
         return changed
+
+    def _check_memory(self) -> None:
+        """A Redis that forgets single keys would give the money in them out once more."""
+        with self._watched():
+            facts = self._client.info("memory")
+        policy = str(facts.get("maxmemory_policy", "noeviction"))
+        if facts.get("maxmemory", 0) and policy != "noeviction":
+            raise KreachError.rule("maxmemory-policy of Redis", "be noeviction", policy)
 
     def _watched(self) -> "_Watch":
         return _Watch(self._failures)
@@ -134,13 +153,18 @@ class Pool:
         if kind == "another log":
             rule = "have the log that Redis knows it by: a bidder with another takes another name"
             raise KreachError.rule("bidder", rule, self.name)
+        if kind == "late":
+            rule = "not be spoken for by two; after its log was restored, start Redis anew"
+            raise KreachError.rule("bidder", rule, self.name)
         return answer
 
     def tell(self, standings: Sequence[Standing], *, anew: bool) -> Told:
         """Say how one's money stands and ask for more. `anew`: all of it, whatever it is."""
         said = json.dumps([list(standing) for standing in standings])
+        self._told += 1
+        turn = self.epoch << 32 | self._told
         answer = self._ask(
-            self._tell, self.name, self._log_id, self._digest, self._names, int(anew), said
+            self._tell, self.name, self.log_id, self._digest, self._names, int(anew), said, turn
         )
         numbers = [int(value) for value in answer[3]]
         given = tuple(Given(*numbers[at : at + 6]) for at in range(0, len(numbers), 6))
@@ -152,9 +176,10 @@ class Pool:
             found = self._client.hget(self._key("rows"), self.name)
         return int(found or 0)
 
-    def feed(self, after: int, rows: Rows, rolling: frozenset[int], *, quietly: bool) -> int:
+    def feed(self, after: int, rows: Rows, rolling: Mapping[int, int], *, quietly: bool) -> int:
         """Have rows counted, once; the last row that is counted now.
 
+        `rolling`: campaigns with rolling caps, and since when impressions matter, in µs.
         `quietly`: others are not told of each; they notice by the next telling that they missed
         some, and look at the counts.
         """
@@ -185,10 +210,12 @@ class Pool:
         heard = Heard(position)
         while True:
             with self._watched():
-                entries = self._client.xrange(
-                    self._key("feed"), min=b"(" + heard.position, count=_AT_ONCE
-                )
+                entries = self._client.xrange(self._key("feed"), min=heard.position, count=_AT_ONCE)
+            # what was read last must still be there, or what came after it may be gone as well
+            heard.missed |= bool(entries) and entries[0][0] != heard.position
             for at, fields in entries:
+                if at == heard.position:
+                    continue
                 heard.position = at
                 who = fields[b"from"].decode()
                 if who == self.name:
@@ -334,11 +361,11 @@ def _numbers(found: Mapping[bytes, bytes]) -> dict[str, int]:
 
 
 def _summed(
-    rows: Rows, rolling: frozenset[int], name: str
-) -> tuple[list[tuple[str, list[int]]], list[tuple[str, list[Any]]]]:
+    rows: Rows, rolling: Mapping[int, int], name: str
+) -> tuple[list[tuple[str, list[int]]], list[tuple[str, int, list[Any]]]]:
     """Rows as counts by place, and one by one for campaigns with rolling caps."""
     counts: list[tuple[str, list[int]]] = []
-    times: list[tuple[str, list[Any]]] = []
+    times: list[tuple[str, int, list[Any]]] = []
     for version in np.unique(rows.catalogue).tolist():
         there = rows.catalogue == version
         for campaign in np.unique(rows.campaign[there]).tolist():
@@ -354,5 +381,5 @@ def _summed(
                     strict=True,
                 )
                 told = [x for row, group, at in values for x in (f"{name}:{row}:{group}", at)]
-                times.append((_place((campaign, version)), told))
+                times.append((_place((campaign, version)), rolling[campaign], told))
     return counts, times

@@ -20,7 +20,7 @@ class CampaignPublisher:
 
     def __init__(self, store: Path, settings: RedisSettings, log: Log) -> None:
         self._campaigns = CampaignStore(store)
-        self._pool = Pool(settings, "reporting", "none")
+        self._pool = Pool(settings, "reporting")
         self._log = log
         self._told = 0
         self._failing = False

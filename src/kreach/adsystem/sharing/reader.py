@@ -51,10 +51,11 @@ class Reader:
 
     def begin(self) -> None:
         """A run of Redis begins: its feed is a new one; what is known stays known."""
-        if self._position is None:
-            self._position, self._have = self._pool.position()
-        else:
-            self._position = b"0"
+        self._position, rows = self._pool.position()
+        for who, row in rows.items():
+            if row > self._have.get(who, 0):
+                self._synced.clear()  # said to this run before we came
+                self._have[who] = row
 
     def read(
         self,
@@ -68,6 +69,8 @@ class Reader:
         heard = self._pool.hear(self._position)
         self._position = heard.position
         self._synced &= places
+        if heard.missed:
+            self._synced.clear()
         for who, after, last, version, table in heard.rows:
             if after > self._have.get(who, 0):
                 self._synced.clear()  # something was missed

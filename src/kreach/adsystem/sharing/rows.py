@@ -1,20 +1,31 @@
 """A bidder's own rows, in their order: from the live log, or from the files they moved into."""
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
 from kreach.adsystem.sharing.pool import Place, Rows
 from kreach.boundary.engine import new_engine, sql_text
 from kreach.numeric.types import IntArray
 
-__all__ = ["last_row", "own_counts", "rows_after"]
+__all__ = ["last_row", "own_counts", "rolling_since", "rows_after"]
 
 _MOST = 5_000
+
+
+def rolling_since(campaigns: Iterable[Kept], now: float) -> dict[int, int]:
+    """Campaigns with rolling caps, and since when their impressions matter, in µs."""
+    return {
+        kept.number: int((now - max(cap.span_seconds or now for cap in kept.campaign.caps)) * 1e6)
+        for kept in campaigns
+        if kept.campaign.cap is None
+    }
 
 
 def last_row(folder: Path) -> int:

@@ -8,6 +8,7 @@ never knew, and all bidders tell it again what their own logs hold.
 Keys, all beginning with {prefix}:run_id:
 
     members   bidder: what it last said the bidders are, and whose log it is
+    turns     bidder: the number of its last telling, by which one that comes late is known
     money:C   g:BIDDER granted, s:BIDDER spent, in micros, of campaign C
     money:C:D the same for day D of the flight
     rows      bidder: the last row of its log that is counted
@@ -31,7 +32,9 @@ TELL = (
     _SAME_RUN
     + """
 -- ARGV: 3 whose log, 4 what the bidders are, 5 their names as JSON, 6 '1' if all money is told
--- anew, 7 JSON of [campaign, budget, spent, wanted, day or -1, daily, spent, wanted].
+-- anew, 7 JSON of [campaign, budget, spent, wanted, day or -1, daily, spent, wanted], 8 the turn.
+-- A telling that was given up can still be on its way and arrive after a newer one: it is refused,
+-- for the newer one may have asked for more.
 -- Answers 'told', whether money is given out, who is missing, and for each campaign what is
 -- granted, what could be and what others have spent; the same for the day.
 local function text(number) return string.format('%.0f', number) end
@@ -40,6 +43,10 @@ local known = redis.call('HGET', base .. 'members', me)
 local said = ARGV[4] .. ' ' .. ARGV[3]
 if known and string.match(known, '%S+$') ~= ARGV[3] then return {'another log'} end
 if not known and ARGV[6] ~= '1' then return {'not told'} end
+if tonumber(ARGV[8]) <= tonumber(redis.call('HGET', base .. 'turns', me) or '0') then
+  return {'late'}
+end
+redis.call('HSET', base .. 'turns', me, ARGV[8])
 redis.call('HSET', base .. 'members', me, said)
 
 local missing = {}
@@ -65,6 +72,7 @@ local function lease(key, limit, spent, wanted)
     given = granted
     if open then given = math.max(granted, math.min(wanted, allowed)) end
   end
+  given = math.max(given, spent)  -- a limit may be younger than what was spent
   redis.call('HSET', key, 'g:' .. me, text(given), 's:' .. me, text(spent))
   redis.call('EXPIRE', key, 7776000)
   return text(given), text(allowed), text(elsewhere)
@@ -91,7 +99,7 @@ FEED = (
     _SAME_RUN
     + """
 -- ARGV: 3 the row after which these come, 4 the last of them, 5 JSON of [place, [group, n, ...]]
--- by campaign and catalogue, 6 JSON of [place, [member, moment, ...]] of rolling caps,
+-- by campaign and catalogue, 6 JSON of [place, since, [member, moment, ...]] of rolling caps,
 -- 7 '1' if others are told of it, then rows packed for them, by catalogue: 8 its version, 9 rows...
 -- Answers 'fed' and the last row that is counted now: another than was said if `after` was wrong.
 local rows = redis.call('HGET', base .. 'rows', me) or '0'
@@ -111,8 +119,9 @@ for _, one in ipairs(cjson.decode(ARGV[5])) do
   redis.call('EXPIRE', key, 7776000)
 end
 for _, one in ipairs(cjson.decode(ARGV[6])) do
-  local key, flat = base .. 'times:' .. one[1], one[2]
+  local key, flat = base .. 'times:' .. one[1], one[3]
   for j = 1, #flat, 2 do redis.call('ZADD', key, flat[j + 1], flat[j]) end
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', one[2]))
   redis.call('EXPIRE', key, 7776000)
 end
 redis.call('HSET', base .. 'rows', me, ARGV[4])

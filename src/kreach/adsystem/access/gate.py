@@ -1,0 +1,166 @@
+"""Before anything else is done with a request: whose is it, and may they ask that?
+
+A key comes in the header `Authorization: Bearer ...` and nowhere else. Every key that is not good
+gets the same answer, whatever is wrong with it; logs and counters know the reason. Neither ever
+holds a secret or a client's address.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+from urllib.parse import unquote_plus
+
+from kreach.adsystem.access.key import LOOKS_LIKE_A_KEY, Key
+from kreach.adsystem.access.limits import Buckets, neighbourhood
+from kreach.adsystem.access.ring import KeyRing, KeysFailing
+from kreach.service.clock import Clock
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+
+__all__ = ["OPERATOR", "STRANGER", "Admit", "Gate", "Refusal", "Viewer", "may"]
+
+Scope = Mapping[str, Any]
+
+_MOST_BUCKETS = 100_000
+_MOST_ADDRESSES = 10_000
+_FAILURES_PER_MINUTE = 30.0
+_FAILURES_AT_ONCE = 30.0
+_MOST_HEADER = 200
+_HEALTH = "/healthz"
+
+_ONE = "/v1/campaigns/[^/]+"
+_MAY = {
+    "advertiser": (
+        ("GET", _HEALTH),
+        ("GET", "/openapi.json"),
+        ("GET", "/v1/campaigns"),
+        ("POST", "/v1/campaigns"),
+        ("GET", _ONE),
+        ("PATCH", _ONE),
+        ("GET", f"{_ONE}/(?:reach|series|pacing|plan)"),
+    ),
+    "publisher": (
+        ("GET", _HEALTH),
+        ("GET", "/openapi.json"),
+        ("GET", "/v1/suppressions"),
+    ),
+}
+_ALLOWED = {
+    role: re.compile("|".join(f"(?:{method} {path})" for method, path in calls))
+    for role, calls in _MAY.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who asks: a role, for advertisers their name, and the public id of the key."""
+
+    role: str
+    advertiser: str | None = None
+    key: str | None = None
+
+
+OPERATOR = Viewer("operator")
+"""Whoever asks a service without keys."""
+STRANGER = Viewer("stranger")
+"""Whoever asks without a key for what needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What somebody who is not let in is told."""
+
+    status: int
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Admit = Callable[[Scope], Viewer | Refusal]
+
+
+def may(role: str, method: str, path: str) -> bool:
+    """Whether a role may ask this, of paths that exist as of those that do not."""
+    return role == "operator" or bool(_ALLOWED[role].fullmatch(f"{method} {path}"))
+
+
+class Gate:
+    """Lets in who has a key for what is asked, within its rate. For use by one thread.
+
+    A wrong key costs its sender's address a token of a bucket of its own; when that is empty,
+    wrong keys get 429. Good keys are let in all the same: behind a proxy all clients share one
+    address, and nobody must be able to shut out the others.
+    """
+
+    def __init__(self, ring: KeyRing, log: Log, metrics: Metrics, clock: Clock) -> None:
+        self._ring, self._log = ring, log
+        self._by_key = Buckets(clock, _MOST_BUCKETS)
+        self._by_address = Buckets(clock, _MOST_ADDRESSES)
+        self._refused = metrics.count("refused", "Requests not let in, by reason", "reason")
+
+    def __call__(self, scope: Scope) -> Viewer | Refusal:
+        """Who asks, or what they are told instead of an answer."""
+        path, query = str(scope["path"]), scope.get("query_string", b"").decode("latin-1")
+        if any(LOOKS_LIKE_A_KEY.search(text) for text in (path, query, unquote_plus(query))):
+            return self._refuse(_EXPOSED, "key in address")
+        told = [value for name, value in scope["headers"] if name == b"authorization"]
+        if not told and (scope["method"], path) == ("GET", _HEALTH):
+            return STRANGER
+        try:
+            checked = self._ring.check(_bearer(told))
+        except KeysFailing as error:
+            again = Refusal(503, str(error), {"retry-after": "5"})
+            return self._refuse(again, "keys unreadable")
+        if checked.key is None:
+            return self._unknown(scope, checked.reason if told else "no key", checked.known)
+        return self._known(checked.key, scope["method"], path)
+
+    def _known(self, key: Key, method: str, path: str) -> Viewer | Refusal:
+        burst = max(key.rate_per_minute / 10.0, 1.0)
+        wait = self._by_key.take(key.id, key.rate_per_minute, burst)
+        if wait:
+            message = f"the key is good for {key.rate_per_minute} requests a minute: try later"
+            return self._refuse(_too_many(message, wait), "rate", key.id)
+        if not may(key.role, method, path):
+            refusal = Refusal(403, f"the role {key.role} may not do this")
+            return self._refuse(refusal, "role", key.id)
+        return Viewer(key.role, key.advertiser, key.id)
+
+    def _unknown(self, scope: Scope, reason: str, known: str | None) -> Refusal:
+        address = (scope.get("client") or ("",))[0]
+        name = neighbourhood(address)
+        wait = self._by_address.take(name, _FAILURES_PER_MINUTE, _FAILURES_AT_ONCE)
+        if wait:
+            refusal = _too_many("too many requests without a valid key: try later", wait)
+            return self._refuse(refusal, "too many failures", known)
+        return self._refuse(_NO_KEY, reason, known)
+
+    def _refuse(self, refusal: Refusal, reason: str, key: str | None = None) -> Refusal:
+        self._refused.add(reason)
+        self._log.warning("request refused", reason=reason, key=key)
+        return refusal
+
+
+_NO_KEY = Refusal(
+    401,
+    "the header Authorization must be Bearer and a valid key",
+    {"www-authenticate": 'Bearer realm="kreach"'},
+)
+_EXPOSED = Refusal(
+    400,
+    "the key must be in the header Authorization, got it in the address, which is logged on its "
+    "way: the key has now been exposed, have it rotated",
+)
+
+
+def _too_many(message: str, wait: float) -> Refusal:
+    return Refusal(429, message, {"retry-after": str(ceil(wait))})
+
+
+def _bearer(told: list[bytes]) -> str:
+    """The key of the one header; empty if there is none, another, or several."""
+    if len(told) != 1 or len(told[0]) > _MOST_HEADER:
+        return ""
+    scheme, _, text = told[0].decode("latin-1").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""

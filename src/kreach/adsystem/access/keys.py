@@ -1,0 +1,231 @@
+"""Keys on disk: made, rotated and revoked by whoever runs the ad system, read by reporting.
+
+A file of its own (`keys.sqlite3`, for its owner only) beside campaigns and log. Secrets are never
+in it, only their digests.
+"""
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from kreach.adsystem.access.key import (
+    RATE_PER_MINUTE,
+    ROLES,
+    Draw,
+    Key,
+    as_key_id,
+    digest_of,
+    iso_of,
+    new_id,
+    new_secret,
+    text_of,
+)
+from kreach.errors import KreachError
+from kreach.service.clock import Clock
+
+__all__ = ["FILE", "Kept", "KeyStore", "NewKey", "UnknownKey", "count_keys"]
+
+FILE = "keys.sqlite3"
+MOST_GRACE_SECONDS = 30 * 86_400.0
+_LAST_TS = 253_402_300_799.0  # the end of the year 9999
+_FIELDS = (
+    *("id", "role", "advertiser", "rate_per_minute"),
+    *("created_ts", "expires_ts", "revoked_ts", "rotated_ts", "former_until_ts"),
+)
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS keys (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, role TEXT NOT NULL,
+    advertiser TEXT, rate_per_minute INTEGER NOT NULL, created_ts REAL NOT NULL, expires_ts REAL,
+    revoked_ts REAL, rotated_ts REAL, former_until_ts REAL, digest BLOB NOT NULL, former BLOB
+)"""
+
+
+class UnknownKey(KreachError):
+    """There is no key of this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A key with the digests of its secret and, after a rotation with grace, of the former one."""
+
+    key: Key
+    digest: bytes
+    former: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key, and the one string for its holder, which is shown here and never again."""
+
+    key: Key
+    text: str
+
+    def __repr__(self) -> str:
+        """Without the secret: what is printed by accident must not hold it."""
+        return f"NewKey({self.key!r})"
+
+
+class KeyStore:
+    """All keys. Every change is durable when the call returns. For use by several threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock = time.time,
+        draw: Draw = secrets.token_bytes,
+        *,
+        create: bool = True,
+    ) -> None:
+        self._clock, self._draw = clock, draw
+        self._lock = Lock()
+        self._path = folder / FILE
+        try:
+            if create:
+                folder.mkdir(parents=True, exist_ok=True)
+            self._inode = _owners_file(self._path, create=create)
+            self._connection = _connected(self._path)
+        except FileNotFoundError:
+            raise KreachError.rule("store", "hold keys: make one first", str(folder)) from None
+        except (OSError, sqlite3.Error) as error:
+            rule = f"be a folder where {FILE} can be read and written"
+            raise KreachError.rule("store", rule, f"{folder} ({error})") from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def add(
+        self,
+        role: str,
+        advertiser: str | None = None,
+        expires_ts: float | None = None,
+        rate_per_minute: int = RATE_PER_MINUTE,
+    ) -> NewKey:
+        """A new key; advertisers are named, others are not."""
+        now = self._clock()
+        if expires_ts is not None and not now < expires_ts <= _LAST_TS:
+            shown = iso_of(expires_ts) if 0.0 <= expires_ts <= _LAST_TS else expires_ts
+            raise KreachError.rule("expires", "lie ahead", shown)
+        made, secret = new_id(self._draw), new_secret(self._draw)
+        key = Key(made, role, advertiser, rate_per_minute, now, expires_ts)
+        names = ", ".join((*_FIELDS, "digest"))
+        values = (*(getattr(key, name) for name in _FIELDS), digest_of(key.id, secret))
+        with self._changing() as connection:
+            marks = ", ".join("?" * len(values))
+            connection.execute(f"INSERT INTO keys ({names}) VALUES ({marks})", values)
+        return NewKey(key, text_of(key.id, secret))
+
+    def rotate(self, key_id: str, grace_seconds: float = 0.0) -> NewKey:
+        """A new secret for a key. The one before it is good for `grace_seconds` more.
+
+        Only one former secret is good at a time: a second rotation ends the grace of the first.
+        """
+        if not 0.0 <= grace_seconds <= MOST_GRACE_SECONDS:
+            rule = f"lie between 0 and {MOST_GRACE_SECONDS:.0f}"
+            raise KreachError.rule("grace_seconds", rule, grace_seconds)
+        now, secret = self._clock(), new_secret(self._draw)
+        until = now + grace_seconds if grace_seconds else None
+        with self._changing() as connection:
+            before = self._found(key_id)
+            state = before.key.state(now)
+            if state != "valid":
+                raise KreachError.rule("key", "be valid, to be rotated", state)
+            connection.execute(
+                """UPDATE keys SET digest = ?, former = ?, rotated_ts = ?, former_until_ts = ?
+                WHERE id = ?""",
+                (digest_of(key_id, secret), before.digest if until else None, now, until, key_id),
+            )
+        key = replace(before.key, rotated_ts=now, former_until_ts=until)
+        return NewKey(key, text_of(key_id, secret))
+
+    def revoke(self, key_id: str) -> Key:
+        """End a key for good; one that was revoked before stays as it is."""
+        now = self._clock()
+        with self._changing() as connection:
+            before = self._found(key_id).key
+            if before.revoked_ts is not None:
+                return before
+            connection.execute("UPDATE keys SET revoked_ts = ? WHERE id = ?", (now, key_id))
+        return replace(before, revoked_ts=now)
+
+    def all(self) -> list[Kept]:
+        """All keys in the order they were made, those that are over too."""
+        with self._lock:
+            return self._rows("", ())
+
+    def version(self) -> int:
+        """Another number after every change that came through another connection."""
+        with self._lock:
+            found: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return found
+
+    def replaced(self) -> bool:
+        """Whether another file lies in the place of the one that was opened."""
+        return os.stat(self._path).st_ino != self._inode
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def _found(self, key_id: str) -> Kept:
+        rows = self._rows("WHERE id = ?", (as_key_id(key_id),))
+        if not rows:
+            raise UnknownKey.rule("key", "exist", key_id)
+        return rows[0]
+
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+        rows = self._connection.execute(
+            f"SELECT {', '.join(_FIELDS)}, digest, former FROM keys {where} ORDER BY number",
+            values,
+        )
+        return [Kept(Key(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+
+def count_keys(folder: Path) -> dict[str, int]:
+    """How many keys are valid now, by role; a store without keys has none."""
+    if not (folder / FILE).exists():
+        return dict.fromkeys(ROLES, 0)
+    with closing(KeyStore(folder, create=False)) as store:
+        now = time.time()
+        valid = [kept.key.role for kept in store.all() if kept.key.state(now) == "valid"]
+    return {role: valid.count(role) for role in ROLES}
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    made = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+    try:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("PRAGMA synchronous = FULL")
+        made.execute("PRAGMA secure_delete = ON")  # no digest outlives its secret
+        made.execute(_SCHEMA)
+    except sqlite3.Error:
+        made.close()
+        raise
+    return made
+
+
+def _owners_file(path: Path, *, create: bool) -> int:
+    """The inode of a file that nobody but its owner may read or write."""
+    made = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    try:
+        found = os.fstat(made)
+    finally:
+        os.close(made)
+    if found.st_mode & 0o077:
+        rule = "be for its owner only (chmod 600)"
+        raise KreachError.rule(FILE, rule, f"mode {found.st_mode & 0o777:o}")
+    return found.st_ino

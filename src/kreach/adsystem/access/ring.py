@@ -1,0 +1,154 @@
+"""Keys in memory: a check reads no disk, and what changes in the file is taken up in a moment."""
+
+import hmac
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kreach.adsystem.access.key import Key, digest_of, parts_of
+from kreach.adsystem.access.keys import Kept, KeyStore
+from kreach.errors import KreachError
+from kreach.service.clock import Clock
+from kreach.service.logs import Log
+
+__all__ = ["Checked", "KeyRing", "KeysFailing"]
+
+_POLL_SECONDS = 0.25
+_MOST_STALE_SECONDS = 10.0  # then revocations may have been missed, and nobody is let in
+
+
+class KeysFailing(RuntimeError):
+    """The keys cannot be read: not the fault of whoever asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The key, if what was shown is good; else why not, for counters and logs only.
+
+    `known` is the public id of the key that was claimed, if there is such a key.
+    """
+
+    key: Key | None
+    reason: str
+    known: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A key as it is checked; a digest that nothing has stands for none."""
+
+    key: Key | None
+    digest: bytes
+    former: bytes
+    former_until_ts: float
+
+
+class KeyRing:
+    """The keys of a store, read again when they change."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        log: Log,
+        monotonic: Clock = time.monotonic,
+    ) -> None:
+        self._folder, self._clock, self._log = folder, clock, log
+        self._monotonic = monotonic
+        self._nothing = secrets.token_bytes(32)
+        self._nobody = _Entry(None, self._nothing, self._nothing, 0.0)
+        self._store = KeyStore(folder)
+        self._version: int | None = None
+        self._failing = False
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._entries: Mapping[str, _Entry] = {}
+        self._fresh_at = monotonic()
+        try:
+            self._read()
+        except BaseException:
+            self._store.close()
+            raise
+
+    def start(self) -> None:
+        """Look for changes from now on, four times a second."""
+        self._thread = threading.Thread(target=self._watch, name="keys", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking, and let go of the file."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._store.close()
+
+    def __len__(self) -> int:
+        """How many keys there are, those that are over too."""
+        return len(self._entries)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the keys at hand are too old to be trusted."""
+        return self._monotonic() - self._fresh_at > _MOST_STALE_SECONDS
+
+    def check(self, text: str) -> Checked:
+        """Whether a key is good now.
+
+        Whatever is wrong, the work is the same: one digest, one look-up, two comparisons that take
+        as long for any digests. So time does not tell an id that exists from one that does not.
+        """
+        if self.failing:
+            raise KeysFailing("the keys cannot be read")
+        key_id, secret = parts_of(text)
+        digest = digest_of(key_id, secret)
+        entry = self._entries.get(key_id, self._nobody)
+        now = self._clock()
+        current = hmac.compare_digest(digest, entry.digest)
+        former = hmac.compare_digest(digest, entry.former) and now < entry.former_until_ts
+        return _judged(entry.key, current or former, now)
+
+    def refresh(self) -> None:
+        """Take up what changed. A file that cannot be read leaves the keys as they were."""
+        try:
+            if self._store.replaced():
+                fresh = KeyStore(self._folder, create=False)
+                self._store.close()
+                self._store, self._version = fresh, None
+            self._read()
+        except (KreachError, sqlite3.Error, OSError) as error:
+            if not self._failing:
+                self._log.error("keys cannot be read", kind=type(error).__name__)
+            self._failing = True
+            return
+        if self._failing:
+            self._log.info("keys can be read again")
+        self._failing = False
+
+    def _read(self) -> None:
+        begun = self._monotonic()
+        version = self._store.version()  # before the rows: a change in between is seen next time
+        if version != self._version:
+            self._entries = {kept.key.id: self._entry(kept) for kept in self._store.all()}
+            self._version = version
+        self._fresh_at = begun
+
+    def _entry(self, kept: Kept) -> _Entry:
+        until = kept.key.former_until_ts or 0.0
+        return _Entry(kept.key, kept.digest, kept.former or self._nothing, until)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_POLL_SECONDS):
+            self.refresh()
+
+
+def _judged(key: Key | None, matches: bool, now: float) -> Checked:
+    if key is None:
+        return Checked(None, "unknown key", None)
+    if not matches:
+        return Checked(None, "wrong secret", key.id)
+    state = key.state(now)
+    return Checked(key, "", key.id) if state == "valid" else Checked(None, f"{state} key", key.id)

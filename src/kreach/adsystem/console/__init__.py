@@ -1,0 +1,1 @@
+"""The console: pages for marketers and privacy engineers. It knows what reporting tells it."""

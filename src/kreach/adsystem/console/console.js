@@ -1,0 +1,65 @@
+/* What charts need in the browser: colours of the theme, tips, whiskers. */
+window.kreach = {
+  colour(name, alpha) {
+    const found = getComputedStyle(document.body).getPropertyValue("--" + name).trim();
+    if (alpha === undefined) return found;
+    const n = parseInt(found.slice(1), 16);
+    return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${alpha})`;
+  },
+  number(value, digits) {
+    if (value === null || value === undefined || Number.isNaN(value)) return "not told";
+    const small = Math.abs(value) < 10 && digits === undefined;
+    const d = digits === undefined ? (small ? 1 : 0) : digits;
+    return value.toLocaleString("en", { minimumFractionDigits: d, maximumFractionDigits: d });
+  },
+  time(value) {
+    const parts = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+    return new Date(value).toLocaleString("en-GB", { ...parts, timeZone: "UTC", hour12: false });
+  },
+  axisTime(value) {
+    const at = new Date(value);
+    const hour = at.getUTCHours(), minute = at.getUTCMinutes();
+    const two = (n) => String(n).padStart(2, "0");
+    const day = at.toLocaleString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+    return hour || minute ? `${two(hour)}:${two(minute)}` : day;
+  },
+  /* Series whose name begins with _ only draw a band; a value's third and fourth are its interval. */
+  tip(unit, digits, overTime) {
+    const safe = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+    return (given) => {
+      const points = (Array.isArray(given) ? given : [given]).filter((p) => !p.seriesName.startsWith("_"));
+      if (!points.length) return "";
+      const first = points[0];
+      const x = Array.isArray(first.value) ? first.value[0] : first.name;
+      const head = overTime ? kreach.time(x) + " UTC" : safe(first.axisValueLabel || first.name || x);
+      const lines = points.map((p) => {
+        const v = Array.isArray(p.value) ? p.value : [0, p.value];
+        const ends = v.length > 3 && v[2] !== null
+          ? ` (${kreach.number(v[2], digits)} to ${kreach.number(v[3], digits)})` : "";
+        return `${p.marker}${safe(p.seriesName)}: <b>${kreach.number(v[1], digits)}</b>${ends} ${safe(unit)}`;
+      });
+      return [head, ...lines].join("<br>");
+    };
+  },
+  whisker(params, api) {
+    const low = api.coord([api.value(0), api.value(1)]);
+    const high = api.coord([api.value(0), api.value(2)]);
+    const half = 7;
+    const style = { stroke: kreach.colour("ink"), lineWidth: 1.5, fill: null };
+    const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
+    return {
+      type: "group",
+      children: [
+        line(low[0], low[1], high[0], high[1]),
+        line(low[0] - half, low[1], low[0] + half, low[1]),
+        line(high[0] - half, high[1], high[0] + half, high[1]),
+      ],
+    };
+  },
+  /* Dragging selects a window where there is a mouse; on touch it would keep the page from scrolling. */
+  brush(chart) {
+    if (!matchMedia("(pointer: fine)").matches) return;
+    const brushOption = { brushType: "lineX", brushMode: "single" };
+    chart.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption });
+  },
+};

@@ -1,0 +1,71 @@
+"""Which files to read for a stretch of time: those that a nightly run gathered, else the bidders'.
+
+A gathered day is sorted by campaign and lies in few files, so a campaign's flight costs what its
+own rows cost. It is used only while it holds exactly what the bidders list for that day.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from kreach.adsystem.jobs.places import LOG_FACTS, read_manifest
+from kreach.adsystem.jobs.stores import ListedFile, LogView, digest, first_times
+
+__all__ = ["LOG", "Sources", "day_folder"]
+
+LOG = "log"
+
+
+def day_folder(kind: str, day: date) -> str:
+    """The folder of a day, by which engines know it as a partition."""
+    return f"{kind}/day={day.isoformat()}"
+
+
+class Sources:
+    """The files of all bidders as one view lists them, and what was gathered of them in `out`."""
+
+    def __init__(self, view: LogView, out: Path) -> None:
+        self.view, self._out = view, out
+        self._times: dict[date, dict[ListedFile, datetime]] = {}
+
+    def _first_times(self, day: date) -> dict[ListedFile, datetime]:
+        if day not in self._times:
+            self._times[day] = first_times(self.view.of_day(day))
+        return self._times[day]
+
+    def listed(self, end: datetime) -> list[ListedFile]:
+        """All files with rows before `end`."""
+        day = end.date()
+        files = self.view.before(day)
+        if end.time() == datetime.min.time():
+            return files
+        return files + [file for file, first in self._first_times(day).items() if first < end]
+
+    def of_day(self, day: date, end: datetime) -> list[Path]:
+        """What to read for the rows of a day before `end`."""
+        midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+        if midnight <= end:
+            gathered = self.gathered(day)
+            if gathered is not None:
+                return gathered
+        return [file.path for file, first in self._first_times(day).items() if first < end]
+
+    def between(
+        self, first: date, end: datetime, instead: Mapping[date, Sequence[Path]] | None = None
+    ) -> list[Path]:
+        """What to read for the rows from a day on and before `end`; of some days, `instead`."""
+        known = {file.day for file in self.view.before(end.date() + timedelta(days=1))}
+        paths: list[Path] = []
+        for day in sorted(day for day in known if day >= first):
+            paths += (instead or {}).get(day) or self.of_day(day, end)
+        return paths
+
+    def gathered(self, day: date) -> list[Path] | None:
+        """The files that a nightly run made of a day, if they hold what is listed now."""
+        folder = self._out / day_folder(LOG, day)
+        manifest = read_manifest(folder, LOG_FACTS)
+        if manifest is None or manifest["digest"] != digest(self.view.of_day(day)):
+            return None
+        parts = {folder / name: size for name, size in manifest["parts"].items()}
+        whole = all(path.is_file() and path.stat().st_size == parts[path] for path in parts)
+        return list(parts) if whole else None

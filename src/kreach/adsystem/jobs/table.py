@@ -1,0 +1,89 @@
+"""The table of reach that jobs write: its rows, its columns, its file."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from kreach.boundary.engine import new_engine, no_complaints, sql_text
+
+__all__ = ["FILE", "REACH_COLUMNS", "ReachRow", "write_reach"]
+
+FILE = "reach.parquet"
+
+REACH_COLUMNS = {
+    "campaign": "VARCHAR",
+    "catalogue": "VARCHAR",
+    "span": "VARCHAR",
+    "window_start": "TIMESTAMPTZ",
+    "window_end": "TIMESTAMPTZ",
+    "cap": "BIGINT",
+    "impressions": "BIGINT",
+    "spend_micros": "BIGINT",
+    "rejected": "BIGINT",
+    "people": "BIGINT",
+    "reach": "DOUBLE",
+    "std": "DOUBLE",
+    "low": "DOUBLE",
+    "high": "DOUBLE",
+    "level": "DOUBLE",
+    "interval_method": "VARCHAR",
+    "least": "DOUBLE",
+    "most": "DOUBLE",
+    "over_exposed": "DOUBLE",
+    "average_frequency": "DOUBLE",
+    "complete_until": "TIMESTAMPTZ",
+    "note": "VARCHAR",
+}
+
+
+@dataclass(frozen=True)
+class ReachRow:
+    """A campaign on a catalogue in one window at one cap; without reach, `note` says why.
+
+    `impressions` and `spend_micros` are of all rows, `rejected` of them are on groups that the
+    catalogue does not hold. [`low`, `high`] holds reach with probability `level`; no assignment of
+    the impressions to people gives less than `least` or more than `most`.
+    """
+
+    campaign: str
+    catalogue: str
+    span: str
+    window_start: datetime
+    window_end: datetime
+    cap: int
+    impressions: int
+    spend_micros: int
+    rejected: int | None = None
+    people: int | None = None
+    reach: float | None = None
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    interval_method: str | None = None
+    least: float | None = None
+    most: float | None = None
+    over_exposed: float | None = None
+    average_frequency: float | None = None
+    note: str | None = None
+
+
+def write_reach(rows: Iterable[ReachRow], complete_until: datetime, file: Path) -> int:
+    """Write rows in a fixed order, so that the same rows are the same bytes; how many."""
+    lines = [asdict(row) | {"complete_until": complete_until} for row in rows]
+    lines.sort(key=lambda line: (line["campaign"], line["catalogue"], line["span"], line["cap"]))
+    shape = json.dumps([REACH_COLUMNS])
+    columns = ", ".join(REACH_COLUMNS)
+    engine = new_engine()
+    engine.execute("CREATE TABLE told (document VARCHAR)")
+    engine.execute("INSERT INTO told VALUES (?)", [json.dumps(lines, default=datetime.isoformat)])
+    with no_complaints("out", "be a folder that can be written"):
+        engine.execute(
+            f"""COPY (SELECT {columns} FROM
+            (SELECT unnest(from_json(document, '{shape}'), recursive := true) FROM told))
+            TO '{sql_text(file)}' (FORMAT parquet)"""
+        )
+    engine.close()
+    return len(lines)

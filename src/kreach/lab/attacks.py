@@ -1,0 +1,392 @@
+"""Advertisers who turn reports against a person, and how much better than a coin they guess.
+
+Each attack is a game. A coin decides whether one person's secret is so or so: whether she visited
+at a certain second (and saw the ad), or whether she is in an audience. The attacker knows her
+group, the second and how busy the campaign is, asks what reports he may, and says which. His
+
+    advantage = 2 · P(right) − 1
+
+is 0 for who guesses and 1 for who knows. What he is refused he makes up for with what he is offered
+instead; and where that tells him nothing he throws a coin.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import sqrt
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.ledger.journal import Journal
+from kreach.adsystem.reporting.guarded import GuardedReporting
+from kreach.adsystem.reporting.noisy import NoisyReporting
+from kreach.adsystem.reporting.service import Reporting
+from kreach.adsystem.settings import (
+    AdSystemSettings,
+    GuardSettings,
+    NoiseSettings,
+    ReportingSettings,
+)
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue
+from kreach.boundary.moments import Window
+from kreach.errors import KreachError
+from kreach.lab.trials import generator_for
+from kreach.service.logs import Log
+
+__all__ = ["ATTACKS", "MODES", "Scored", "attack_table"]
+
+MODES = ("open", "guard", "noise")
+START = datetime(2026, 3, 2, tzinfo=UTC)
+_DAYS = 3
+_GROUPS, _GROUP_SIZE = 100, 20
+_IMPRESSIONS = 3_000  # of the campaign, apart from the one in question
+_BASE = 1_400  # people of the attacker's list
+_SECOND = timedelta(seconds=1)
+_REPEATS = 50
+
+View = Reporting | GuardedReporting | NoisyReporting
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An attack in one mode: advantage with its standard error, and how often it was refused."""
+
+    attack: str
+    mode: str
+    trials: int
+    advantage: float
+    error: float
+    refused: float
+
+
+class _Scene:
+    """A store with a campaign that has run for three days, and a secret."""
+
+    def __init__(self, folder: Path, chance: np.random.Generator, people: dict[str, int]) -> None:
+        """`people` of further audiences, by name: how many of the first so many groups' members."""
+        self.folder, self.chance = folder, chance
+        ids = tuple(f"g{j:03d}" for j in range(_GROUPS))
+        sizes = np.full(_GROUPS, _GROUP_SIZE)
+        made = Catalogue("v1", START - timedelta(days=1), _GROUP_SIZE, ids, sizes)
+        write_catalogue(made, folder / "release")
+        self.shared = AdSystemSettings(
+            store=folder / "store",
+            catalogues=(folder / "release",),
+            audiences={name: folder / f"{name}.csv" for name in people},
+        )
+        for name, count in people.items():
+            lines = ["group,size,targeted"]
+            for at, group in enumerate(ids):
+                lines.append(f"{group},{_GROUP_SIZE},{_part(count, at)}")
+            (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        self.now = (START + timedelta(days=_DAYS, hours=4)).timestamp()
+        self.second = START + timedelta(
+            seconds=int(chance.integers(90_000, 160_000)), milliseconds=500
+        )
+        self.group = int(chance.integers(_GROUPS))
+        self._row = 0
+
+    def campaign(self, name: str, audience: str = "everyone") -> dict[str, Any]:
+        """A campaign's definition."""
+        return {
+            "id": name,
+            "budget": 1_000.0,
+            "start": START.isoformat(),
+            "end": (START + timedelta(days=_DAYS)).isoformat(),
+            "audience": audience,
+        }
+
+    def number_of(self, name: str) -> int:
+        """Under which the log knows a campaign."""
+        store = CampaignStore(self.shared.store)
+        try:
+            return store.get(name).number
+        finally:
+            store.close()
+
+    def show(self, name: str, moments: list[datetime], groups: list[int]) -> None:
+        """Write impressions to the log, as the bidder does."""
+        number = self.number_of(name)
+        journal = Journal(self.shared.store, Log("lab", lambda line: None))
+        catalogue = journal.catalogue_number("v1")
+        for moment, group in sorted(zip(moments, groups, strict=True)):
+            self._row += 1
+            ts = round(moment.timestamp() * 1e6)
+            expires = ts // 1_000_000 + 900
+            row = (
+                journal.epoch << 40 | self._row,
+                number,
+                catalogue,
+                group,
+                ts,
+                ts,
+                expires,
+                2_000,
+            )
+            journal.submit("impression", row)
+        journal.close()
+
+    def background(self, name: str, until: datetime | None = None) -> int:
+        """The campaign's other impressions, none of them in the second in question."""
+        moments: list[datetime] = []
+        while len(moments) < _IMPRESSIONS:
+            at = START + timedelta(seconds=float(self.chance.uniform(0.0, _DAYS * 86_400.0)))
+            if abs(at - self.second) > _SECOND:
+                moments.append(at)
+        chosen = [at for at in moments if until is None or at < until]
+        self.show(name, chosen, self.chance.integers(0, _GROUPS, len(chosen)).tolist())
+        return len(chosen)
+
+    @contextmanager
+    def seen(self, mode: str) -> Iterator[View]:
+        """Reports as this mode shows them."""
+        reporting = Reporting(self.shared, ReportingSettings(), Log("lab", lambda line: None))
+        guarded: GuardedReporting | None = None
+        noisy: NoisyReporting | None = None
+        try:
+            guard = GuardSettings()
+            if mode == "open":
+                yield reporting
+                return
+            guarded = GuardedReporting(reporting, guard, lambda: self.now)
+            if mode == "guard":
+                yield guarded
+                return
+            settings = NoiseSettings(enabled=True)
+            noisy = NoisyReporting(reporting, guarded, settings, guard, lambda: self.now)
+            yield noisy
+        finally:
+            if noisy is not None:
+                noisy.close()
+            elif guarded is not None:
+                guarded.close()
+            reporting.close()
+
+
+def _part(people: int, group: int) -> int:
+    """So many people, group after group: as many as each holds."""
+    return max(min(people - group * _GROUP_SIZE, _GROUP_SIZE), 0)
+
+
+Guess = tuple[bool | None, bool]
+"""What is guessed (None: a coin), and whether something was refused."""
+
+
+def _impressions(view: View, name: str, start: datetime | None, end: datetime | None) -> int | None:
+    found = view.reach(name, Window(start, end), [1], 0.95, None)["impressions"]
+    return None if found is None else int(found)
+
+
+def _around(view: View, name: str, moment: datetime) -> tuple[datetime, datetime, int] | None:
+    """The smallest window around a moment that is told, and its impressions."""
+    try:
+        _impressions(view, name, moment, moment + _SECOND)
+    except Withheld as refused:
+        allowed = refused.allowed or {}
+        starts = [datetime.fromisoformat(text) for text in allowed.get("start", ())]
+        ends = [datetime.fromisoformat(text) for text in allowed.get("end", ())]
+        for start in sorted((s for s in starts if s <= moment), reverse=True):
+            for end in sorted(e for e in ends if e > moment):
+                try:
+                    told = _impressions(view, name, start, end)
+                except KreachError:
+                    continue
+                if told is not None:
+                    return start, end, told
+    except KreachError:
+        return None
+    return None
+
+
+def _by_rate(found: tuple[datetime, datetime, int] | None) -> bool | None:
+    """One more than the campaign's rate would have?"""
+    if found is None:
+        return None
+    start, end, told = found
+    usual = _IMPRESSIONS * (end - start).total_seconds() / (_DAYS * 86_400.0)
+    return told > usual + 0.5
+
+
+def _short_window(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """The impressions of the one second."""
+    _ready(scene, secret)
+    half = timedelta(milliseconds=500)
+    with scene.seen(mode) as view:
+        try:
+            told = _impressions(view, "mine", scene.second - half, scene.second + half)
+            return (None if told is None else told >= 1), False
+        except KreachError:
+            return _by_rate(_around(view, "mine", scene.second)), True
+
+
+def _window_difference(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """Impressions until just after the second, less those until just before."""
+    _ready(scene, secret)
+    half = timedelta(milliseconds=500)
+    with scene.seen(mode) as view:
+        try:
+            after = _impressions(view, "mine", None, scene.second + half)
+            before = _impressions(view, "mine", None, scene.second - half)
+            if after is None or before is None:
+                return None, True
+            return after - before >= 1, False
+        except KreachError:
+            return _by_rate(_around(view, "mine", scene.second)), True
+
+
+def _polling(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """What the campaign has spent, looked at just before the second and just after."""
+    _begin(scene)
+    scene.background("mine", until=scene.second)
+    spent = []
+    for shown, wait in ((False, timedelta(0)), (secret, _SECOND)):
+        if shown:
+            scene.show("mine", [scene.second], [scene.group])
+        scene.now = (scene.second + wait).timestamp()
+        with scene.seen(mode) as view:
+            spent.append(view.status("mine", 0.95)["status"]["spend_micros"])
+    if None in spent:
+        return None, True
+    return spent[1] != spent[0] if spent[1] != spent[0] or mode == "open" else None, False
+
+
+def _tracker(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """A campaign on an audience of one person; her group shows up when she comes."""
+    scene.second = scene.second.replace(microsecond=0)
+    try:
+        with scene.seen(mode) as view:
+            view.create(scene.campaign("mine", "one"))
+    except KreachError:
+        return None, True
+    if secret:
+        scene.show("mine", [scene.second], [0])
+    with scene.seen(mode) as view:
+        try:
+            told = _impressions(view, "mine", None, None)
+        except KreachError:
+            return None, True
+        return (None, True) if told is None else (told >= 1, False)
+
+
+def _people(scene: _Scene, mode: str, name: str, audience: str) -> int | str:
+    """How many people an audience has, or how one is refused to know."""
+    try:
+        with scene.seen(mode) as view:
+            view.create(scene.campaign(name, audience))
+        scene.background(name)
+        with scene.seen(mode) as view:
+            found = view.reach(name, Window(), [1], 0.95, None)["people"]
+            return "not told" if found is None else int(found)
+    except KreachError as error:
+        return type(error).__name__
+
+
+def _audience_difference(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """The list, and the list with her: no different if she was on it."""
+    one, two = (_people(scene, mode, name, name) for name in ("list", "listplus"))
+    return one == two, isinstance(two, str)
+
+
+def _audience_size(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """A list that is just large enough if she is on it."""
+    told = _people(scene, mode, "mine", "edge")
+    if isinstance(told, str):
+        return False, True
+    return told >= _edge(), False
+
+
+def _knows_all_others(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """Who knows all other impressions subtracts them from the total."""
+    _begin(scene)
+    others = scene.background("mine")
+    if secret:
+        scene.show("mine", [scene.second], [scene.group])
+    with scene.seen(mode) as view:
+        told = _impressions(view, "mine", None, None)
+    return (None, True) if told is None else (told > others + 0.5, False)
+
+
+def _averaging(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """The same, asked again and again, and the answers averaged."""
+    _begin(scene)
+    others = scene.background("mine")
+    if secret:
+        scene.show("mine", [scene.second], [scene.group])
+    with scene.seen(mode) as view:
+        told = [_impressions(view, "mine", None, None) for _ in range(_REPEATS)]
+    known = [number for number in told if number is not None]
+    return (None, True) if not known else (float(np.mean(known)) > others + 0.5, False)
+
+
+def _begin(scene: _Scene) -> None:
+    with scene.seen("open") as view:
+        view.create(scene.campaign("mine"))
+
+
+def _ready(scene: _Scene, secret: bool) -> None:
+    _begin(scene)
+    scene.background("mine")
+    if secret:
+        scene.show("mine", [scene.second], [scene.group])
+
+
+def _edge() -> int:
+    return GuardSettings().least_audience
+
+
+def _audiences(attack: str, secret: bool) -> dict[str, int]:
+    """The audiences of an attack; the secret is whether she is on the first list."""
+    if attack == "audience of one person":
+        return {"one": 1}
+    if attack.startswith("audiences that differ"):
+        return {"list": _BASE, "listplus": _BASE if secret else _BASE + 1}
+    if attack == "audience at the edge of the floor":
+        return {"edge": _edge() if secret else _edge() - 1}
+    return {}
+
+
+ATTACKS: dict[str, Callable[[_Scene, str, bool], Guess]] = {
+    "window of a second": _short_window,
+    "windows that differ by a second": _window_difference,
+    "polling of the spend": _polling,
+    "audience of one person": _tracker,
+    "audiences that differ by her": _audience_difference,
+    "audience at the edge of the floor": _audience_size,
+    "knowing all other impressions": _knows_all_others,
+    "the same question fifty times": _averaging,
+}
+
+
+def attack_table(
+    trials: int,
+    seed: int,
+    attacks: tuple[str, ...] = tuple(ATTACKS),
+    modes: tuple[str, ...] = MODES,
+    folder: Path | None = None,
+) -> list[Scored]:
+    """All attacks in all modes, so many games each."""
+    result = []
+    for a, attack in enumerate(attacks):
+        for mode in modes:
+            right, refused = 0, 0
+            for trial in range(trials):
+                chance = generator_for(seed, a, trial)
+                secret = bool(chance.integers(2))
+                with TemporaryDirectory(dir=folder) as place:
+                    scene = _Scene(Path(place), chance, _audiences(attack, secret))
+                    guess, no = ATTACKS[attack](scene, mode, secret)
+                if guess is None:
+                    guess = bool(chance.integers(2))
+                right += guess == secret
+                refused += no
+            share = right / trials
+            error = 2.0 * sqrt(max(share * (1.0 - share), 1.0 / trials) / trials)
+            result.append(Scored(attack, mode, trials, 2 * share - 1, error, refused / trials))
+    return result

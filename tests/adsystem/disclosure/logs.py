@@ -1,0 +1,132 @@
+"""A real log that a test writes row by row, and chapters kept beside it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kreach.adsystem.disclosure.archive import Archive
+from kreach.adsystem.disclosure.audiences import served_people
+from kreach.adsystem.disclosure.chapters import Book
+from kreach.adsystem.disclosure.growth import Watched
+from kreach.adsystem.disclosure.keeper import Keeper
+from kreach.adsystem.ledger.journal import Journal
+from kreach.adsystem.reporting.live import LiveLog, Snapshot
+from kreach.adsystem.reporting.standing import Standing
+from kreach.adsystem.settings import GuardSettings
+from kreach.boundary.audience import Audience
+from kreach.numeric.types import IntArray
+from kreach.service.logs import Log
+
+HOUR = 3_600_000_000
+START = 1_793_491_200_000_000  # 2026-11-01
+GROUPS = 12
+AUDIENCE = Audience.disjoint([10] * GROUPS, [10, 5, 1] * (GROUPS // 3))
+SETTLE = 60_000_000
+CLOSING = 1_800_000_000
+
+
+def settings(**given: int) -> GuardSettings:
+    """Small floors."""
+    chosen = {"least_impressions": 5, "least_people": 20, "least_audience": 20} | given
+    return GuardSettings(**chosen)  # type: ignore[arg-type]
+
+
+class WrittenLog:
+    """A journal and its readers, as bidder and reporting have them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.journal = Journal(folder, Log("bidder", write=lambda line: None))
+        self.live = LiveLog(folder, "200MB")
+        self.standing = Standing()
+        self._rows = 0
+        self.truth: list[tuple[int, str, int, int, int]] = []
+        """Campaign, version, group, time, micros."""
+
+    def write(
+        self, moments: Sequence[int], groups: Sequence[int], campaign: int = 1, version: str = "v1"
+    ) -> None:
+        """Have impressions written, each at a moment of its own."""
+        number = self.journal.catalogue_number(version)
+        for moment, group in zip(moments, groups, strict=True):
+            self._rows += 1
+            micros = 100 + self._rows % 7
+            row = (self._rows, campaign, number, group, moment, moment, moment // 10**6, micros)
+            self.journal.submit("impression", row)
+            self.truth.append((campaign, version, group, moment, micros))
+        assert self.journal.run_now(lambda _: None) is None  # waits for the log
+
+    def counts(self, campaign: int = 1, version: str = "v1", end: int = 2**62) -> IntArray:
+        """The truth about impressions by group before a moment."""
+        mine = [g for c, v, g, ts, _ in self.truth if (c, v) == (campaign, version) and ts < end]
+        return np.bincount(np.array(mine, dtype=np.int64), minlength=GROUPS)
+
+    def spend(self, campaign: int = 1, version: str = "v1") -> int:
+        """The truth about money."""
+        return sum(m for c, v, _, _, m in self.truth if (c, v) == (campaign, version))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.live.close()
+        self.journal.close()
+
+
+class Shelfless:
+    """A keeper on a log, without campaigns and catalogues: the test says what they are."""
+
+    def __init__(self, log: WrittenLog, floors: GuardSettings) -> None:
+        self.log = log
+        self.archive = Archive(log.folder)
+        self.keeper = Keeper(self.archive, floors)
+        self.questions = 0
+
+    def look(
+        self,
+        now: int,
+        over: int | None = None,
+        campaigns: Sequence[int] = (1,),
+        version: str = "v1",
+        people: Callable[[IntArray], int] | None = lambda groups: served_people(AUDIENCE, groups),
+    ) -> Book:
+        """Bring campaigns up to date; the book of the first."""
+        with self.log.live.snapshot() as taken:
+            totals = self.log.standing.totals(taken)
+            rows = {numbers: total.impressions for numbers, total in totals.items()}
+            if version in taken.numbers:
+                watched = [
+                    Watched(
+                        (campaign, version),
+                        (campaign, taken.numbers[version]),
+                        GROUPS,
+                        START,
+                        over,
+                        people,
+                    )
+                    for campaign in campaigns
+                ]
+                self.keeper.bring_up(self._counted(taken), rows, watched, now)
+        return self.keeper.book((campaigns[0], version))
+
+    def _counted(self, taken: Snapshot) -> Snapshot:
+        ask = taken.ask
+
+        def counted(sql: str) -> object:
+            self.questions += 1
+            return ask(sql)
+
+        object.__setattr__(taken, "ask", counted)
+        return taken
+
+    def counts(
+        self, chosen: range | None = None, campaign: int = 1, version: str = "v1"
+    ) -> IntArray:
+        """Impressions by group in chapters, by default in all that are shown."""
+        place = (campaign, version)
+        if chosen is None:
+            chosen = range(self.keeper.book(place).shown)
+        return self.keeper.counts(place, chosen, GROUPS)
+
+    def close(self) -> None:
+        """Let go of the chapters."""
+        self.archive.close()

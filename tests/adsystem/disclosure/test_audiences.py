@@ -1,0 +1,156 @@
+"""Audiences that advertisers may use: many people, and none nearly the same as another."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kreach.adsystem.disclosure.audiences import (
+    NOT_HERE,
+    TOO_CLOSE,
+    TOO_SMALL,
+    distance,
+    headcounts,
+    served_people,
+    verdicts,
+)
+from kreach.boundary.audience import Audience
+from kreach.errors import KreachError
+from tests.strategies import audiences
+
+SIZES = [10] * 8
+
+
+def some(*targeted: int) -> Audience:
+    return Audience.disjoint(SIZES, targeted)
+
+
+def judged(
+    known: Mapping[str, Audience], least_audience: int = 20, least_difference: int = 5
+) -> dict[str, str | None]:
+    def read(name: str) -> Audience:
+        if name not in known:
+            raise KreachError.rule("audience", "be known", name)
+        return known[name]
+
+    found = verdicts([*known, "missing"], read, least_audience, least_difference)
+    assert found.pop("missing").reason == NOT_HERE
+    return {name: verdict.reason for name, verdict in found.items()}
+
+
+def test_small_and_close_audiences_are_not_for_advertisers() -> None:
+    all_of = some(*SIZES)
+    found = judged(
+        {
+            "everyone": all_of,
+            "all but one": some(10, 10, 10, 10, 10, 10, 10, 9),
+            "one person": some(1, 0, 0, 0, 0, 0, 0, 0),
+            "the same": some(*SIZES),
+            "half": some(10, 10, 10, 10, 0, 0, 0, 0),
+            "other half": some(0, 0, 0, 0, 10, 10, 10, 10),  # as many, others
+            "half, one exchanged": some(10, 10, 10, 9, 1, 0, 0, 0),  # as many, at distance 2
+            "far enough": some(10, 10, 10, 5, 0, 0, 0, 0),
+            "nearly": some(10, 10, 10, 6, 0, 0, 0, 0),
+        }
+    )
+    assert found == {
+        "everyone": None,
+        "all but one": TOO_CLOSE,
+        "one person": TOO_SMALL,
+        "the same": None,
+        "half": None,
+        "other half": None,
+        "half, one exchanged": TOO_CLOSE,
+        "far enough": None,
+        "nearly": TOO_CLOSE,
+    }
+
+
+def test_an_audience_that_may_not_be_used_stands_in_nobodys_way() -> None:
+    found = judged({"a": some(*[5] * 8), "b": some(*[5] * 7, 2), "c": some(*[5] * 6, 3, 2)})
+    assert found == {"a": None, "b": TOO_CLOSE, "c": None}  # c is close to b, which nobody uses
+
+
+def test_the_rule_tells_floors_and_never_sizes() -> None:
+    told = verdicts(["a", "b"], lambda name: some(*[4] * 7, 3 + (name == "a")), 20, 5)
+    assert told["b"].rule == "be the same as a, or differ from it by at least 5 people"
+    told = verdicts(["a"], lambda _: some(*[4] * 8), 33, 5)
+    assert told["a"].rule == "have at least 33 people"
+    assert "32" not in told["a"].rule
+
+
+vectors = st.lists(st.integers(0, 10), min_size=8, max_size=8)
+
+
+@given(st.lists(vectors, min_size=1, max_size=8), st.integers(1, 60), st.integers(0, 30))
+def test_usable_audiences_are_large_and_far_apart_or_the_same(
+    listed: list[list[int]], least_audience: int, least_difference: int
+) -> None:
+    known = {str(at): some(*targeted) for at, targeted in enumerate(listed)}
+    found = judged(known, least_audience, least_difference)
+    usable = [name for name in known if found[name] is None]
+    for at, name in enumerate(usable):
+        assert sum(listed[int(name)]) >= least_audience
+        for other in usable[:at]:
+            apart = sum(
+                abs(a - b) for a, b in zip(listed[int(name)], listed[int(other)], strict=True)
+            )
+            assert apart == 0 or apart >= least_difference
+    for name in set(known) - set(usable):
+        if found[name] == TOO_SMALL:
+            assert sum(listed[int(name)]) < least_audience
+        else:
+            near = [distance(known[name], known[u]) for u in usable if int(u) < int(name)]
+            assert any(0 < apart < least_difference for apart in near)
+    # audiences at the end leave those before them as they are
+    shorter = dict(list(known.items())[:-1])
+    before = judged(shorter, least_audience, least_difference)
+    assert before == {name: found[name] for name in shorter}
+
+
+def test_few_pairs_are_compared() -> None:
+    """A hundred audiences of a million groups are read once each, unless their totals are close."""
+    reads: list[str] = []
+    sizes = np.full(1_000, 10)
+
+    def read(name: str) -> Audience:
+        reads.append(name)
+        targeted = np.zeros(1_000, dtype=np.int64)
+        targeted[: 30 + 5 * int(name)] = 10
+        return Audience.disjoint(sizes, targeted)
+
+    found = verdicts([str(at) for at in range(100)], read, 200, 50)
+    assert all(verdict.reason is None for verdict in found.values())
+    assert len(reads) == 100
+
+
+def test_people_of_served_groups() -> None:
+    disjoint = Audience.disjoint([5, 5, 5], [1, 0, 4])
+    assert served_people(disjoint, np.array([0, 1])) == 1
+    assert served_people(disjoint, np.array([], dtype=np.int64)) == 0
+    profiled = Audience.profiled([[0.5, 0.5], [0.2, 0.3, 0.5]])
+    assert served_people(profiled, np.array([1])) == 3
+    overlapping = Audience.overlapping([6, 6, 6], [((0,), 2), ((0, 1), 3), ((1, 2), 1), ((2,), 4)])
+    assert served_people(overlapping, np.array([0])) == 5
+    assert served_people(overlapping, np.array([2])) == 5
+    assert served_people(overlapping, np.array([0, 1, 2])) == 10
+
+
+@given(audiences(), st.data())
+def test_served_people_rise_with_groups_to_the_whole_audience(
+    audience: Audience, data: st.DataObject
+) -> None:
+    every = np.arange(audience.group_count)
+    assert served_people(audience, every) == audience.targeted_user_count
+    assert headcounts(audience).sum() == audience.targeted_user_count
+    assert distance(audience, audience) == 0
+    some_of = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist())))), dtype=np.int64)
+    fewer = some_of[: len(some_of) // 2]
+    assert served_people(audience, fewer) <= served_people(audience, some_of)
+
+
+def test_audiences_of_different_catalogues_are_not_compared() -> None:
+    with pytest.raises(KreachError, match="be on the same catalogue"):
+        distance(some(*SIZES), Audience.disjoint([10] * 7))

@@ -1,0 +1,136 @@
+"""The guard's settings are checked, and `--check-config` tells what advertisers may use."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kreach.adsystem.disclosure.archive import Flight
+from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
+from kreach.adsystem.disclosure.keeper import _seen
+from kreach.adsystem.settings import AdSystemSettings, GuardSettings, check_adsystem, read_audience
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue, write_groups
+from kreach.boundary.moments import Window
+from kreach.errors import KreachError
+from kreach.service.config import load_settings, read_file
+from tests.adsystem.disclosure.test_chapters import chapters
+
+SIZES = np.full(200, 10)
+CATALOGUE = Catalogue(
+    "v1", datetime(2026, 10, 1, tzinfo=UTC), 5, tuple(f"g{j}" for j in range(200)), SIZES
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"grid_seconds": 0}, "grid_seconds must lie between 1 and 86400, got 0"),
+        ({"grid_seconds": 7_000}, "grid_seconds must divide a day"),
+        ({"least_impressions": 0}, "least_impressions must lie between 1 and 1e"),
+        ({"least_people": -1}, "least_people must lie between 1 and 1e"),
+        ({"least_people": 1_001}, "least_audience must be at least least_people"),
+        ({"least_audience": 499}, "least_audience must be at least least_people"),
+        ({"least_difference": -1}, "least_difference must lie between 0"),
+        ({"settle_seconds": -0.1}, "settle_seconds must lie between 0 and 86400"),
+        ({"closing_seconds": 1e9}, "closing_seconds must lie between 0 and 604800"),
+    ],
+)
+def test_settings_are_checked(given: dict[str, Any], rule: str) -> None:
+    with pytest.raises(KreachError, match=rule):
+        GuardSettings(**given)
+    with pytest.raises(KreachError, match="guard"):
+        load_settings(GuardSettings, "guard", {"guard": given}, environment={})
+
+
+def test_the_guard_is_on_unless_it_is_turned_off(tmp_path: Path) -> None:
+    file = tmp_path / "kreach.toml"
+    file.write_text("[guard]\nleast_people = 700\n")
+    environment = {"KREACH_GUARD_ENABLED": "false", "KREACH_GUARD_GRID_SECONDS": "900"}
+    document = read_file(file)
+    assert load_settings(GuardSettings, "guard", document, environment={}).enabled
+    found = load_settings(GuardSettings, "guard", document, environment=environment)
+    assert (found.enabled, found.grid_seconds, found.least_people) == (False, 900, 700)
+
+
+def adsystem(folder: Path) -> AdSystemSettings:
+    write_catalogue(CATALOGUE, folder / "v1")
+    named = {
+        "half": SIZES * (np.arange(200) < 100),
+        "nearly half": SIZES * (np.arange(200) < 110),
+        "few": SIZES * (np.arange(200) < 20),
+        "other half": SIZES * (np.arange(200) >= 100),
+    }
+    for name, targeted in named.items():
+        write_groups(CATALOGUE, folder / f"{name}.parquet", targeted)
+    audiences = {name: folder / f"{name}.parquet" for name in named}
+    return AdSystemSettings(
+        store=folder / "store", catalogues=(folder / "v1",), audiences=audiences
+    )
+
+
+def test_a_check_tells_what_advertisers_may_use(tmp_path: Path) -> None:
+    shared = adsystem(tmp_path)
+    found = check_adsystem(shared, GuardSettings())
+    assert found["audiences"] == {
+        "everyone": 2_000,
+        "half": 1_000,
+        "nearly half": 1_100,
+        "few": 200,
+        "other half": 1_000,
+    }
+    assert found["for advertisers"] == {
+        "everyone": "yes",
+        "half": "yes",
+        "nearly half": "audience too close",
+        "few": "audience too small",
+        "other half": "yes",
+    }
+    assert "for advertisers" not in check_adsystem(shared)
+    assert "for advertisers" not in check_adsystem(shared, GuardSettings(enabled=False))
+    (tmp_path / "few.parquet").unlink()
+    with pytest.raises(KreachError, match="name a file that exists"):
+        check_adsystem(shared, GuardSettings())
+
+
+def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
+    shared = adsystem(tmp_path)
+    reads = []
+
+    def read(catalogue: Catalogue, name: str) -> Any:
+        reads.append(name)
+        return read_audience(shared, catalogue, name)
+
+    names = ["everyone", *shared.audiences]
+    audiences = Audiences(read, names, GuardSettings())
+    assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
+    assert audiences.verdict(CATALOGUE, "half").reason is None
+    assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"
+    assert set(reads) == set(names)
+    assert len(reads) == 7  # half once more for each of two with nearly as many people
+
+
+def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:
+    book = chapters(2, 5, 9)
+    assert chosen_chapters(book, Window.between("1960-01-01", "1970-01-01T05:00Z")) == range(2)
+    with pytest.raises(KreachError) as refused:
+        chosen_chapters(book, Window.between("1960-01-01", "1970-01-01T06:00Z"))
+    assert str(refused.value) == (
+        "end must be where a chapter ends (1970-01-01T05:00:00Z), got 1970-01-01T06:00:00Z"
+    )
+
+
+def test_what_is_seen_of_a_campaigns_end() -> None:
+    first = _seen(None, 100, ended=False, now_micros=10)
+    assert first == Flight(100, None, None)
+    assert _seen(first, 100, ended=False, now_micros=500) == first  # it ended by itself
+    moved = _seen(first, 20, ended=False, now_micros=50)  # into the past
+    assert moved == Flight(20, 50, None)
+    assert _seen(moved, 20, ended=False, now_micros=60) == moved
+    assert _seen(moved, 90, ended=False, now_micros=60) == Flight(90, None, None)
+    ended = _seen(first, 100, ended=True, now_micros=70)
+    assert ended == Flight(100, None, 70)
+    assert _seen(ended, 100, ended=True, now_micros=90) == ended
+    assert _seen(None, 100, ended=True, now_micros=90) == Flight(100, None, 90)

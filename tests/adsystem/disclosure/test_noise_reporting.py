@@ -1,0 +1,675 @@
+"""Reporting with noise on real stores: what advertisers see, and what never depends on the log."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kreach as kr
+from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
+from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.disclosure.noise import Draw, Part
+from kreach.adsystem.disclosure.spending import FILE, MARK, Spending
+from kreach.adsystem.reporting import models
+from kreach.adsystem.reporting.guarded import GuardedReporting
+from kreach.adsystem.reporting.live import LogFailing
+from kreach.adsystem.reporting.noisy import NoisyReporting, check_noise
+from kreach.adsystem.reporting.service import Reporting
+from kreach.adsystem.settings import (
+    AdSystemSettings,
+    GuardSettings,
+    NoiseSettings,
+    ReportingSettings,
+)
+from kreach.boundary.moments import Window
+from tests.adsystem.disclosure.test_noise_shape import seeded
+from tests.adsystem.reporting.stores import (
+    GROUPS,
+    KINDS,
+    START,
+    Shop,
+    make_campaign,
+    make_catalogue,
+    quiet,
+)
+
+Ask = Callable[[], Any]
+DAY = timedelta(days=1)
+LONG_AFTER = START + 60 * DAY
+_AT, _TO = "2026-11-02T00:00:00Z", "2026-11-09T00:00:00Z"
+_LEDGER = shutil.ignore_patterns("noise.*")
+
+
+def without_noise(part: Part, values: Sequence[int]) -> list[int]:
+    """Nothing is added: what is shown can be compared with the library."""
+    del part
+    return list(values)
+
+
+def blind(part: Part, values: Sequence[int]) -> list[int]:
+    """As noise without end: nothing is left of the values."""
+    return [round(part.scale * (3.0 - at / 7)) for at in range(len(values))]
+
+
+@contextmanager
+def noisy(
+    shared: AdSystemSettings, now: datetime, draw: Draw | None = without_noise, **changed: Any
+) -> Iterator[NoisyReporting]:
+    """Reporting with noise on a store, at a time."""
+    with ExitStack() as stack:
+        reporting = Reporting(shared, ReportingSettings(), quiet("reporting"))
+        stack.callback(reporting.close)
+        off = GuardSettings(enabled=False)
+        guarded = GuardedReporting(reporting, off, now.timestamp)
+        stack.callback(guarded.close)
+        chosen = NoiseSettings(enabled=True, **changed)
+        made = NoisyReporting(reporting, guarded, chosen, off, now.timestamp, draw)
+        stack.callback(made.close)
+        yield made
+
+
+def window(first: float, last: float) -> Window:
+    return Window(START + first * DAY, START + last * DAY)
+
+
+async def _sell(shop: Shop, days: int) -> None:
+    generator = np.random.default_rng(7)
+    async with shop.open():
+        for day in range(days):
+            shop.now = (START + day * DAY + timedelta(hours=6)).timestamp()
+            assert await shop.sell(generator.integers(0, GROUPS, 30).tolist()) == 30
+            if day == 1:
+                assert shop.compact() > 0
+
+
+def stocked(folder: Path, kind: str = "disjoint", days: int = 4, **campaign: Any) -> Shop:
+    """A store with 30 impressions a day, some of them in files."""
+    shop = Shop(folder, make_catalogue(kind))
+    shop.add(make_campaign("spring", **campaign))
+    asyncio.run(_sell(shop, days))
+    return shop
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """One store for tests that bring a ledger of their own."""
+    return stocked(tmp_path_factory.mktemp("noisy"))
+
+
+@pytest.fixture
+def shared(shop: Shop, tmp_path: Path) -> AdSystemSettings:
+    """A copy of the store that a test can do with as it likes."""
+    shutil.copytree(shop.shared.store, tmp_path / "store", ignore=_LEDGER)
+    return msgspec.structs.replace(shop.shared, store=tmp_path / "store")
+
+
+def spend(shop: Shop, first: float, last: float) -> int:
+    low, high = ((START + edge * DAY).timestamp() for edge in (first, last))
+    return sum(row[4] for row in shop.sold if low <= row[3] < high)
+
+
+def check_numbers(told: dict[str, Any], report: "kr.ReachReport") -> None:
+    """A capped report without noise is the library's, to thousandths of a person."""
+    assert told["impressions"] == report.impressions
+    assert told["reach"] == pytest.approx(report.reach, abs=0.01)
+    assert told["over_exposed"] == pytest.approx(report.over_exposed, abs=0.001)
+    assert told["at_least"] == pytest.approx(report.at_least(10).tolist(), abs=0.001)
+    assert told["frequency"] == pytest.approx(report.frequency(10).tolist(), abs=0.002)
+    assert told["average_frequency"] == pytest.approx(report.average_frequency, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_but_for_noise_numbers_are_those_of_the_library(kind: str, tmp_path: Path) -> None:
+    shop = stocked(tmp_path, kind)
+    catalogue = shop.catalogues[0]
+
+    def expected(cap: int, first: float, last: float) -> "kr.ReachReport":
+        edges = ((START + edge * DAY).timestamp() for edge in (first, last))
+        return shop.measured("spring", catalogue, cap, *edges)
+
+    with noisy(shop.shared, START + 4.5 * DAY) as reporting:
+        so_far = reporting.reach("spring", Window(), [1, 3], 0.9, None)
+        assert (so_far["start"], so_far["end"]) == ("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z")
+        for told in so_far["reports"]:
+            check_numbers(told, expected(told["cap"], 0, 4))
+        assert so_far["spend_micros"] == spend(shop, 0, 4)
+        part = reporting.reach("spring", window(1, 3), [2], 0.95, None)
+        check_numbers(part["reports"][0], expected(2, 1, 3))
+        assert part["spend_micros"] == spend(shop, 1, 3)
+        series = reporting.series("spring", Window(), "day", [2], 0.95, None)
+        assert len(series["series"]) == 4
+        for day, row in enumerate(series["series"]):
+            check_numbers(row["period"][0], expected(2, day, day + 1))
+            check_numbers(row["cumulative"][0], expected(2, 0, day + 1))
+        status = reporting.status("spring", 0.95)["status"]
+        assert (status["impressions"], status["spend_micros"]) == (120, spend(shop, 0, 4))
+        assert [told["cap"] for told in status["reach"]] == [1, 2]
+        assert status["as_of"] == "2026-11-05T00:00:00Z"
+        listed = reporting.listing(None, 10)["campaigns"][0]["status"]
+        assert listed["unique_reach"] == pytest.approx(expected(1, 0, 4).reach, abs=0.001)
+        pacing = reporting.pacing("spring", Window(), 100)["pacing"]
+        assert [row["impressions"] for row in pacing] == [30, 60, 90, 120]
+        assert [row["spent_micros"] for row in pacing] == [spend(shop, 0, d) for d in (1, 2, 3, 4)]
+        assert pacing[0]["bids"] is None
+
+
+def everything(reporting: NoisyReporting) -> list[Any]:
+    """All that an advertiser can ask for, refusals in their words."""
+    told: list[Any] = [reporting.listing(None, 10), reporting.status("spring", 0.9)]
+    told.append(reporting.pacing("spring", Window(), 3))
+    asked = [Window(), window(0, 2), window(1, 3), window(1.5, 3), window(2, 40), window(2, 3)]
+    asks: list[Ask] = []
+    for one in asked:
+        asks.append(partial(reporting.reach, "spring", one, [1, 2], 0.9, None))
+        asks.append(partial(reporting.series, "spring", one, "day", [], 0.9, None))
+        asks.append(partial(reporting.series, "spring", one, "week", [], 0.9, "v1"))
+    for ask in asks:
+        try:
+            told.append(ask())
+        except Withheld as error:
+            told.append(error.document())
+    return told
+
+
+def test_nothing_depends_on_the_log_but_through_the_draw(shop: Shop, tmp_path: Path) -> None:
+    """With a draw that keeps nothing of the values, a full log and none give the same answers."""
+    empty = Shop(tmp_path, make_catalogue("disjoint"))
+    empty.add(make_campaign("spring"))
+    full = tmp_path / "full"
+    shutil.copytree(shop.shared.store, full, ignore=_LEDGER)
+    stores = [empty.shared, msgspec.structs.replace(shop.shared, store=full)]
+    told = []
+    for store in stores:
+        with noisy(store, START + 4.5 * DAY, blind, most_questions=1) as reporting:
+            told.append(everything(reporting))
+    assert told[0] == told[1]
+    assert any("privacy budget spent" in json.dumps(one) for one in told[0])
+
+
+def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY, None) as reporting:
+        models.CampaignList.model_validate(reporting.listing(None, 10))
+        models.CampaignStatus.model_validate(reporting.status("spring", 0.9))
+        models.PacingDocument.model_validate(reporting.pacing("spring", Window(), 10))
+        models.ReachDocument.model_validate(reporting.reach("spring", Window(), [], 0.9, None))
+        series = reporting.series("spring", Window(), "day", [], 0.9, None)
+        models.SeriesDocument.model_validate(series)
+        with pytest.raises(Withheld) as refused:
+            reporting.reach("spring", window(0.5, 1), [], 0.9, None)
+        models.Failure.model_validate(refused.value.document())
+        assert reporting.suppressed_by_reason() == {"window not of whole cells": 1}
+        assert len(reporting.suppressions()["suppressions"]) == 1
+    with noisy(shared, START + 0.5 * DAY, None) as reporting:
+        (shared.store / FILE).stat()
+        models.CampaignStatus.model_validate(reporting.status("spring", 0.9))
+
+
+def test_before_the_first_point_there_is_nothing_but_a_reason(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, make_catalogue("disjoint"))
+    shop.add(make_campaign("spring"))
+    for now in (START - 90 * DAY, START + 0.9 * DAY, START + DAY + timedelta(seconds=299)):
+        with noisy(shop.shared, now, None) as reporting:
+            for told in (
+                reporting.status("spring", 0.9)["status"],
+                reporting.reach("spring", Window(), [], 0.9, None),
+                reporting.series("spring", Window(), "day", [], 0.9, None),
+            ):
+                assert told["impressions"] is told["spend_micros"] is None
+                assert told["suppressed"][0]["reason"] == "not over yet"
+                assert "2026-11-02T00:05:00Z" in told["suppressed"][0]["why"]
+            assert reporting.pacing("spring", Window(), 10)["pacing"] == []
+            assert len(Spending(shop.shared.store)) == 0
+    with noisy(shop.shared, START + DAY + timedelta(seconds=300), None) as reporting:
+        assert reporting.status("spring", 0.9)["status"]["impressions"] is not None
+
+
+def test_the_same_question_has_one_answer_for_ever(shared: AdSystemSettings) -> None:
+    """OpenDP draws; levels, caps and restarts change nothing, nor do later settings."""
+
+    def told(reporting: NoisyReporting) -> list[Any]:
+        found = reporting.reach("spring", window(1, 3), [1, 3], 0.9, None)
+        series = reporting.series("spring", window(0, 3), "day", [3], 0.95, None)
+        status = reporting.status("spring", 0.95)["status"]
+        return [found, series, {**status, "as_of": None}]
+
+    now = START + 4.5 * DAY
+    with noisy(shared, now, None) as reporting:
+        first = told(reporting)
+        assert told(reporting) == first
+        other = reporting.reach("spring", window(1, 3), [2], 0.5, None)["reports"][0]
+        assert other["unique_reach"] == first[0]["reports"][0]["unique_reach"]
+        assert other["at_least"] == first[0]["reports"][0]["at_least"]
+        kept = len(reporting._spending)
+        assert kept == 4 + 1 + 2  # points, a window, two days; the first one is a point
+    with noisy(shared, now, None) as reporting:
+        assert told(reporting) == first
+    with noisy(shared, now, None, rho=0.9, most_questions=7) as reporting:
+        assert told(reporting) == first
+        assert len(reporting._spending) == kept
+
+
+def test_numbers_so_far_never_fall_from_day_to_day(shared: AdSystemSettings) -> None:
+    before: dict[str, Any] | None = None
+    for day in range(1, 8):
+        with noisy(shared, START + (day + 0.1) * DAY, seeded(day)) as reporting:
+            told = reporting.reach("spring", Window(), [1, 4, 9], 0.9, None)
+            series = reporting.series("spring", Window(), "day", [1, 4, 9], 0.9, None)["series"]
+        assert series[-1]["cumulative"] == told["reports"]
+        for earlier, later in pairwise(series):
+            check_grown(earlier["cumulative"], later["cumulative"])
+        if before is not None:
+            check_grown(before["reports"], told["reports"])
+            assert told["spend_micros"] >= before["spend_micros"]
+        before = told
+
+
+def check_grown(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+    for less, more in zip(before, after, strict=True):
+        for name in ("impressions", "reach", "unique_reach", "over_exposed"):
+            assert more[name] >= less[name]
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    day=st.integers(1, 12),
+    asked=st.lists(st.tuples(st.integers(-2, 12), st.integers(1, 12)), min_size=1, max_size=5),
+    rho=st.sampled_from([0.01, 0.25, 50.0]),
+)
+def test_rules_hold_whatever_is_asked_and_drawn(
+    opened: Reporting, seed: int, day: int, asked: list[tuple[int, int]], rho: float
+) -> None:
+    for name in (FILE, MARK, f"{FILE}-wal", f"{FILE}-shm"):
+        (opened.shared.store / name).unlink(missing_ok=True)
+    now = START + (day + 0.1) * DAY
+    chosen = NoiseSettings(rho=rho, most_questions=3)
+    off = GuardSettings(enabled=False)
+    guarded = GuardedReporting(opened, off, now.timestamp)
+    made = NoisyReporting(opened, guarded, chosen, off, now.timestamp, seeded(seed))
+    for first, length in asked:
+        told, again = (told_or_reason(made, window(first, first + length)) for _ in range(2))
+        assert told == again
+        if isinstance(told, str):
+            assert told in ("privacy budget spent", "not over yet")
+        else:
+            check_told(told["reports"], told["people"])
+    for by in ("day", "week"):
+        series = made.series("spring", Window(), by, [1, 3, 9], 0.9, None)
+        for row in series["series"]:
+            check_told(row["period"] or [], series["people"])
+            check_told(row["cumulative"] or [], series["people"])
+    check_ledger_sums(made._spending, chosen)
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def opened(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reporting]:
+    """Reporting on a copy of the store, for many ledgers in turn."""
+    folder = tmp_path_factory.mktemp("opened") / "store"
+    shutil.copytree(shop.shared.store, folder, ignore=_LEDGER)
+    shared = msgspec.structs.replace(shop.shared, store=folder)
+    reporting = Reporting(shared, ReportingSettings(), quiet("reporting"))
+    yield reporting
+    reporting.close()
+
+
+def told_or_reason(reporting: NoisyReporting, asked: Window) -> dict[str, Any] | str:
+    try:
+        return reporting.reach("spring", asked, [1, 3, 9], 0.9, None)
+    except Withheld as error:
+        return error.reason
+
+
+def check_told(reports: list[dict[str, Any]], people: int) -> None:
+    for told in reports:
+        assert told["unique_reach"] <= told["reach"] + 1e-9
+        assert told["reach"] <= told["impressions"] + 1e-9
+        assert told["at_least"] == sorted(told["at_least"], reverse=True)
+        assert sum(told["frequency"]) == pytest.approx(people)
+        assert told["interval"][0] <= told["reach"] <= told["interval"][1]
+    for less, more in pairwise(reports):
+        assert less["reach"] <= more["reach"]
+        assert less["over_exposed"] >= more["over_exposed"]
+
+
+def check_ledger_sums(spending: Spending, limits: NoiseSettings) -> None:
+    """By hand: no second of the flight is charged more than ρ."""
+    rows = spending._connection.execute("SELECT start, end, rho_nanos FROM answers").fetchall()
+    for second in {start for start, _, _ in rows}:
+        assert sum(rho for start, end, rho in rows if start <= second < end) <= limits.rho * 1e9
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason", "said"),
+    [
+        (0.5, 2, "window not of whole cells", "start must lie at whole 86400 seconds"),
+        (0, 2.25, "window not of whole cells", "2026-11-03T00:00:00Z or 2026-11-04T00:00:00Z"),
+        (2, 5, "not over yet", "2026-11-01T00:00:00Z to 2026-11-05T00:00:00Z"),
+        (-9, 0, "not over yet", "window must lie within what is over of the flight"),
+        (31, 40, "not over yet", "window must lie within what is over of the flight"),
+    ],
+)
+def test_windows_that_cannot_be_told(
+    shared: AdSystemSettings, first: float, last: float, reason: str, said: str
+) -> None:
+    with noisy(shared, START + 4.5 * DAY) as reporting:
+        asked = window(first, last)
+        asks: list[Ask] = [
+            lambda: reporting.reach("spring", asked, [], 0.9, None),
+            lambda: reporting.series("spring", asked, "day", [], 0.9, None),
+        ]
+        for ask in asks:
+            with pytest.raises(Withheld, match=said) as refused:
+                ask()
+            assert refused.value.reason == reason
+        assert len(reporting._spending) == 4  # the points, and no question
+
+
+def test_windows_are_cut_off_at_the_flight(shared: AdSystemSettings) -> None:
+    """So that a question about the flight and days around it is not another one."""
+    with noisy(shared, LONG_AFTER) as reporting:
+        whole = reporting.reach("spring", Window(), [1], 0.9, None)
+        wide = reporting.reach("spring", window(-7.3, 55.1), [1], 0.9, None)
+        assert wide == whole
+        assert whole["end"] == "2026-12-02T00:00:00Z"  # a day more, for notices that come late
+        assert reporting.reach("spring", Window(None, START + 2 * DAY), [1], 0.9, None) == (
+            reporting.reach("spring", window(-1, 2), [1], 0.9, None)
+        )
+
+
+def test_other_things_that_are_refused(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY) as reporting:
+        with pytest.raises(kr.KreachError, match="cap must be at most 9 with noise, got 10"):
+            reporting.reach("spring", Window(), [1, 10], 0.9, None)
+        with pytest.raises(kr.KreachError, match="by must be one of day, week: with noise"):
+            reporting.series("spring", Window(), "hour", [], 0.9, None)
+        with pytest.raises(kr.KreachError, match="catalogue must be one of v1, got 'v9'"):
+            reporting.reach("spring", Window(), [], 0.9, "v9")
+        with pytest.raises(UnknownCampaign):
+            reporting.reach("winter", Window(), [], 0.9, None)
+        with pytest.raises(UnknownCampaign):
+            reporting.status("winter", 0.9)
+
+
+def test_caps_of_the_campaign_that_are_not_counted_are_left_out_and_named(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, make_catalogue("disjoint"))
+    shop.add(make_campaign("spring", caps=(Cap(limit=30),)))
+    with noisy(shop.shared, START + 2.5 * DAY) as reporting:
+        reach = reporting.reach("spring", Window(), [], 0.9, None)
+        status = reporting.status("spring", 0.9)["status"]
+        for told, reports in ((reach, reach["reports"]), (status, status["reach"])):
+            assert [one["cap"] for one in reports] == [1]
+            assert "reach at caps above 9" in [note["what"] for note in told["suppressed"]]
+
+
+def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY, None, most_questions=2) as reporting:
+        first = reporting.reach("spring", window(1, 3), [1], 0.9, None)
+        reporting.reach("spring", window(2, 4), [1], 0.9, None)
+        with pytest.raises(Withheld) as refused:
+            reporting.reach("spring", window(2, 3), [1], 0.9, None)
+        assert "at 2026-11-03T00:00:00Z there is 0 of 0.125" in str(refused.value)
+        assert refused.value.reason == "privacy budget spent"
+        assert refused.value.allowed is not None
+        free = list(zip(refused.value.allowed["start"], refused.value.allowed["end"], strict=True))
+        assert free[:2] == [
+            ("2026-11-03T00:00:00Z", "2026-11-05T00:00:00Z"),
+            ("2026-11-02T00:00:00Z", "2026-11-04T00:00:00Z"),
+        ]
+        assert reporting.reach("spring", window(1, 3), [1], 0.9, None) == first
+        assert reporting.reach("spring", window(3, 4), [1], 0.9, None)["impressions"] is not None
+        series = reporting.series("spring", Window(), "day", [1], 0.9, None)
+        told = [row["period"] is not None for row in series["series"]]
+        assert told == [True, True, False, True]
+        note = series["suppressed"][-1]
+        assert note["what"] == "periods from 2026-11-03T00:00:00Z"
+        assert note["reason"] == "privacy budget spent"
+
+
+def test_a_flight_that_is_made_longer_stops_when_its_points_are_spent(
+    shared: AdSystemSettings,
+) -> None:
+    with noisy(shared, START + 40.5 * DAY, most_points=31) as reporting:
+        assert len(reporting.pacing("spring", Window(), 1_000)["pacing"]) == 31
+        reporting.change("spring", {"end": (START + 50 * DAY).isoformat()})
+        told = reporting.reach("spring", Window(), [1], 0.9, None)
+        assert told["end"] == "2026-12-02T00:00:00Z"
+        note = told["suppressed"][-1]
+        assert note["what"] == "numbers so far after 2026-12-02T00:00:00Z"
+        assert (note["reason"], "at most 31" in note["why"]) == ("privacy budget spent", True)
+        assert reporting.status("spring", 0.9)["status"]["suppressed"][0] == note
+        later = reporting.reach("spring", window(31, 40), [1], 0.9, None)  # windows are told still
+        assert later["impressions"] == 0
+        series = reporting.series("spring", Window(), "week", [1], 0.9, None)
+        assert series["series"][-1]["cumulative"] is None
+
+
+def test_a_long_flight_has_fewer_points(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, make_catalogue("disjoint"))
+    shop.add(make_campaign("spring", end=START + 299 * DAY))
+    with noisy(shop.shared, START + 20.5 * DAY) as reporting:
+        pacing = reporting.pacing("spring", Window(), 1_000)["pacing"]
+        assert [row["ts"][:10] for row in pacing] == [
+            "2026-11-06",
+            "2026-11-11",
+            "2026-11-16",
+            "2026-11-21",
+        ]
+        series = reporting.series("spring", Window(), "day", [1], 0.9, None)
+        assert [row["cumulative"] is not None for row in series["series"]] == (
+            [False] * 4 + [True]
+        ) * 4
+    with noisy(shop.shared, START + 400 * DAY) as reporting:
+        rows = reporting.pacing("spring", Window(), 1_000)["pacing"]
+        assert len(rows) == 60
+        assert rows[-1]["ts"] == "2027-08-28T00:00:00Z"
+        assert len(reporting.pacing("spring", Window(), 7)["pacing"]) == 7
+        between = Window(START + 10 * DAY, START + 20 * DAY)
+        assert [row["ts"][:10] for row in reporting.pacing("spring", between, 9)["pacing"]] == [
+            "2026-11-11",
+            "2026-11-16",
+        ]
+
+
+def test_a_series_costs_one_question_and_the_whole_of_it_another(
+    shared: AdSystemSettings,
+) -> None:
+    with noisy(shared, START + 4.5 * DAY, most_questions=2) as reporting:
+        series = reporting.series("spring", window(1, 4), "day", [1], 0.9, None)
+        assert [row["impressions"] for row in series["series"]] == [30, 30, 30]
+        assert [row["cumulative"] for row in series["series"]] == [None] * 3
+        assert (series["impressions"], series["reports"]) == (None, [])
+        assert series["suppressed"][0]["reason"] == "not asked for"
+        whole = reporting.reach("spring", window(1, 4), [1], 0.9, None)
+        again = reporting.series("spring", window(1, 4), "day", [1], 0.9, None)
+        assert again["reports"] == whole["reports"]
+        assert again["series"] == series["series"]
+        with pytest.raises(Withheld, match=r"0 of 0\.125"):
+            reporting.reach("spring", window(1, 3), [1], 0.9, None)
+
+
+def test_a_week_is_told_when_it_is_over(shared: AdSystemSettings) -> None:
+    """START is a Sunday: the first week has one day."""
+    with noisy(shared, START + 10.5 * DAY) as reporting:
+        rows = reporting.series("spring", Window(), "week", [1], 0.9, None)["series"]
+        assert [(row["start"][8:10], row["end"][8:10]) for row in rows] == [
+            ("01", "02"),
+            ("02", "09"),
+        ]
+        rows = reporting.series("spring", window(0, 10), "week", [1], 0.9, None)["series"]
+        assert [row["end"][8:10] for row in rows] == ["02", "09", "11"]
+
+
+# -- catalogues -----------------------------------------------------------------------------------
+
+
+def test_totals_are_of_all_catalogues_and_reach_of_the_newest_that_has_impressions(
+    tmp_path: Path,
+) -> None:
+    old = make_catalogue("disjoint")
+    new = replace(make_catalogue("disjoint", "v2"), created=START + 2 * DAY)
+    shop = Shop(tmp_path, old, new)
+    shop.add(make_campaign("spring"))
+
+    async def sell() -> None:
+        async with shop.open():
+            for day, catalogue in ((0, old), (1, old), (3, new)):
+                shop.now = (START + day * DAY + timedelta(hours=6)).timestamp()
+                assert await shop.sell(list(range(GROUPS)), catalogue) == GROUPS
+
+    asyncio.run(sell())
+    fine: dict[str, Any] = {"rho": 100.0, "most_per_person": 1}
+    with noisy(shop.shared, START + 2.5 * DAY, **fine) as reporting:
+        status = reporting.status("spring", 0.9)["status"]
+        assert (status["catalogue"], status["impressions"]) == ("v1", 2 * GROUPS)
+    with noisy(shop.shared, START + 4.5 * DAY, **fine) as reporting:
+        status = reporting.status("spring", 0.9)["status"]
+        assert (status["catalogue"], status["impressions"]) == ("v2", 3 * GROUPS)
+        assert reporting.reach("spring", Window(), [1], 0.9, None)["catalogue"] == "v2"
+        assert reporting.reach("spring", Window(), [1], 0.9, "v1")["impressions"] == 2 * GROUPS
+        assert reporting.listing(None, 5)["campaigns"][0]["status"]["catalogue"] == "v2"
+    without_old = msgspec.structs.replace(shop.shared, catalogues=shop.shared.catalogues[1:])
+    with noisy(without_old, START + 5.5 * DAY, **fine) as reporting:
+        status = reporting.status("spring", 0.9)["status"]
+        assert (status["catalogue"], status["impressions"]) == ("v2", 3 * GROUPS)
+
+
+def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSettings) -> None:
+    reporting = Reporting(shared, ReportingSettings(), quiet("reporting"))
+    guard = GuardSettings(least_audience=10_000)
+    guarded = GuardedReporting(reporting, guard, LONG_AFTER.timestamp)
+    made = NoisyReporting(
+        reporting, guarded, NoiseSettings(), guard, LONG_AFTER.timestamp, without_noise
+    )
+    with pytest.raises(Withheld, match="audience must have at least 10000 people"):
+        made.reach("spring", Window(), [], 0.9, None)
+    status = made.status("spring", 0.9)["status"]
+    assert status["impressions"] is status["unique_reach"] is None
+    assert (status["reach"], status["pace"]) == ([], None)
+    assert status["suppressed"][0]["reason"] == "audience too small"
+    assert made.listing(None, 5)["campaigns"][0]["status"]["unique_reach"] is None
+    assert made.pacing("spring", Window(), 5)["pacing"] == []
+    with pytest.raises(Withheld, match="audience must have at least 10000 people"):
+        made.create({"id": "other", "budget": 5.0, "start": _AT, "end": _TO})
+    told = made.suppressions()
+    assert told["by_reason"] == {"audience too small": 5.0}
+    assert {entry["campaign"] for entry in told["suppressions"]} == {"spring", "other"}
+    assert made.suppressed_by_reason() == told["by_reason"]
+    for one in (made, reporting):
+        one.close()
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
+def test_without_its_ledger_nothing_is_told(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY, None) as reporting:
+        reporting.reach("spring", window(1, 3), [1], 0.9, None)
+        (shared.store / FILE).rename(shared.store / "elsewhere")
+        asks: list[Ask] = [
+            lambda: reporting.reach("spring", window(1, 3), [1], 0.9, None),
+            lambda: reporting.reach("spring", Window(), [1], 0.9, None),
+            lambda: reporting.series("spring", Window(), "day", [1], 0.9, None),
+            lambda: reporting.status("spring", 0.9),
+            lambda: reporting.listing(None, 10),
+            lambda: reporting.pacing("spring", Window(), 10),
+        ]
+        for ask in asks:
+            with pytest.raises(LogFailing, match="the ledger of noise is gone"):
+                ask()
+    with (
+        pytest.raises(kr.KreachError, match="store must hold the ledger of noise that was here"),
+        noisy(shared, START + 4.5 * DAY, None),
+    ):
+        pass
+
+
+def test_what_was_told_is_told_without_a_log(shared: AdSystemSettings) -> None:
+    now = START + 4.5 * DAY
+    with noisy(shared, now, None) as reporting:
+        known = reporting.reach("spring", window(1, 3), [1], 0.9, None)
+        so_far = reporting.status("spring", 0.9)
+    (shared.store / "live.sqlite3").write_text("this is no journal " * 400)
+    with noisy(shared, now, None) as reporting:
+        assert reporting.reach("spring", window(1, 3), [1], 0.9, None) == known
+        assert reporting.status("spring", 0.9) == so_far
+        kept = len(reporting._spending)
+        with pytest.raises(LogFailing):
+            reporting.reach("spring", window(1, 4), [1], 0.9, None)
+        assert len(reporting._spending) == kept
+
+
+def test_many_who_ask_at_once_are_told_the_same(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY, None) as reporting:
+
+        def ask(at: int) -> str:
+            series = reporting.series("spring", Window(), "day", [1, 2], 0.9, None)
+            return json.dumps([series, reporting.status("spring", 0.9)])
+
+        with ThreadPoolExecutor(6) as pool:
+            told = set(pool.map(ask, range(12)))
+        assert len(told) == 1
+        assert len(reporting._spending) == 4 + 3
+
+
+def test_prices_above_the_limit_count_as_the_limit(shared: AdSystemSettings, shop: Shop) -> None:
+    """Prices here are up to 0.5 per thousand; counted up to 0.1 they are at most 100 micros."""
+    with noisy(shared, START + 4.5 * DAY, most_price_cpm=0.1) as reporting:
+        told = reporting.reach("spring", Window(), [1], 0.9, None)
+        assert told["spend_micros"] == sum(min(row[4], 100) for row in shop.sold)
+        assert told["spend_micros"] < spend(shop, 0, 4)
+
+
+def test_campaigns_are_managed_and_planned_as_before(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY) as reporting:
+        more = {"id": "summer", "budget": 5.0, "start": _AT, "end": _TO}
+        assert reporting.create(more)["id"] == "summer"
+        assert reporting.change("summer", {"state": "paused"})["state"] == "paused"
+        assert reporting.plan("summer", 1_000, 1, [5.0], None, 0.9)["plans"][0]["reach"] > 0
+        listed = reporting.listing("spring", 10)
+        assert [one["id"] for one in listed["campaigns"]] == ["summer"]
+        store = CampaignStore(shared.store)
+        store.add(make_campaign("acme.autumn"))
+        store.close()
+        listed = reporting.listing(None, 10, owner="acme")
+        assert [one["id"] for one in listed["campaigns"]] == ["acme.autumn"]
+
+
+def test_settings_can_be_checked_beforehand(
+    shared: AdSystemSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys  # noqa: PLC0415
+
+    store = shared.store
+    assert check_noise(NoiseSettings(), store) == {"noise": "off"}
+    found = check_noise(NoiseSettings(enabled=True), store)["noise"]
+    assert (found["rho"], found["answers"]) == (0.25, 0)
+    assert not (store / FILE).exists()
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    with pytest.raises(kr.KreachError, match=r"opendp must be installed for \[noise\]"):
+        check_noise(NoiseSettings(enabled=True), store)
+    with (
+        pytest.raises(kr.KreachError, match=r"opendp must be installed"),
+        noisy(shared, LONG_AFTER, None),
+    ):
+        pass
+    assert not (store / FILE).exists()
+    assert check_noise(NoiseSettings(), store) == {"noise": "off"}

@@ -1,0 +1,255 @@
+"""Any order of bids, losses of answers, late messages, crashes and wipes: no money is there twice.
+
+At every step, whatever each bidder could come to use, now or after a crash, sums up to the budget at
+most, and what each may use of the day to the day's budget.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from kreach.adsystem.ledger.account import DAY_SECONDS
+from kreach.adsystem.settings import RedisSettings
+from kreach.lab.fleet import RedisServer
+from tests.adsystem.sharing.partners import EXPIRY_SECONDS, NUMBER, Half, a_campaign, settings_for
+
+picks = st.integers(0, 10**6)
+NAMES = ("b1", "b2", "b3", "b4")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
+    """Three, so that one can take another's place in no time."""
+    made: list[RedisServer] = []
+    try:
+        for at in range(3):
+            made.append(RedisServer(tmp_path_factory.mktemp(f"redis{at}")))
+        yield made
+    finally:
+        for one in made:
+            one.kill()
+
+
+@dataclass
+class Bid:
+    """A bid that is out."""
+
+    half: Half
+    epoch: int
+    micros: int
+    day: int
+    expires: float
+
+
+class Sharing(RuleBasedStateMachine):
+    servers: list[RedisServer]
+    clients: list["redis.Redis[bytes]"]
+    runs: list[str]
+    folder: Path
+
+    @initialize(
+        count=st.integers(2, 4),
+        budget=st.sampled_from([0.05, 0.4, 3.0, 60.0]),
+        share=st.sampled_from([None, 0.1, 0.5, 1.0]),
+    )
+    def begin(self, count: int, budget: float, share: float | None) -> None:
+        self.campaign = a_campaign(budget, None if share is None else round(budget * share, 6))
+        self.names = NAMES[:count]
+        self.at = 0
+        self.halves: list[Half] = []
+        self.bids: list[Bid] = []
+        self.now = 0.0
+        self._flush()
+        for name in self.names:
+            half = Half(self._settings(), name, self.folder, self.campaign)
+            self.now = half.now
+            self.halves.append(half)
+        self.in_turn(2)
+
+    def _settings(self) -> RedisSettings:
+        return settings_for(self.servers[self.at].url, self.names)
+
+    def _flush(self) -> None:
+        self.clients[self.at].flushall()
+
+    def _pick(self, pick: int) -> Half:
+        alive = [half for half in self.halves if half.alive]
+        return alive[pick % len(alive)]
+
+    # -- Redis ----------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(half.alive for half in self.halves))
+    @rule(pick=picks, mode=st.sampled_from(["ok", "ok", "ok", "lost", "held"]))
+    def exchange(self, pick: int, mode: str) -> None:
+        self._pick(pick).exchange(mode)
+
+    @precondition(lambda self: any(half.wire.held for half in self.halves))
+    @rule(pick=picks, which=picks)
+    def late(self, pick: int, which: int) -> None:
+        """A message that was given up arrives."""
+        waiting = [half.wire for half in self.halves if half.wire.held]
+        wire = waiting[pick % len(waiting)]
+        wire.deliver(which % len(wire.held))
+
+    @rule(rounds=st.integers(1, 4))
+    def in_turn(self, rounds: int) -> None:
+        """All goes well for a while."""
+        for _ in range(rounds):
+            for half in self.halves:
+                if half.alive:
+                    half.exchange()
+                    half.disk.commit()
+
+    @rule()
+    def wiped(self) -> None:
+        """Redis starts anew with nothing; messages to the one before lead nowhere."""
+        self.at = (self.at + 1) % len(self.servers)
+        self._flush()
+        for half in self.halves:
+            half.move(self._settings())
+
+    @rule()
+    def emptied(self) -> None:
+        """Redis loses its memory without a new run."""
+        self._flush()
+
+    # -- disks ----------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(half.disk.waiting for half in self.halves))
+    @rule(pick=picks, fails=st.sampled_from([False, False, True]))
+    def written(self, pick: int, fails: bool) -> None:
+        waiting = [half for half in self.halves if half.disk.waiting]
+        waiting[pick % len(waiting)].disk.commit(fails=fails)
+
+    @precondition(lambda self: any(half.alive for half in self.halves))
+    @rule(pick=picks)
+    def crash(self, pick: int) -> None:
+        self._pick(pick).crash()
+
+    @precondition(lambda self: not all(half.alive for half in self.halves))
+    @rule(pick=picks)
+    def start(self, pick: int) -> None:
+        dead = [half for half in self.halves if not half.alive]
+        dead[pick % len(dead)].start()
+
+    # -- bids -----------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(half.alive for half in self.halves))
+    @rule(pick=picks, part=st.sampled_from([0.3, 0.9, 1.0]))
+    def bid(self, pick: int, part: float) -> None:
+        half = self._pick(pick)
+        wanted = max(round(half.account.available(half.day) * part), 1)
+        taken = half.account.take(wanted, 1, half.day)
+        if taken:
+            expires = self.now + EXPIRY_SECONDS
+            self.bids.append(Bid(half, half.disk.epoch, taken, half.day, expires))
+
+    @precondition(lambda self: self.bids)
+    @rule(pick=picks, part=st.sampled_from([0.0, 0.5, 1.0, 1.0]))
+    def billed(self, pick: int, part: float) -> None:
+        bid = self.bids[pick % len(self.bids)]
+        half, price = bid.half, round(bid.micros * part)
+        if not half.alive:
+            return
+        self.bids.remove(bid)
+        if bid.epoch == half.disk.epoch:
+            half.account.post(bid.micros, price, bid.day)
+        elif not half.account.post_carried(bid.micros, price, bid.day):
+            return
+        half.disk.spent.append((price, bid.day))
+
+    @precondition(lambda self: self.bids)
+    @rule(pick=picks)
+    def lost(self, pick: int) -> None:
+        bid = self.bids.pop(pick % len(self.bids))
+        if bid.half.alive and bid.epoch == bid.half.disk.epoch:
+            bid.half.account.release(bid.micros, bid.day)
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 13.0, DAY_SECONDS / 2]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        for bid in [bid for bid in self.bids if bid.expires <= self.now]:
+            self.bids.remove(bid)
+            if bid.half.alive and bid.epoch == bid.half.disk.epoch:
+                bid.half.account.release(bid.micros, bid.day)
+        for half in self.halves:
+            half.now = self.now
+            if half.alive:
+                half.account.expire_carried(self.now)
+
+    # -- laws -----------------------------------------------------------------------------------
+
+    @invariant()
+    def no_money_is_there_twice(self) -> None:
+        if self.halves:
+            total = round(self.campaign.budget * 1e6)
+            assert sum(half.usable() for half in self.halves) <= total
+
+    @invariant()
+    def nor_of_a_day(self) -> None:
+        if self.halves and self.campaign.daily_budget is not None:
+            daily = round(self.campaign.daily_budget * 1e6)
+            assert sum(half.usable_today() for half in self.halves) <= daily
+
+    @invariant()
+    def what_may_be_used_is_set_aside(self) -> None:
+        """What makes the sums hold: Redis knows of no less than a bidder could come to use."""
+        if not self.halves:
+            return
+        client = self.clients[self.at]
+        base = f"{{kreach}}:{self.runs[self.at]}:"
+        told, money = client.hgetall(f"{base}members"), client.hgetall(f"{base}money:{NUMBER}")
+        for half in self.halves:
+            if half.name.encode() in told:
+                assert int(money[f"g:{half.name}".encode()]) >= half.usable()
+
+    @invariant()
+    def what_is_used_was_granted(self) -> None:
+        for half in self.halves:
+            if half.alive:
+                account = half.account
+                assert account.spent + account.reserved <= max(account.granted, account.spent)
+                assert account.granted <= half.disk.most()
+
+    def teardown(self) -> None:
+        """In the end, with all alive and told, everybody gets what is left."""
+        for half in self.halves:
+            if not half.alive:
+                half.start()
+        self.time_passes(EXPIRY_SECONDS + 3.0)
+        for _ in range(4):
+            self.in_turn(1)
+        left = round(self.campaign.budget * 1e6) - sum(half.account.spent for half in self.halves)
+        if self.halves and left > 0 and self.campaign.daily_budget is None:
+            assert all(half.partner.open for half in self.halves)
+            assert sum(half.account.available(half.day) for half in self.halves) > 0
+        for half in self.halves:
+            if half.alive:
+                half.close()
+
+
+def test_money_is_never_given_out_twice(servers: list[RedisServer], tmp_path: Path) -> None:
+    clients = [redis.Redis.from_url(server.url) for server in servers]
+    runs = [client.info("server")["run_id"] for client in clients]
+    told = {"servers": servers, "folder": tmp_path, "clients": clients, "runs": runs}
+    machine = type("Machine", (Sharing,), told)
+    try:
+        run_state_machine_as_test(
+            machine, settings=settings(max_examples=60, stateful_step_count=60)
+        )
+    finally:
+        for client in clients:
+            client.close()
