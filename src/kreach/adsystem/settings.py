@@ -4,13 +4,14 @@ import ipaddress
 import os
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.disclosure.audiences import verdicts
+from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import read_catalogue, read_groups
@@ -27,6 +28,7 @@ __all__ = [
     "ReportingSettings",
     "bidder_store",
     "check_adsystem",
+    "guard_key",
     "log_folders",
     "read_audience",
     "read_catalogues",
@@ -35,6 +37,7 @@ __all__ = [
 
 
 BIDDERS_FOLDER = "bidders"
+_GUARD_KEY = "guard.key"
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 
@@ -320,14 +323,25 @@ def token_key(settings: BidderSettings, store: Path) -> bytes:
     """The key that signs notices: as set, or one made at the first start and kept."""
     if settings.token_key is not None:
         return _key_bytes(settings.token_key)
-    path = store / "token.key"
+    return _kept_key(store / "token.key")
+
+
+def guard_key(store: Path) -> bytes:
+    """The key of the guard's margins: made at the first start and kept."""
+    return _kept_key(store / _GUARD_KEY)
+
+
+def _kept_key(path: Path) -> bytes:
     if not path.exists():
-        draft = path.with_suffix(".draft")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.draft")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(secrets.token_hex(32) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)
+        with suppress(FileExistsError):  # another process was first
+            os.link(draft, path)
+        draft.unlink()
     return _key_bytes(path.read_text().strip())
 
 
@@ -359,6 +373,11 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     return found
 
 
+def _verdict(verdict: Verdict) -> str:
+    near = "" if verdict.near is None else f" (to {verdict.near})"
+    return f"{verdict.reason}{near}" if verdict.reason else "yes"
+
+
 def check_adsystem(
     settings: AdSystemSettings, guard: GuardSettings | None = None
 ) -> dict[str, Any]:
@@ -381,10 +400,14 @@ def check_adsystem(
 
     floors = GuardSettings() if guard is None else guard
     names = [EVERYONE, *settings.audiences]
-    told = verdicts(names, read, floors.least_audience, floors.least_difference)
+    limits = [floors.least_audience, floors.least_difference]
+    told = verdicts(names, read, *limits)
+    if (settings.store / _GUARD_KEY).exists():  # a check makes nothing
+        margin = margins(guard_key(settings.store), floors.least_difference)
+        told = verdicts(names, read, *limits, margin)
     if broken:
         raise broken[0]
-    for_advertisers = {name: verdict.reason or "yes" for name, verdict in told.items()}
+    for_advertisers = {name: _verdict(verdict) for name, verdict in told.items()}
     audiences = {name: people[name] for name in names}
     return {
         "store": str(settings.store),

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.ledger.journal import Journal
@@ -290,7 +291,14 @@ def _people(scene: _Scene, mode: str, name: str, audience: str) -> int | str:
 
 def _audience_difference(scene: _Scene, mode: str, secret: bool) -> Guess:
     """The list, and the list with her: no different if she was on it."""
-    one, two = (_people(scene, mode, name, name) for name in ("list", "listplus"))
+    one, two = (_people(scene, mode, f"acme.{name}", name) for name in ("list", "listplus"))
+    return one == two, isinstance(two, str)
+
+
+def _two_advertisers(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """The same, by two advertisers who pool what they are told."""
+    one = _people(scene, mode, "acme.mine", "list")
+    two = _people(scene, mode, "bolt.mine", "listplus")
     return one == two, isinstance(two, str)
 
 
@@ -326,8 +334,9 @@ def _averaging(scene: _Scene, mode: str, secret: bool) -> Guess:
 
 
 def _begin(scene: _Scene) -> None:
-    with scene.seen("open") as view:
-        view.create(scene.campaign("mine"))
+    store = CampaignStore(scene.shared.store)
+    store.add(campaign_from(scene.campaign("mine")))
+    store.close()
 
 
 def _ready(scene: _Scene, secret: bool) -> None:
@@ -358,6 +367,7 @@ ATTACKS: dict[str, Callable[[_Scene, str, bool], Guess]] = {
     "polling of the spend": _polling,
     "audience of one person": _tracker,
     "audiences that differ by her": _audience_difference,
+    "audiences that differ by her, pooled": _two_advertisers,
     "audience at the edge of the floor": _audience_size,
     "knowing all other impressions": _knows_all_others,
     "the same question fifty times": _averaging,

@@ -13,6 +13,7 @@ from kreach.adsystem.disclosure.audiences import (
     TOO_SMALL,
     distance,
     headcounts,
+    margins,
     served_people,
     verdicts,
 )
@@ -59,7 +60,7 @@ def test_small_and_close_audiences_are_not_for_advertisers() -> None:
         "everyone": None,
         "all but one": TOO_CLOSE,
         "one person": TOO_SMALL,
-        "the same": None,
+        "the same": TOO_CLOSE,  # or a refusal would tell that two are not the same
         "half": None,
         "other half": None,
         "half, one exchanged": TOO_CLOSE,
@@ -75,9 +76,10 @@ def test_an_audience_that_may_not_be_used_stands_in_nobodys_way() -> None:
 
 def test_the_rule_tells_floors_and_never_sizes() -> None:
     told = verdicts(["a", "b"], lambda name: some(*[4] * 7, 3 + (name == "a")), 20, 5)
-    assert told["b"].rule == "be the same as a, or differ from it by at least 5 people"
+    assert told["b"].rule == "differ from every other by clearly more than 5 people"
+    assert told["b"].near == "a"
     told = verdicts(["a"], lambda _: some(*[4] * 8), 33, 5)
-    assert told["a"].rule == "have at least 33 people"
+    assert told["a"].rule == "have clearly more than 33 people"
     assert "32" not in told["a"].rule
 
 
@@ -97,17 +99,35 @@ def test_usable_audiences_are_large_and_far_apart_or_the_same(
             apart = sum(
                 abs(a - b) for a, b in zip(listed[int(name)], listed[int(other)], strict=True)
             )
-            assert apart == 0 or apart >= least_difference
+            assert apart >= least_difference
     for name in set(known) - set(usable):
         if found[name] == TOO_SMALL:
             assert sum(listed[int(name)]) < least_audience
         else:
             near = [distance(known[name], known[u]) for u in usable if int(u) < int(name)]
-            assert any(0 < apart < least_difference for apart in near)
+            assert any(apart < least_difference for apart in near)
     # audiences at the end leave those before them as they are
     shorter = dict(list(known.items())[:-1])
     before = judged(shorter, least_audience, least_difference)
     assert before == {name: found[name] for name in shorter}
+
+
+def test_floors_have_margins_that_only_the_key_knows() -> None:
+    """At any size near the floor some audiences pass and some do not, whatever one knows of it."""
+    known = margins(b"one key", 5)
+    sizes = {margins(bytes([key]), 5)("a") for key in range(200)}
+    assert sizes == set(range(5))
+    passed = {}
+    for total in range(30, 41):
+        targeted = [total // 8 + (at < total % 8) for at in range(8)]
+        told = verdicts(["a"], lambda _, t=targeted: some(*t), 32, 5, known)  # type: ignore[misc]
+        passed[total] = told["a"].reason is None
+    assert passed == {total: total >= 32 + known("a") for total in passed}
+    pair = {key: margins(bytes([key]), 5)("b\na") for key in range(200)}
+    for key in range(50):
+        both = {"a": some(*[5] * 8), "b": some(*[5] * 6, 1, 4)}  # at distance 5
+        told = verdicts(both, both.__getitem__, 1, 5, margins(bytes([key]), 5))
+        assert (told["b"].reason is None) == (pair[key] == 0)
 
 
 def test_few_pairs_are_compared() -> None:

@@ -84,7 +84,7 @@ def test_a_check_tells_what_advertisers_may_use(tmp_path: Path) -> None:
     assert found["for advertisers"] == {
         "everyone": "yes",
         "half": "yes",
-        "nearly half": "audience too close",
+        "nearly half": "audience too close (to half)",
         "few": "audience too small",
         "other half": "yes",
     }
@@ -104,7 +104,7 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
         return read_audience(shared, catalogue, name)
 
     names = ["everyone", *shared.audiences]
-    audiences = Audiences(read, names, GuardSettings())
+    audiences = Audiences(read, names, GuardSettings(least_audience=700), b"a key of some length")
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None
     assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"

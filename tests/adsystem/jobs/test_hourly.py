@@ -4,12 +4,15 @@ import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import ibis
 import numpy as np
 import pytest
 
 import kreach as kr
 from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.impressions.folds import _disjoint
 from kreach.adsystem.impressions.report import interval_method
+from kreach.adsystem.impressions.tables import GroupTable
 from kreach.adsystem.jobs.hourly import run_hourly
 from kreach.adsystem.jobs.places import MANIFEST, read_manifest
 from kreach.adsystem.jobs.runs import Summary
@@ -96,6 +99,23 @@ def test_numbers_are_the_library_s_to_the_last_digit(tmp_path: Path, kind: str) 
     assert facts["spend_micros"] == sum(sold.micros for sold in truth)
     assert facts["bidders"].keys() == {"b1", "b2"}
     assert facts["complete"]
+
+
+def test_the_order_in_which_an_engine_answers_changes_no_digit() -> None:
+    """Or the same hour would have other bytes the next time."""
+    generator = np.random.default_rng(1)
+    shares = np.empty(200, dtype=object)
+    shares[:] = [np.sort(generator.dirichlet(np.ones(7))).tolist() for _ in range(200)]
+    cells = {"visit_shares": shares, "groups": generator.integers(1, 9, 200)}
+    impressions = generator.integers(0, 30, 200)
+    groups = GroupTable(ibis.table({"group": "string"}), None, ("visit_shares",), 1_400, (), 0)
+    found = set()
+    for _ in range(10):
+        order = generator.permutation(200)
+        mixed = {name: values[order] for name, values in cells.items()}
+        exposure = _disjoint(groups, mixed, impressions[order])
+        found.add((exposure.reach(2), exposure.variance(2)))
+    assert len(found) == 1
 
 
 def test_each_catalogue_is_measured_on_its_own(tmp_path: Path) -> None:

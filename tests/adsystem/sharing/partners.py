@@ -104,7 +104,9 @@ class Wire:
 class Half:
     """One bidder: its account, its disk, its wire, and the real `Partner`."""
 
-    def __init__(self, settings: RedisSettings, name: str, folder: Path, campaign: Campaign) -> None:
+    def __init__(
+        self, settings: RedisSettings, name: str, folder: Path, campaign: Campaign
+    ) -> None:
         self.settings, self.name, self.folder, self.campaign = settings, name, folder, campaign
         self.disk = Disk(f"log-{name}")
         self.now = START.timestamp() + 1.0

@@ -42,6 +42,7 @@ _TICK_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 _MEMORY_SECONDS = 60.0
 _SIBLINGS_SECONDS = 1.0
+_COMPACTION_WAIT_SECONDS = 900.0
 _SPEAKERS_SECONDS = 60.0  # how long to wait for one who speaks for us
 _SLICES = 50  # a budget is granted in about so many parts
 _LEAST_SLICE = 50_000  # micros
@@ -88,6 +89,7 @@ class BidderState:
         except sqlite3.Error as error:
             raise KreachError.rule("store", "hold a log that can be read", str(error)) from None
         self._loop = asyncio.get_running_loop()
+        self._compacted_at = self._loop.time()
         works = [self._tick, self._poll, self._plan, self._pace, self._compact]
         if self._redis is not None and self.settings.name is not None:
             self.partner = Partner(self, self._redis, self.settings.name)
@@ -405,8 +407,13 @@ class BidderState:
             await asyncio.sleep(0)
 
     async def _compact(self) -> None:
+        """Move rows into files when there are enough; few of them, when they have waited."""
         await asyncio.sleep(self.settings.compaction_seconds)
-        moved = await asyncio.to_thread(self.compact_once, self.settings.compaction_rows)
+        waited = self._loop.time() - self._compacted_at > _COMPACTION_WAIT_SECONDS
+        fewest = 1 if waited else self.settings.compaction_rows
+        moved = await asyncio.to_thread(self.compact_once, fewest)
+        if moved or waited:
+            self._compacted_at = self._loop.time()
         if moved:
             self.log.info("log compacted", rows=moved)
 

@@ -72,6 +72,7 @@ def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float 
         title="kreach",
         favicon=_ICON,
         dark=None,
+        language="en-US",
         tailwind=False,
         binding_refresh_interval=None,
         reconnect_timeout=10.0,

@@ -7,6 +7,7 @@ from typing import Any
 from kreach.adsystem.console.words import moment_of
 
 __all__ = [
+    "TRUTH",
     "against_k",
     "budget_curve",
     "by_cap",
@@ -19,6 +20,7 @@ __all__ = [
 Options = dict[str, Any]
 Point = Sequence[Any]
 
+TRUTH = "truth (unknown to the ad system)"
 _BAND = "_band"
 
 
@@ -144,10 +146,9 @@ def _band(points: Sequence[Point], colour: str, key: str) -> list[Options]:
 
 def cumulative(
     points: Sequence[tuple[str, float, float, float]],
-    truth: Sequence[tuple[str, float]],
+    truth: Sequence[tuple[str, float]] | None,
     flight: tuple[str, str],
     unit: str,
-    truth_name: str | None,
     window: tuple[str, str] | None = None,
 ) -> Options:
     """Reach so far over time, (time, reach, low, high), beside the truth where it is known.
@@ -159,9 +160,9 @@ def cumulative(
     mark = {"silent": True, "itemStyle": {":color": _colour("brand", 0.1)}, "data": chosen}
     line = _line("reach so far", drawn, "brand", z=3, markArea=mark)
     series = [*_band(drawn, "brand", "reach"), line]
-    if truth_name is not None:
+    if truth is not None:
         known = [(_millis(ts), value) for ts, value in truth]
-        series.append(_line(truth_name, known, "truth", dashed=True, z=4))
+        series.append(_line(TRUTH, known, "truth", dashed=True, z=4))
     brush = {
         "toolbox": [],
         "xAxisIndex": 0,
@@ -172,9 +173,7 @@ def cumulative(
     return chart | {"toolbox": {"show": False}}
 
 
-def by_cap(
-    reports: Sequence[dict[str, Any]], truth: Sequence[float] | None, truth_name: str
-) -> Options:
+def by_cap(reports: Sequence[dict[str, Any]], truth: Sequence[float] | None = None) -> Options:
     """Reach at each cap with its interval, and the truth where it is known."""
     names = [f"cap {report['cap']}" for report in reports]
     bars = [[at, report["reach"], *report["interval"]] for at, report in enumerate(reports)]
@@ -199,9 +198,9 @@ def by_cap(
     ]
     if truth is not None:
         points = [[at, value] for at, value in enumerate(truth[: len(bars)])]
-        diamond: Options = {"type": "scatter", "name": truth_name, "symbol": "diamond", "z": 6}
+        diamond: Options = {"type": "scatter", "name": TRUTH, "symbol": "diamond", "z": 6}
         style = {":color": _colour("truth"), ":borderColor": _colour("surface"), "borderWidth": 1}
-        series.append(diamond | {"symbolSize": 14, "data": points, "itemStyle": style})
+        series.append(diamond | {"symbolSize": 11, "data": points, "itemStyle": style})
     tip = _tip()
     return _chart(series, _across("", "category", data=names), _upward("reach"), tip)
 
@@ -260,8 +259,8 @@ def multiplier(
 
 def budget_curve(
     plans: Sequence[dict[str, Any]],
-    people: int | None,
     currency: str,
+    unit: str,
     other: tuple[str, float] | None = None,
 ) -> Options:
     """What budgets reach, with bands; `other` scales the curve, for another size of groups."""
@@ -276,33 +275,24 @@ def budget_curve(
         series.append(_line(name, scaled, "second", dashed=True, z=2))
     across = _across(f"budget ({currency})", "value", min=0)
     tip = _tip()
-    return _chart(series, across, _upward("reach"), tip)
+    return _chart(series, across, _upward(unit), tip)
 
 
-def against_k(
-    nested: dict[str, dict[str, dict[int, tuple[float, float, float]]]], label: str
-) -> Options:
+def against_k(approaches: dict[str, dict[int, tuple[float, float, float]]], label: str) -> Options:
     """Curves against the size of groups, with the lowest and the highest campaign as a band."""
-    sizes = sorted({size for one in nested.values() for found in one.values() for size in found})
+    sizes = sorted({size for found in approaches.values() for size in found})
     colours = ("brand", "second", "third", "truth", "good", "warn")
     series: list[Options] = []
-    curves = [
-        (f"{approach.replace('_', ' ')}, {strategy} groups", found)
-        for strategy, approaches in nested.items()
-        for approach, found in approaches.items()
-    ]
-    for at, (name, found) in enumerate(curves):
+    for at, (approach, found) in enumerate(approaches.items()):
         colour = colours[at % len(colours)]
         points = [
             (sizes.index(size), 100.0 * mean, 100.0 * low, 100.0 * high)
             for size, (mean, low, high) in found.items()
         ]
-        line = _line(name, points, colour, z=3)
+        line = _line(approach.replace("_", " "), points, colour, z=3)
         line |= {"showSymbol": True, "encode": {"x": 0, "y": 1}}
-        if len(curves) <= 3:  # more bands hide each other
-            series += _band(points, colour, f"k{at}")
-        series.append(line)
+        series += [*_band(points, colour, f"k{at}"), line]
     across = _across("people in a group (k)", "category", data=[str(size) for size in sizes])
-    up = _upward(label)
+    up = _upward(label, scale=True)
     up.pop("min")
     return _chart(series, across, up, _tip("%", 1))

@@ -57,8 +57,14 @@ window.kreach = {
     };
   },
   /* Dragging selects a window where there is a mouse; on touch it would keep the page from scrolling. */
-  brush(chart) {
+  brush(element) {
+    if (!element?.$el?.isConnected) return;
     if (!matchMedia("(pointer: fine)").matches) return;
+    const chart = element.chart;
+    if (!chart || !chart.getOption()?.brush?.length) {
+      setTimeout(() => kreach.brush(element), 300); // its first options are on their way
+      return;
+    }
     const brushOption = { brushType: "lineX", brushMode: "single" };
     chart.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption });
   },

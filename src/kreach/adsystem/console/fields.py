@@ -81,7 +81,7 @@ def as_document(given: Mapping[str, Any]) -> dict[str, Any]:
             days = _number(filled["cap_days"])
             cap["span_seconds"] = days * _DAY_SECONDS if isinstance(days, float) else days
         made["caps"] = [cap]
-    creative = {
+    creative: dict[str, Any] = {
         name: _number(filled[name], whole=True) for name in ("width", "height") if name in filled
     }
     if "markup" in filled:

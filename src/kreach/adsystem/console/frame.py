@@ -18,7 +18,7 @@ PAGES = (
     ("/", "campaign", "Campaigns"),
     ("/planner", "insights", "Planner"),
     ("/privacy", "shield", "Privacy"),
-    ("/cost", "balance", "What anonymity costs"),
+    ("/cost", "balance", "Cost of anonymity"),
 )
 THEME_COOKIE = "kreach-theme"
 _LOOK_SECONDS = 0.5
@@ -48,7 +48,7 @@ class Frame:
 
     def _header(self) -> None:
         with ui.header(wrap=False).classes("k-header"):
-            self._menu = icon_button("menu", "Navigation", lambda: self._nav.toggle())
+            self._menu = icon_button("menu", "Navigation", lambda: self._nav.toggle())  # noqa: PLW0108 - made later
             self._menu.classes("lt-md")
             with ui.link(target="/").classes("k-brand"):
                 Text("kreach", "span")
@@ -89,6 +89,8 @@ class Frame:
         self.calm()
         asked = urlsplit(path).path.rstrip("/") or "/"
         here = "/" if asked.startswith("/campaign/") else asked
+        names = {target: name for target, _, name in PAGES}
+        ui.page_title(f"{names.get(asked) or asked.rpartition('/')[2]} · kreach")
         for target, link in self._links.items():
             link.classes(
                 add="k-here" if target == here else "", remove="" if target == here else "k-here"

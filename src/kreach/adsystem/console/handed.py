@@ -100,10 +100,11 @@ def read_audit(path: Path) -> dict[str, Any]:
 
 
 def read_tradeoff(path: Path) -> dict[str, Any]:
-    """The setting and, for reach and error, {strategy: {approach: {k: (mean, low, high)}}}."""
+    """Setting, advice and, of reach and error, {strategy: {approach: {k: (mean, low, high)}}}."""
     found = _json_object("tradeoff", path)
     try:
         shown: dict[str, Any] = {"setting": {str(k): v for k, v in found["setting"].items()}}
+        shown["advice"] = [str(line) for line in found.get("advice", [])]
         for title in ("relative_reach", "measurement_error"):
             shown[title] = {
                 strategy: {
@@ -122,8 +123,9 @@ def read_tradeoff(path: Path) -> dict[str, Any]:
 
 
 def read_truth(path: Path) -> dict[str, Any]:
-    """What a simulation knows: {"series": [(ts, {campaign: [reach at cap 1, 2, ...]})], "requests"}.
+    """What a simulation knows: reach over time by campaign and cap, and the last visits.
 
+    {"series": [(ts, {campaign: [reach at cap 1, 2, ...]})], "requests": [(person, user, visit)]}.
     A long series is thinned, the newest point stays.
     """
     found = _json_object("truth_file", path)

@@ -185,8 +185,8 @@ class Table:
 class Notes:
     """Lines about what is not told, and why; nothing if there is nothing to say."""
 
-    def __init__(self) -> None:
-        self._box = box("k-row")
+    def __init__(self, classes: str = "") -> None:
+        self._box = box(f"k-row {classes}")
         self._box.set_visibility(False)
         self._shown: tuple[str, ...] = ()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kreach.adsystem.console.words import moment_of
+from kreach.adsystem.console.words import moment_of, percent
 
 __all__ = ["Pace", "Standing", "pace_of", "standing_of", "state_of", "why_not"]
 
@@ -89,13 +89,13 @@ def pace_of(campaign: dict[str, Any], now: datetime) -> Pace:
     if now < start:
         return Pace(share, even, "not started", "plain")
     if now >= end:
-        return Pace(share, 1.0, f"{100 * share:.0f} % of the budget was spent", "plain")
+        return Pace(share, 1.0, f"{percent(share, 0)} of the budget was spent", "plain")
     if share >= 0.999:
         return Pace(share, even, "the budget is spent", "warn")
     if abs(off) < _EVEN:
         return Pace(share, even, "on the even pace", "good")
     word = "ahead of" if off > 0 else "behind"
-    return Pace(share, even, f"{100 * abs(off):.0f} % {word} the even pace", "warn")
+    return Pace(share, even, f"{percent(abs(off), 0)} {word} the even pace", "warn")
 
 
 def why_not(document: dict[str, Any] | None) -> str | None:

@@ -1,11 +1,11 @@
-"""Tables that leave the pages: CSV with plain numbers, times in UTC, nothing where nothing is told."""
+"""Tables that leave the pages as CSV: plain numbers, times in UTC, empty where nothing is told."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["csv_of", "frequency_rows", "plan_rows", "report_rows", "series_rows"]
+__all__ = ["Row", "csv_of", "frequency_rows", "plan_rows", "report_rows", "series_rows"]
 
 Row = dict[str, Any]
 
@@ -79,21 +79,19 @@ def frequency_rows(document: Row) -> list[Row]:
 
 def series_rows(document: Row) -> list[Row]:
     """A row for each period and cap of a series: everything up to its end."""
-    rows = []
-    for period in document.get("series", []):
-        for report in period["cumulative"] or []:
-            rows.append(
-                {
-                    "start": period["start"],
-                    "end": period["end"],
-                    "impressions_in_period": period["impressions"],
-                    "cap": report["cap"],
-                    "reach_so_far": report["reach"],
-                    **_ends("reach_so_far", report["interval"]),
-                    "level": report["level"],
-                }
-            )
-    return rows
+    return [
+        {
+            "start": period["start"],
+            "end": period["end"],
+            "impressions_in_period": period["impressions"],
+            "cap": report["cap"],
+            "reach_so_far": report["reach"],
+            **_ends("reach_so_far", report["interval"]),
+            "level": report["level"],
+        }
+        for period in document.get("series", [])
+        for report in period["cumulative"] or []
+    ]
 
 
 def plan_rows(plans: Iterable[Row]) -> list[Row]:

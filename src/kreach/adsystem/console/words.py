@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 NONE = "not told"
+_GAP = "\u00a0"  # a number and its unit stay on one line
 
 
 def count(value: float | None) -> str:
@@ -42,7 +43,9 @@ def decimal(value: float | None, digits: int = 2) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as a percentage."""
-    return NONE if share is None else f"{100.0 * share:,.{digits}f} %"
+    if share is None:
+        return NONE
+    return f"{round(100.0 * share, digits) + 0.0:,.{digits}f}{_GAP}%"  # + 0: no minus before a zero
 
 
 def money(amount: float | None, currency: str) -> str:
@@ -50,7 +53,7 @@ def money(amount: float | None, currency: str) -> str:
     if amount is None:
         return NONE
     digits = 4 if 0.0 < abs(amount) < 0.1 else 2
-    return f"{amount:,.{digits}f} {currency}".rstrip()
+    return f"{amount:,.{digits}f}{_GAP}{currency}".rstrip()
 
 
 def between(ends: Sequence[float] | None, write: Any = count) -> str:
@@ -68,7 +71,7 @@ def interval(ends: Sequence[float] | None, at: float | None, write: Any = count)
 
 def level(value: float | None) -> str:
     """The level of an interval: 0.95 is 95 %."""
-    return NONE if value is None else f"{100.0 * value:g} %"
+    return NONE if value is None else f"{100.0 * value:g}{_GAP}%"
 
 
 def plural(number: float, one: str, more: str | None = None) -> str:
@@ -131,5 +134,5 @@ def phase(start: datetime, end: datetime, now: datetime) -> str:
         return f"starts {moment(start)}"
     days = max(-(-(end - start) // timedelta(days=1)), 1)
     if now >= end:
-        return f"over since {day(end)}"
+        return f"since {day(end)}"
     return f"day {(now - start) // timedelta(days=1) + 1} of {days}"

@@ -6,15 +6,22 @@ is a function of the head-counts of targeted people by group, so audiences can b
     distance = Σ over groups |targeted in the one − targeted in the other|
 
 and by nothing else: people exchanged within a group leave every number as it is. Distance is at
-most the number of people who are in one audience and not in the other. Audiences at distance 0 are
-the same audience to anybody who sees numbers, and may both be used.
+most the number of people who are in one audience and not in the other.
 
 Audiences are looked at in the order of the settings, everyone first. One that is closer than the
-floor to one that may be used, and not the same, may not be used: by no advertiser, so that two who
-pool their reports learn no more than one. The answer depends on the settings alone, so it tells
-nothing about what others run, and new audiences at the end leave those before them as they are.
+floor to one that may be used may not be used: by no advertiser, so that two who pool their reports
+learn no more than one. That holds for audiences that are the same, too: if they could be used, and
+those that differ by one person could not, being refused would tell whether that person is in both.
+Campaigns on the same people name the same audience.
+
+A floor that is known to the person would tell as much: an audience made to be just large enough if
+somebody is in it. So each audience, and each pair, has its own margin above the floor, which nobody
+outside knows. The answer depends on the settings alone, so it tells nothing about what others run,
+and new audiences at the end leave those before them as they are.
 """
 
+import hashlib
+import hmac
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -36,6 +43,7 @@ __all__ = [
     "Verdict",
     "distance",
     "headcounts",
+    "margins",
     "served_people",
     "verdicts",
 ]
@@ -49,11 +57,13 @@ NOT_HERE = "audience not on this catalogue"
 class Verdict:
     """Whether advertisers may use an audience: `reason` is None, or says why not.
 
-    `rule` completes "audience must ..."; neither tells a size or a distance.
+    `rule` completes "audience must ..."; neither tells a size, a distance or another audience.
+    `near` is the one that it is too close to, for operators.
     """
 
     reason: str | None = None
     rule: str = ""
+    near: str | None = None
 
 
 def headcounts(audience: Audience) -> IntArray:
@@ -92,11 +102,27 @@ def distance(one: Audience, other: Audience) -> int:
     return int(np.abs(mine - theirs).sum())
 
 
+def margins(key: bytes, most: int) -> Callable[[str], int]:
+    """What is added to a floor: for each text another number below `most`, known to the key only.
+
+    >>> margin = margins(b"secret", 200)
+    >>> margin("sports") == margin("sports"), 0 <= margin("sports") < 200
+    (True, True)
+    """
+
+    def margin(text: str) -> int:
+        digest = hmac.digest(key, text.encode(), hashlib.sha256)
+        return int.from_bytes(digest[:8]) % max(most, 1)
+
+    return margin
+
+
 def verdicts(
     names: Iterable[str],
     read: Callable[[str], Audience],
     least_audience: int,
     least_difference: int,
+    margin: Callable[[str], int] = lambda _: 0,
 ) -> dict[str, Verdict]:
     """What advertisers may do with each audience, in the order given.
 
@@ -112,15 +138,15 @@ def verdicts(
             found[name] = Verdict(NOT_HERE, "be readable on this catalogue")
             continue
         total = audience.targeted_user_count
-        if total < least_audience:
-            found[name] = Verdict(TOO_SMALL, f"have at least {least_audience} people")
+        if total < least_audience + margin(name):
+            found[name] = Verdict(TOO_SMALL, f"have clearly more than {least_audience} people")
             continue
         found[name] = Verdict()
         for other, people in usable.items():
-            near = abs(people - total) < least_difference
-            if near and 0 < distance(audience, read(other)) < least_difference:
-                rule = f"be the same as {other}, or differ from it by at least {least_difference}"
-                found[name] = Verdict(TOO_CLOSE, f"{rule} people")
+            floor = least_difference + (margin(f"{name}\n{other}") if least_difference else 0)
+            if abs(people - total) < floor and distance(audience, read(other)) < floor:
+                rule = f"differ from every other by clearly more than {least_difference} people"
+                found[name] = Verdict(TOO_CLOSE, rule, other)
                 break
         if found[name].reason is None:
             usable[name] = total

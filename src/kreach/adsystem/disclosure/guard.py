@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict, verdicts
+from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict, margins, verdicts
 from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
@@ -92,8 +92,10 @@ class Audiences:
         read: Callable[[Catalogue, str], Audience],
         names: Sequence[str],
         settings: GuardSettings,
+        key: bytes,
     ) -> None:
         self._read, self._names, self._settings = read, names, settings
+        self._margin = margins(key, settings.least_difference)
         self._lock = Lock()
         self._found: dict[str, dict[str, Verdict]] = {}
 
@@ -108,6 +110,7 @@ class Audiences:
                     lambda name: self._read(catalogue, name),
                     floors.least_audience,
                     floors.least_difference,
+                    self._margin,
                 )
         return found.get(name, Verdict(NOT_HERE, "be one that the settings name"))
 

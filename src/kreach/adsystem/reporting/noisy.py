@@ -26,7 +26,7 @@ from kreach.adsystem.reporting.live import LogFailing
 from kreach.adsystem.reporting.noisy_documents import NoisyDocuments, noisy_caps, spent
 from kreach.adsystem.reporting.noisy_source import NoisySource, Points
 from kreach.adsystem.reporting.service import Reporting, page_of
-from kreach.adsystem.settings import GuardSettings, NoiseSettings
+from kreach.adsystem.settings import GuardSettings, NoiseSettings, guard_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
@@ -70,7 +70,8 @@ class NoisyReporting:
         self._audiences: Audiences | None = None
         if guard.enabled:
             names = [EVERYONE, *reporting.shared.audiences]
-            self._audiences = Audiences(reporting.shelf.audience, names, guard)
+            key = guard_key(reporting.shared.store)
+            self._audiences = Audiences(reporting.shelf.audience, names, guard, key)
         drawing = opendp_draw() if draw is None else draw
         self._budget = Budget(settings)
         self._most_cap = settings.most_frequency - 1

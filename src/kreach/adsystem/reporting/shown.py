@@ -27,7 +27,7 @@ from kreach.adsystem.measurement.report import measure
 from kreach.adsystem.reporting.live import Snapshot, micros_of
 from kreach.adsystem.reporting.reach import MOST_PERIODS, MOST_SECONDS, Subject, measured
 from kreach.adsystem.reporting.service import Reporting
-from kreach.adsystem.settings import GuardSettings
+from kreach.adsystem.settings import GuardSettings, guard_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
@@ -53,7 +53,8 @@ class Shown:
         self._archive = Archive(inner.shared.store)
         self._keeper = Keeper(self._archive, settings)
         names = [EVERYONE, *inner.shared.audiences]
-        self._audiences = Audiences(inner.shelf.audience, names, settings)
+        key = guard_key(inner.shared.store)
+        self._audiences = Audiences(inner.shelf.audience, names, settings, key)
         self._lock = threading.Lock()
         self._remembered: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._unique: dict[tuple[int, str], tuple[int, float]] = {}

@@ -45,14 +45,15 @@ def standing(
     return Standing(number, budget, account.spent, wanted, day, account.daily, spent, day_wanted)
 
 
-def take_day(account: Account, day: int, given: Given) -> None:
+def take_day(account: Account, day: int, given: Given, *, all_told: bool) -> None:
     """What may be spent on a day: what was given, as far as others leave it.
 
     Redis takes down whatever a bidder says it holds. Only what it would also have given may be
-    used: then what all may use stays within the day's budget.
+    used, which nobody knows before all have told: then what all may use stays within the day's
+    budget.
     """
     assert account.day_grants is not None
-    usable = min(given.day_granted, given.day_allowed)
+    usable = min(given.day_granted, given.day_allowed) if all_told else 0
     most = max(account.used_on(day) - account.carried, given.day_allowed)
     held = max(account.day_grants.get(day, 0), usable)
     account.day_grants = {day: min(held, most)}

@@ -187,7 +187,7 @@ class Partner:
         account = self._state.ledger.accounts[number]
         account.elsewhere = given.elsewhere
         if asked.day >= 0 and account.day_grants is not None:
-            take_day(account, asked.day, given)
+            take_day(account, asked.day, given, all_told=self.open)
         short = given.granted < asked.wanted or given.day_granted < asked.day_wanted
         (self._dry.add if short else self._dry.discard)(number)
         granted = min(given.granted, asked.wanted)  # the rest is set aside and was not asked for

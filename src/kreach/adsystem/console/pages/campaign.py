@@ -37,15 +37,14 @@ from kreach.adsystem.console.words import (
     plural,
 )
 
-__all__ = ["TRUTH", "campaign_page"]
+__all__ = ["campaign_page"]
 
-TRUTH = "truth, which the ad system does not know"
 _CAPS = (1, 2, 3, 4, 5)
 _POINTS = 400
 _TILES = (
     "Spent",
     "People reached",
-    "Reach within the cap",
+    "Capped reach",
     "Average frequency",
     "Over-exposed",
     "Bids won",
@@ -83,7 +82,7 @@ class _Campaign:
             with box("k-title"):
                 ui.link("Campaigns", "/").classes("k-sub")
                 Text(self._name, "h1", name="title")
-                with box("k-row").style("gap: .5rem"):
+                with box("k-row").style("gap: .6rem; flex-wrap: nowrap; align-items: baseline"):
                     self._state = Text("", "span", "k-chip", name="state")
                     self._phase = Text("", "span", "k-sub")
             with box("k-row") as self._buttons:
@@ -101,8 +100,10 @@ class _Campaign:
             "people. Whiskers show where the true number lies.",
         ):
             self._caps = Chart("Reach at caps from one to five", "k-chart k-short", "by cap")
-            with box("k-row k-between"):
-                self._basis = Text("", "p", "k-sub")
+            heads = ["cap", "reach", "interval", "above the cap"]
+            self._by_cap = Table(heads, numeric=(1, 2, 3), name="by cap")
+            self._basis = Text("", "p", "k-sub")
+            with box("k-row").style("justify-content: flex-end; margin-top: auto"):
                 csv_button("reach by cap", lambda: report_rows(self._reach))
         with card(
             "How often people saw it",
@@ -118,8 +119,8 @@ class _Campaign:
     def _money_cards(self) -> None:
         with card(
             "Spend",
-            "Money spent so far, beside the line of a budget that is spent evenly. The bidder "
-            "leaves that line on purpose where impressions are cheaper at other times.",
+            "Money spent so far, beside the line of a budget that is spent evenly. The bidder need "
+            "not keep to that line: it spends where reach is cheapest.",
         ):
             self._spend = Chart("Spend over time", "k-chart k-short", "spend")
             with box("k-row").style("justify-content: flex-end"):
@@ -214,7 +215,7 @@ class _Campaign:
         ends = interval(found.reach_interval, found.level)
         shown = plural(status["impressions"], "impression") if status["impressions"] else ""
         below = f"{ends}, cap {found.cap}, of {shown}" if told and shown else f"cap {found.cap}"
-        tell["Reach within the cap"](count(found.reach), below)
+        tell["Capped reach"](count(found.reach), below)
         often = between(found.average_frequency_interval, decimal)
         below = f"{often} times a person reached" if told else ""
         tell["Average frequency"](decimal(found.average_frequency), below)
@@ -232,7 +233,18 @@ class _Campaign:
             series = self._console.truth.found["series"]
             truth = next((p[self._name] for _, p in reversed(series) if self._name in p), None)
         shown = [one for one in reports if one["cap"] in _CAPS]
-        self._caps.tell(charts.by_cap(shown, truth, TRUTH))
+        self._caps.tell(charts.by_cap(shown, truth))
+        self._by_cap.tell(
+            [
+                (
+                    str(one["cap"]),
+                    count(one["reach"]),
+                    between(one["interval"]),
+                    f"{count(one['over_exposed'])} people",
+                )
+                for one in shown
+            ]
+        )
         self._basis.tell(f"Basis: {self._reach['basis']}." if self._reach.get("basis") else "")
         if not reports:
             return

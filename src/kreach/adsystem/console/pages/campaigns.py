@@ -68,8 +68,7 @@ class _Line:
                 self._pause = icon_button("pause", f"Pause {name}", self._toggle)
                 self._edit = icon_button("edit", f"Change {name}", self._change)
                 self._end = icon_button("stop_circle", f"End {name}", self._ask)
-            with box("k-wide").style("grid-column: 1 / -1"):
-                self._notes = Notes()
+            self._notes = Notes("k-wide k-all")
 
     def _cell(self, name: str) -> tuple[Text, Text, Text]:
         with box("k-cell", name=name):

@@ -1,4 +1,308 @@
-from kreach.adsystem.console.frame import Frame
+"""Before spending: what budgets will reach, and what a reach will cost, with bands."""
+
+import asyncio
+from math import exp
+from typing import Any
+
+from nicegui import ui
+
+from kreach.adsystem.console import charts
+from kreach.adsystem.console.client import Away, Document, Refused
+from kreach.adsystem.console.frame import Answers, Frame
+from kreach.adsystem.console.parts import (
+    Chart,
+    Notes,
+    Table,
+    Text,
+    box,
+    button,
+    card,
+    csv_button,
+    empty,
+    heading,
+    skeleton,
+)
+from kreach.adsystem.console.state import LIST
+from kreach.adsystem.console.study import Study
+from kreach.adsystem.console.tables import plan_rows
+from kreach.adsystem.console.words import between, count, decimal, level, money, plural
+
+__all__ = ["planner_page"]
+
+_STEPS = (1.0, 0.5, 1.5, 0.25, 2.0, 0.75)  # of the campaign's budget, most telling first
+_MOST_CAP = 10
 
 
-def planner_page(frame: Frame, *_: str) -> None: ...
+class _Planner:
+    """The page."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame, self._console = frame, frame.console
+        self._campaigns: dict[str, dict[str, Any]] = {}
+        self._plans: list[Document] = []
+        self._facts: Document = {}
+        self._sized = False
+        self._round = 0  # answers to earlier questions are dropped
+        with box("k-page") as page:
+            with heading(
+                "Planner",
+                "What a budget will reach before it is spent, and what a reach will cost. Plans "
+                "come from reporting: they simulate flights on the campaign's audience and market.",
+            ):
+                csv_button("plan", lambda: plan_rows(self._plans))
+            self._loading = skeleton(3)
+            self._nothing = box("k-card")
+            self._nothing.set_visibility(False)
+            with box().style("display: contents") as self._body:
+                self._question()
+                self._answer()
+            self._body.set_visibility(False)
+        frame.follow_theme(self._chart)
+        with page:
+            frame.watch(page, lambda: {"list": LIST}, self._show, self._also)
+
+    def _question(self) -> None:
+        with card("Question"), box("k-form"):
+            self._campaign = ui.select([], label="Campaign", on_change=self._other_campaign)
+            self._campaign.props("outlined dense stack-label")
+            self._requests = ui.input("Requests expected in the flight").without_auto_validation()
+            self._requests.props("outlined dense stack-label inputmode=numeric")
+            self._requests.props["hint"] = "how many bid requests of the audience will come"
+            with box():
+                self._cap_says = Text("", classes="k-name")
+                self._cap = ui.slider(min=1, max=_MOST_CAP, value=2, on_change=self._say_cap)
+                self._cap.props("markers snap label").props["aria-label"] = "Frequency cap"
+                self._say_cap()
+            with box() as self._size_box:
+                self._size_says = Text("", classes="k-name")
+                self._size = ui.slider(min=0, max=1, value=0, step=1, on_change=self._redraw)
+                self._size.props("markers snap").props["aria-label"] = "Size of groups"
+            self._reach = ui.input("Or: reach wanted").without_auto_validation()
+            self._reach.props("outlined dense stack-label inputmode=decimal")
+            self._reach.props["hint"] = "what budget will reach so much?"
+            for one, name in ((self._requests, "requests"), (self._reach, "reach")):
+                one.props["data-name"] = f"field {name}"
+                one.on("keydown.enter", self._plan)
+            with box("k-row"):
+                self._go = button("Plan", self._plan, style="k-primary")
+                self._stop = button("Stop", self._halt)
+                self._stop.set_visibility(False)
+                self._progress = Text("", "span", "k-sub", name="progress")
+        self._notes = Notes()
+
+    def _answer(self) -> None:
+        with card(
+            "Budget and reach",
+            "Each point is a flight with that budget; the band holds what it reaches with the "
+            "probability in the table. Where the curve is flat, more money buys little.",
+        ):
+            self._unplanned = empty(
+                "insights", "Nothing is planned yet", "Press Plan: points appear as they are made."
+            )
+            with box() as self._planned:
+                self._chart = Chart("Reach against budget, with a band", name="plan")
+                self._scaled = Notes()
+                heads = ["budget", "spent", "reach", "band", "impressions", "frequency"]
+                self._table = Table(heads, numeric=range(6), name="plan")
+                self._basis = Text("", "p", "k-sub")
+            self._planned.set_visibility(False)
+
+    # -- what the reader chooses --------------------------------------------------------------
+
+    def _other_campaign(self) -> None:
+        chosen = self._campaigns.get(self._campaign.value or "")
+        if chosen is None:
+            return
+        self._halt()
+        self._plans, self._facts = [], {}
+        expected = chosen["expected_requests"]
+        self._requests.value = "" if expected is None else str(expected)
+        self._cap.value = min(max(one["limit"] for one in chosen["caps"]), _MOST_CAP)
+        self._draw()
+
+    def _say_cap(self) -> None:
+        self._cap_says.tell(f"Frequency cap: {int(self._cap.value)} a person (from reporting)")
+
+    def _halt(self) -> None:
+        self._round += 1
+        self._progress.tell("")
+        self._go.enable()
+        self._stop.set_visibility(False)
+
+    async def _plan(self) -> None:
+        """Ask for one budget after the other: each takes a while, and shows when it is there."""
+        chosen = self._campaigns.get(self._campaign.value or "")
+        if chosen is None or not self._go.enabled:
+            return
+        self._halt()
+        mine = self._round
+        self._go.disable()
+        self._stop.set_visibility(True)
+        self._plans, self._facts = [], {}
+        self._notes.tell()
+        for one in (self._requests, self._reach):
+            one.error = None
+        asked: list[tuple[str, object]] = [("cap", int(self._cap.value))]
+        if self._requests.value:
+            asked.append(("requests", self._requests.value.strip()))
+        wanted: list[tuple[str, object]] = [
+            ("budget", f"{share * chosen['budget']:.6g}") for share in _STEPS
+        ]
+        if self._reach.value:
+            wanted.insert(0, ("reach", self._reach.value.strip()))
+        for at, question in enumerate(wanted, 1):
+            self._progress.tell(f"planning {at} of {len(wanted)} …")
+            if not await self._one(chosen["id"], [*asked, question], mine):
+                return
+        self._halt()
+
+    async def _one(self, name: str, asked: list[tuple[str, object]], mine: int) -> bool:
+        """Ask for one plan; False if there is no point in going on."""
+        try:
+            found = await self._console.plans.get(name, *asked)
+        except Refused as refused:
+            if mine == self._round:
+                self._refuse(str(refused))
+                self._halt()
+            return False
+        except Away as away:
+            if mine == self._round:
+                self._notes.tell(f"Reporting does not answer: {away}.")
+                self._halt()
+            return False
+        except asyncio.CancelledError:
+            return False
+        if mine != self._round or self._chart.element.is_deleted:
+            return False
+        self._facts = found
+        self._plans = sorted([*self._plans, *found["plans"]], key=lambda one: float(one["budget"]))
+        self._draw()
+        return True
+
+    def _refuse(self, message: str) -> None:
+        for name, field in (("requests", self._requests), ("reach", self._reach)):
+            if message.startswith(name):
+                field.error = message
+                return
+        self._notes.tell(message, tone="k-bad")
+
+    # -- what is shown ------------------------------------------------------------------------
+
+    def _also(self) -> tuple[Any, ...]:
+        return (self._console.tradeoff.version, self._console.audit.version)
+
+    def _show(self, answers: Answers) -> None:
+        listed = answers["list"]
+        if listed.document is None:
+            if listed.trouble is not None:
+                self._say("cloud_off", "Nothing to plan yet", f"Reporting: {listed.trouble}")
+            return
+        self._campaigns = {one["id"]: one for one in reversed(listed.document["campaigns"])}
+        self._loading.set_visibility(False)
+        if not self._campaigns:
+            says = "Plans are made for a campaign's audience and market: create one first."
+            self._say("insights", "No campaigns yet", says)
+            return
+        self._nothing.set_visibility(False)
+        self._body.set_visibility(True)
+        names = list(self._campaigns)
+        if names != list(self._campaign.options):
+            kept = self._campaign.value if self._campaign.value in names else names[0]
+            self._campaign.set_options(names, value=kept)
+        self._show_sizes()
+
+    def _say(self, icon: str, title: str, says: str) -> None:
+        self._loading.set_visibility(False)
+        self._body.set_visibility(False)
+        self._nothing.clear()
+        with self._nothing:
+            empty(icon, title, says)
+        self._nothing.set_visibility(True)
+
+    def _study(self) -> Study | None:
+        return Study.of(self._console.tradeoff.found)
+
+    def _size_now(self) -> float | None:
+        """People in a group: as audited, or on average over the audience that was planned on."""
+        audit = self._console.audit.found or {}
+        if "group_size" in audit:
+            return float(audit["group_size"])
+        people, groups = self._facts.get("people"), self._facts.get("groups")
+        return people / groups if people and groups else None
+
+    def _show_sizes(self) -> None:
+        study, now = self._study(), self._size_now()
+        self._size.set_visibility(study is not None)
+        if study is None:
+            self._size_says.tell(
+                "Size of groups (k): as the publisher released them; reporting cannot plan with "
+                "others. With the setting tradeoff, a study shows what other sizes would do."
+            )
+            return
+        self._size.props["max"] = len(study.sizes) - 1
+        if not self._sized and now is not None:
+            self._sized = True
+            self._size.value = study.sizes.index(study.nearest(now))
+        self._redraw()
+
+    def _redraw(self) -> None:
+        study = self._study()
+        if study is not None:
+            size = study.sizes[min(int(self._size.value), len(study.sizes) - 1)]
+            self._size_says.tell(f"Groups of {size} people (from the study, not from reporting)")
+        self._draw()
+
+    def _other_size(self) -> tuple[str, float] | None:
+        """What the study says of groups of the size on the slider, if it is not today's."""
+        study, now = self._study(), self._size_now()
+        if study is None or now is None or not self._plans:
+            return None
+        size = study.sizes[min(int(self._size.value), len(study.sizes) - 1)]
+        factor = study.factor(now, size)
+        return (
+            None if size == study.nearest(now) else (f"in groups of {size}, by the study", factor)
+        )
+
+    def _draw(self) -> None:
+        self._unplanned.set_visibility(not self._plans)
+        self._planned.set_visibility(bool(self._plans))
+        currency = str(self._facts.get("currency", ""))
+        other = self._other_size()
+        unit = "people" if self._facts.get("cap") == 1 else "impressions within the cap"
+        self._chart.tell(charts.budget_curve(self._plans, currency, unit, other))
+        self._scaled.tell(
+            None
+            if other is None
+            else f"Dashed: the plan times {other[1]:.3f}, the ratio of reach at equal budget in "
+            "the study. It is a rule of thumb, not a plan.",
+            tone="",
+        )
+        self._table.tell(
+            [
+                (
+                    money(one["budget"], currency),
+                    money(one["spend"], currency),
+                    count(one["reach"]),
+                    f"{between(one['band'])} ({level(one['level'])})",
+                    count(one["impressions"]),
+                    decimal(one["average_frequency"]),
+                )
+                for one in self._plans
+            ]
+        )
+        if self._facts:
+            market = self._facts["market"]
+            median = money(exp(market["mu"]), currency)
+            facts, auction = self._facts, market["auction"].replace("_", " ")
+            people = plural(facts["people"], "person", "people")
+            groups = plural(facts["groups"], "group")
+            self._basis.tell(
+                f"On catalogue {facts['catalogue']}: {people} in {groups}, "
+                f"{plural(facts['requests'], 'request')}, cap {facts['cap']}, a market with half "
+                f"of the prices below {median} per thousand ({auction})."
+            )
+
+
+def planner_page(frame: Frame) -> None:
+    """Build it."""
+    _Planner(frame)

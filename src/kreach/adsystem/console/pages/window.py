@@ -35,7 +35,6 @@ from kreach.adsystem.console.words import (
 
 __all__ = ["WindowPanel"]
 
-_TRUTH = "truth, which the ad system does not know"
 _BY_HOUR = timedelta(hours=24)  # of a flight; after that, reporting would take long over hours
 _AUTO = "auto"
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -104,8 +103,7 @@ class WindowPanel:
         Text("Or drag across the chart.", "p", "k-sub gt-sm")
 
     def _allow_dragging(self) -> None:
-        element = self.chart.element
-        ui.run_javascript(f"kreach.brush(getElement({element.id}).chart)")
+        ui.run_javascript(f"kreach.brush(getElement({self.chart.element.id}))")
 
     # -- what the reader chooses --------------------------------------------------------------
 
@@ -202,14 +200,16 @@ class WindowPanel:
 
     def _points(self, campaign: dict[str, Any]) -> list[tuple[str, float, float, float]]:
         """Ends of periods, and what is known now: the last period is not over."""
-        now = self._console.now()
+        last = min(self._console.now(), moment_of(campaign["end"]))
         points = [(campaign["start"], 0.0, 0.0, 0.0)]
-        for period in self._series.get("series", []):
-            for report in period["cumulative"] or []:
-                if moment_of(period["end"]) <= now:
-                    points.append((period["end"], report["reach"], *report["interval"]))
+        points += [
+            (period["end"], report["reach"], *report["interval"])
+            for period in self._series.get("series", [])
+            for report in period["cumulative"] or []
+            if moment_of(period["end"]) <= last
+        ]
         for report in self._so_far.get("reports", []):
-            at = self._so_far["end"] or utc_text(min(now, moment_of(campaign["end"])))
+            at = self._so_far["end"] or utc_text(last)
             if report["cap"] == self._cap and at > points[-1][0]:
                 points.append((at, report["reach"], *report["interval"]))
         return points
@@ -218,11 +218,13 @@ class WindowPanel:
         unit = "people" if self._cap == 1 else "impressions within the cap"
         at = next((one["level"] for one in self._so_far.get("reports", [])), None)
         truth = self._console.truth.found
-        known = [
-            (ts, here[self._name][self._cap - 1])
-            for ts, here in (truth or {"series": []})["series"]
-            if self._name in here and self._cap and self._cap <= len(here[self._name])
-        ]
+        known = None
+        if truth is not None:
+            known = [
+                (ts, here[self._name][self._cap - 1])
+                for ts, here in truth["series"]
+                if self._name in here and self._cap and self._cap <= len(here[self._name])
+            ]
         band = f" The band holds the true number with {level(at)} probability." if at else ""
         beside = " Dashed: the truth, which only the simulation knows." if known else ""
         people = (
@@ -232,10 +234,8 @@ class WindowPanel:
         )
         self._meaning.tell(people + band + beside)
         flight = (campaign["start"], campaign["end"])
-        name = None if truth is None else _TRUTH
-        self.chart.tell(
-            charts.cumulative(self._points(campaign), known, flight, unit, name, self._window)
-        )
+        points = self._points(campaign)
+        self.chart.tell(charts.cumulative(points, known, flight, unit, self._window))
 
     def _show_window(self, answers: Answers) -> None:
         answer = answers["window"]

@@ -1,0 +1,45 @@
+"""Attacks on reports: they work where nothing is guarded, and are worth little where it is.
+
+Games are few here, `python -m benchmarks attacks` plays more. They are seeded but for the noise and
+the guard's key; bounds are such that an attack without advantage passes them by chance less than
+once in ten thousand runs.
+"""
+
+from functools import cache
+
+import pytest
+
+from kreach.lab.attacks import ATTACKS, Scored, attack_table
+
+GAMES = 4
+ON_PEOPLE = tuple(ATTACKS)[:7]  # without those who know all other impressions
+
+pytestmark = pytest.mark.xdist_group("attacks")
+
+
+@cache
+def scored(attack: str, mode: str, games: int = GAMES) -> Scored:
+    return attack_table(games, 3, (attack,), (mode,))[0]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_open_reports_tell_all(attack: str) -> None:
+    assert scored(attack, "open").advantage == 1.0
+    assert scored(attack, "open").refused == 0.0
+
+
+@pytest.mark.parametrize("mode", ["guard", "noise"])
+def test_guarded_reports_tell_next_to_nothing(mode: str) -> None:
+    found = [scored(attack, mode) for attack in ON_PEOPLE]
+    assert sum(one.advantage for one in found) / len(found) < 0.7  # 24 of 28
+    for one in found:
+        if one.attack != "polling of the spend":  # is answered, with numbers that do not move
+            assert one.refused == 1.0, one
+
+
+def test_only_noise_holds_against_who_knows_all_others() -> None:
+    attacks = ("knowing all other impressions", "the same question fifty times")
+    for attack in attacks:
+        assert scored(attack, "guard").advantage == 1.0
+    told = [scored(attack, "noise", 10).advantage for attack in attacks]
+    assert sum(told) / len(told) < 0.9  # 19 of 20
