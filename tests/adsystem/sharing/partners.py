@@ -191,11 +191,16 @@ class Half:
         """The most that this bidder could bid with, now or after a crash and a start."""
         return max(self._account.granted if self.alive else 0, self.disk.most())
 
-    def usable_today(self) -> int:
-        """What may be bid with today, or is out or spent already."""
+    def usable_today(self, out_before: int) -> int:
+        """What may be bid with today, or is out or spent already.
+
+        `out_before` is what an earlier run had out, which nobody but the test knows exactly.
+        """
+        if not self.alive:
+            return out_before + sum(micros for micros, day in self.disk.spent if day == self.day)
         account = self._account
-        granted = (account.day_grants or {}).get(self.day, 0) if self.alive else 0
-        return max(granted, account.used_on(self.day) - account.carried)
+        granted = (account.day_grants or {}).get(self.day, 0)
+        return max(granted, account.used_on(self.day) - account.carried + out_before)
 
 
 def pool_of(url: str, name: str, names: Sequence[str], epoch: int = 1, **more: Any) -> Pool:

@@ -19,7 +19,9 @@ Ask = Callable[[Question], Awaitable[Document]]
 _LEASE_SECONDS = 6.0
 _KEPT_SECONDS = 60.0  # so that going back to a page shows it at once
 _AT_ONCE = 4
-_DUTY = 0.8  # of the time may go into asking, all questions together, however slow they are
+_DUTY = 0.8  # of the time may go into asking, all questions together, however slow they are,
+_DUTY_OF_ONE = 0.25  # and into one of them
+_GAP_SECONDS = 0.15  # between requests, in the long run: a key is good for so many a minute
 _LOOK_SECONDS = 0.1
 
 
@@ -131,8 +133,10 @@ class Feed:
         finally:
             entry.asking = False
             took = self._clock() - begun
-            rest = max(self._every - took, took * self._wanted() / _DUTY - took, wait)
-            entry.due = self._clock() + (0.0 if entry.again else rest)
+            wanted = self._wanted()
+            slow = took * max(wanted / _DUTY, 1.0 / _DUTY_OF_ONE)
+            apart = max(self._every, wanted * _GAP_SECONDS, slow)
+            entry.due = self._clock() + (0.0 if entry.again else max(apart - took, wait))
             entry.again = False
 
     def _wanted(self) -> int:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 __all__ = ["CREATE", "as_document", "field_of", "local_text"]
@@ -37,15 +38,17 @@ _ELSEWHERE = {  # where the message about something is shown that is no field of
     "creative": "width",
     "caps": "cap",
 }
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
+_A_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _DAY_SECONDS = 86_400.0
 
 
 def _number(text: str, *, whole: bool = False) -> Any:
     """The number in a field; what is none stays text, for reporting to say so."""
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
+    if not (_WHOLE_NUMBER if whole else _A_NUMBER).fullmatch(text):
         return text
+    found = int(text) if whole else float(text)
+    return found if isfinite(found) else text
 
 
 def _moment(text: str) -> str:

@@ -53,9 +53,9 @@ def take_day(account: Account, day: int, given: Given, *, all_told: bool) -> Non
     budget.
     """
     assert account.day_grants is not None
-    usable = min(given.day_granted, given.day_allowed) if all_told else 0
-    most = max(account.used_on(day) - account.carried, given.day_allowed)
+    usable = given.day_granted if all_told else 0
     held = max(account.day_grants.get(day, 0), usable)
+    most = max(account.used_on(day) - account.carried, given.day_allowed)
     account.day_grants = {day: min(held, most)}
     account.elsewhere_on = {day: given.day_elsewhere}
 

@@ -174,7 +174,8 @@ class _Campaign:
         said = str(refused) if isinstance(refused, Refused) else None
         self._notes.tell(why_not(status.document["status"]), said)
         found = standing_of(status.document, self._reach)
-        self._show_tiles(status.document, found)
+        if answers["reach"].version:  # before that there are dots
+            self._show_tiles(status.document, found)
         self._window.show(status.document, answers)
         self._show_reach(found)
         self._show_money(status.document)

@@ -1,0 +1,179 @@
+"""Any order of impressions, exchanges, failures, starts and wipes: others' impressions count once.
+
+What a bidder heard of others is never more than they have shown, and all of it once all have told.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from kreach.adsystem.settings import RedisSettings
+from kreach.adsystem.sharing import pool as pool_module
+from kreach.adsystem.sharing import scripts
+from kreach.lab.fleet import RedisServer
+from tests.adsystem.sharing import tellers
+from tests.adsystem.sharing.partners import settings_for
+from tests.adsystem.sharing.tellers import (
+    GROUPS,
+    PLACES,
+    Faulty,
+    Teller,
+    Written,
+    check_never_more,
+    moments_of_others,
+    of_others,
+)
+
+picks = st.integers(0, 10**6)
+NAMES = ("b1", "b2", "b3")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
+    """Two, so that one can take the other's place in no time."""
+    with ExitStack() as held:
+        folder = tmp_path_factory.mktemp("redis")
+        yield [held.enter_context(RedisServer(folder)) for _ in range(2)]
+
+
+@pytest.fixture
+def short_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed keeps the last few entries only."""
+    assert "'MAXLEN', '~', '20000'" in scripts.FEED
+    feed = scripts.FEED.replace("'MAXLEN', '~', '20000'", "'MAXLEN', '=', '3'")
+    for module in (pool_module, tellers):
+        monkeypatch.setattr(module, "FEED", feed)
+
+
+class Counting(RuleBasedStateMachine):
+    servers: list[RedisServer]
+    clients: list["redis.Redis[bytes]"]
+    folder: Path
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+        self.at = 0
+        self.logs: dict[str, Written] = {}
+        self.tellers: list[Teller] = []
+
+    @initialize(knows=st.booleans())
+    def begin(self, knows: bool) -> None:
+        self._flush()
+        for name in NAMES:
+            log = self.logs[name] = Written(self.folder / str(self.made) / name)
+            teller = Teller(self._settings(), name, log)
+            if not knows:  # it takes campaigns up one by one
+                teller.places = frozenset()
+            self.tellers.append(teller)
+
+    def _settings(self) -> RedisSettings:
+        return settings_for(self.servers[self.at].url, NAMES)
+
+    def _flush(self) -> None:
+        self.clients[self.at].flushall()
+
+    def _pick(self, pick: int) -> Teller:
+        return self.tellers[pick % len(self.tellers)]
+
+    @rule(
+        pick=picks,
+        rows=st.lists(
+            st.tuples(st.sampled_from(sorted(PLACES)), st.integers(0, GROUPS - 1)),
+            min_size=1,
+            max_size=4,
+        ),
+    )
+    def shown(self, pick: int, rows: list[tuple[tuple[int, str], int]]) -> None:
+        told = [(campaign, version, group) for (campaign, version), group in rows]
+        self._pick(pick).log.add(told)
+
+    @rule(pick=picks)
+    def exchange(self, pick: int) -> None:
+        self._pick(pick).exchange()
+
+    @rule(pick=picks, commands=st.integers(0, 12), done=st.booleans())
+    def cut(self, pick: int, commands: int, done: bool) -> None:
+        self._pick(pick).exchange(Faulty(commands, done=done))
+
+    @rule()
+    def in_turn(self) -> None:
+        for teller in self.tellers:
+            teller.impatient()
+            teller.exchange()
+
+    @rule(pick=picks, place=st.sampled_from(sorted(PLACES)))
+    def taken_up(self, pick: int, place: tuple[int, str]) -> None:
+        teller = self._pick(pick)
+        teller.places |= {place}
+
+    @rule(pick=picks)
+    def started(self, pick: int) -> None:
+        """A bidder starts anew: it knows its own log only."""
+        before = self._pick(pick)
+        before.close()
+        again = Teller(before.settings, before.name, before.log, before.epoch + 1)
+        again.places = before.places
+        self.tellers[self.tellers.index(before)] = again
+
+    @rule(how=st.sampled_from(["anew", "emptied", "not at all"]))
+    def forgets(self, how: str) -> None:
+        if how == "not at all":
+            return
+        if how == "anew":
+            self.at = (self.at + 1) % len(self.servers)
+        self._flush()
+        if how == "anew":
+            for teller in self.tellers:
+                teller.move(self._settings())
+
+    @precondition(lambda self: self.tellers)
+    @rule(pick=picks, rounds=st.integers(3, 8))
+    def talks(self, pick: int, rounds: int) -> None:
+        """One tells so often that others cannot follow."""
+        teller = self._pick(pick)
+        for at in range(rounds):
+            teller.log.add([(1, "v1", at % GROUPS)])
+            teller.exchange()
+
+    @invariant()
+    def never_more(self) -> None:
+        for teller in self.tellers:
+            check_never_more(teller, self.logs)
+
+    def teardown(self) -> None:
+        """Once all have told, all is known."""
+        for teller in self.tellers:
+            teller.places = PLACES
+        for _ in range(4):
+            self.in_turn()
+        for teller in self.tellers:
+            assert teller.heard == of_others(self.logs, teller.name)
+            assert teller.moments == moments_of_others(self.logs, teller.name)
+            teller.close()
+
+
+@pytest.mark.usefixtures("short_feed")
+def test_others_impressions_count_once(servers: list[RedisServer], tmp_path: Path) -> None:
+    clients = [redis.Redis.from_url(server.url) for server in servers]
+    told = {"servers": servers, "folder": tmp_path, "clients": clients}
+    try:
+        chosen = settings(max_examples=40, stateful_step_count=40, phases=[Phase.generate])
+        run_state_machine_as_test(type("Machine", (Counting,), told), settings=chosen)
+    finally:
+        for client in clients:
+            client.close()
