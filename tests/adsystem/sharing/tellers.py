@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -57,14 +57,21 @@ class Written:
 
 
 class Faulty:
-    """In place of the watch on each command: one of them fails, before or after it is done."""
+    """In place of the watch on each command: one of them fails, before or after it is done.
 
-    def __init__(self, commands: int, *, done: bool) -> None:
-        self._left, self._done = commands, done
+    Or, with `meanwhile`, none fails and others do something before it.
+    """
+
+    def __init__(
+        self, commands: int, *, done: bool = False, meanwhile: Callable[[], object] | None = None
+    ) -> None:
+        self._left, self._done, self._meanwhile = commands, done, meanwhile
 
     def __enter__(self) -> None:
         self._left -= 1
-        if self._left < 0 and not self._done:
+        if self._left == -1 and self._meanwhile is not None:
+            self._meanwhile()
+        elif self._left < 0 and not self._done and self._meanwhile is None:
             raise Away("cut")
 
     def __exit__(
@@ -73,7 +80,7 @@ class Faulty:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._left < 0 and error is None:
+        if self._left < 0 and error is None and self._meanwhile is None:
             raise Away("answer lost")
 
 

@@ -106,9 +106,24 @@ class Counting(RuleBasedStateMachine):
     def exchange(self, pick: int) -> None:
         self._pick(pick).exchange()
 
-    @rule(pick=picks, commands=st.integers(0, 12), done=st.booleans())
+    @rule(pick=picks, commands=st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6]), done=st.booleans())
     def cut(self, pick: int, commands: int, done: bool) -> None:
-        self._pick(pick).exchange(Faulty(commands, done=done))
+        teller = self._pick(pick)
+        teller.log.add([(1, "v1", 0), (2, "v1", 1)])
+        teller.exchange(Faulty(commands, done=done))
+
+    @rule(pick=picks, commands=st.integers(1, 8), rows=st.integers(0, 2))
+    def between(self, pick: int, commands: int, rows: int) -> None:
+        """While one looks, another tells."""
+        teller, other = self._pick(pick), self._pick(pick + 1)
+        teller.impatient()
+
+        def meanwhile() -> None:
+            for at in range(rows):
+                other.log.add([(1 + at, "v1", 2), (1, "v2", 3)])
+            other.exchange()
+
+        teller.exchange(Faulty(commands, meanwhile=meanwhile))
 
     @rule()
     def in_turn(self) -> None:
@@ -172,7 +187,7 @@ def test_others_impressions_count_once(servers: list[RedisServer], tmp_path: Pat
     clients = [redis.Redis.from_url(server.url) for server in servers]
     told = {"servers": servers, "folder": tmp_path, "clients": clients}
     try:
-        chosen = settings(max_examples=40, stateful_step_count=40, phases=[Phase.generate])
+        chosen = settings(max_examples=50, stateful_step_count=40, phases=[Phase.generate])
         run_state_machine_as_test(type("Machine", (Counting,), told), settings=chosen)
     finally:
         for client in clients:

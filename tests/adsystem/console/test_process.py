@@ -1,0 +1,98 @@
+"""The console as a command: settings, what it refuses, and what it does not load."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kreach.adsystem.settings import ConsoleSettings
+from kreach.errors import KreachError
+from tests.adsystem.console.test_handed import AUDIT, STUDY
+from tests.cli.command import kreach
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"host": "0.0.0.0"}, "names must say who serves the console"),
+        ({"names": ("Console.example",)}, "names must be host names"),
+        ({"names": ("console:8400",)}, "names must be host names"),
+        ({"port": 70_000}, "port must lie between"),
+        ({"reporting_url": "reporting:8403"}, "reporting_url must begin with http"),
+    ],
+)
+def test_settings_that_are_refused(given: dict[str, Any], rule: str) -> None:
+    with pytest.raises(KreachError, match=rule):
+        ConsoleSettings(**given)
+
+
+def test_settings_that_are_good() -> None:
+    assert ConsoleSettings(host="0.0.0.0", names=("console.example.com",)).port == 8400
+    assert ConsoleSettings(host="::1").reporting_url == "http://127.0.0.1:8403"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "summary.json").write_text(json.dumps(STUDY))
+    (tmp_path / "key").write_text("kreach_key\n")
+    path = tmp_path / "kreach.toml"
+    path.write_text(
+        '[console]\ngroups_audit = "audit.json"\ntradeoff = "study"\nkey_file = "key"\n'
+        'reporting_url = "http://127.0.0.1:9"\n'
+    )
+    return path
+
+
+def checked(config: Path, *more: str) -> Any:
+    return kreach("serve", "console", "--config", str(config), "--check-config", *more)
+
+
+def test_settings_are_checked_without_asking_reporting(config: Path) -> None:
+    done = checked(config, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["ok"]
+    assert found["tradeoff"] == str(config.parent / "study")
+    assert "kreach_key" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("audit.json", "{}", "be what `kreach groups audit --json` prints"),
+        ("audit.json", None, "groups_audit: the file cannot be read"),
+        ("study/summary.json", "[]", "tradeoff must be a JSON object"),
+        ("key", "", "key_file must hold one key"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named_in_one_line(
+    config: Path, name: str, content: str | None, says: str
+) -> None:
+    path = config.parent / name
+    path.unlink() if content is None else path.write_text(content)
+    done = checked(config)
+    assert done.code == 1
+    assert says in done.err.replace("\n", " ")
+    assert "Traceback" not in done.err
+
+
+def test_a_busy_port_gets_one_clear_line(config: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = kreach("serve", "console", "--config", str(config), "--port", str(port))
+    assert done.code == 1
+    assert f"host and port must be free to listen on, got '127.0.0.1:{port}'" in done.err
+
+
+def test_nothing_of_it_is_loaded_before_it_is_wanted() -> None:
+    code = "import sys, kreach, kreach.cli.app; print([m for m in sys.modules if 'nicegui' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
