@@ -4,7 +4,14 @@ __all__ = ["KreachError"]
 
 
 class KreachError(ValueError):
-    """Input that kreach cannot accept. The message gives the argument, the rule and the value."""
+    """Input that kreach cannot accept. The message gives the argument, the rule and the value.
+
+    >>> import kreach as kr
+    >>> kr.measure(kr.Audience.disjoint([20]), [5], cap=0)
+    Traceback (most recent call last):
+        ...
+    kreach.errors.KreachError: cap must be a whole number from 1 to 9007199254740992, got 0
+    """
 
     @classmethod
     def rule(cls, argument: str, rule: str, value: object) -> "KreachError":

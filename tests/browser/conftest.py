@@ -12,15 +12,16 @@ Pages = Callable[..., Page]
 expect.set_options(timeout=20_000)  # of a machine that does other things as well
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("console")
     with opened(folder, made_world(folder)) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
-def browser(world: World) -> Iterator[Browser]:  # the world first: it has an event loop of its own
+@pytest.fixture(scope="package")
+def browser(world: World) -> Iterator[Browser]:
+    """Ended with the package: while it is there, no other test can have an event loop."""
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield launched

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ def demo(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
         env=kept,
+        start_new_session=True,
     )
 
 
@@ -75,9 +77,9 @@ def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.05)
     time.sleep(1.5)
-    first.send_signal(signal.SIGINT)
-    code, out, _ = ended(first)
-    assert code == 0
+    os.killpg(first.pid, signal.SIGINT)  # as a terminal does: to all that it started, too
+    code, out, err = ended(first)
+    assert code == 0, err
     assert "spring-shoes" in out
     before = json.loads((folder / "demo.json").read_text())
     assert before["visits"] > 0
@@ -90,6 +92,33 @@ def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
     code, _, err = ended(demo(folder, "--headless", "--group-size", "30"))
     assert code == 1
     assert "same options, or anew" in err
+
+
+def test_services_end_with_a_demonstration_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    first = demo(folder, "--headless")
+    until = time.monotonic() + 60.0
+    while not (folder / "demo.json").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert len(services_of(tmp_path)) == 3
+    first.kill()
+    first.communicate(timeout=60)
+    while services_of(tmp_path):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        result = kreach("demo", "--folder", str(tmp_path / "demo"), "--port", port)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.count("\n") == 1
+    assert "be free to listen on" in result.err
+    assert not (tmp_path / "demo").exists()
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ class Audience:
     """Groups indexed 0..M−1 in the order given, and the targeted people in them.
 
     Make one with `Audience.disjoint`, `Audience.overlapping` or `Audience.profiled`.
+
+    >>> import kreach as kr
+    >>> kr.Audience.disjoint([20, 20, 25], targeted_counts=[20, 5, 0])
+    DisjointAudience(groups=3, targeted=25, visits=uniform)
     """
 
     group_sizes: IntArray

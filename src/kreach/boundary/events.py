@@ -11,7 +11,14 @@ __all__ = ["Impression"]
 
 @dataclass(frozen=True)
 class Impression:
-    """A campaign was shown to somebody of a group. There is no place here for who it was."""
+    """A campaign was shown to somebody of a group. There is no place here for who it was.
+
+    >>> import kreach as kr
+    >>> from datetime import UTC, datetime
+    >>> moment = datetime(2026, 11, 1, tzinfo=UTC)
+    >>> kr.Impression("i-1", "spring", "group-7", moment, price=0.002).group
+    'group-7'
+    """
 
     impression_id: str
     campaign: str

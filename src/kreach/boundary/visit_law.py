@@ -14,7 +14,13 @@ __all__ = ["VisitLaw"]
 
 @dataclass(frozen=True, eq=False)
 class VisitLaw:
-    """P(a person makes v requests in the window), v = 0, 1, 2, ...; for the whole population."""
+    """P(a person makes v requests in the window), v = 0, 1, 2, ...; for the whole population.
+
+    >>> import kreach as kr
+    >>> law = kr.VisitLaw.of_people([50, 30, 20])  # 50 people never came, 30 once, 20 twice
+    >>> law.pmf, law.mean
+    (array([0.5, 0.3, 0.2]), 0.7)
+    """
 
     pmf: FloatArray
 

@@ -6,6 +6,7 @@ here and nowhere else, so what the services report can be scored against it.
 """
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -29,6 +30,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["LiveRun", "LiveWorld", "Mishaps", "Process", "Tally", "Truth"]
 
+_PR_SET_PDEATHSIG = 1
 _TRIES = 9  # an exchange repeats a billing notice that was not acknowledged
 
 
@@ -379,6 +381,11 @@ def _micros(text: str) -> int:
     return int((Decimal(text) * 1_000).to_integral_value(ROUND_CEILING))
 
 
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it has died."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Process:
     """A service in a process of its own, on a free port or a given one; its log is a file."""
 
@@ -390,7 +397,10 @@ class Process:
         port: int = 0,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        """`more` goes into its environment, from which settings of this process are taken out."""
+        """`more` goes into its environment, from which settings of this process are taken out.
+
+        What a terminal tells this process it does not hear; should this one die, it ends too.
+        """
         self.log = log
         command = [sys.executable, "-m", "kreach", "serve", service, "--config", str(config)]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
@@ -398,7 +408,12 @@ class Process:
         with log.open("ab") as file:
             self._begins = file.tell()
             self._process = subprocess.Popen(
-                [*command, "--port", str(port)], stdout=file, stderr=file, env=environment
+                [*command, "--port", str(port)],
+                stdout=file,
+                stderr=file,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
 
     def address(self, seconds: float = 60.0) -> str:

@@ -31,7 +31,13 @@ _PLANNED_GROUPS = 20_000  # a plan for more is made with every so-manieth of the
 
 
 class BidLimits:
-    """The least and the most that may be bid; a bid below the least is not made."""
+    """The least and the most that may be bid; a bid below the least is not made.
+
+    >>> import kreach as kr
+    >>> limits = kr.BidLimits(least=0.2, most=5.0)
+    >>> limits.least, limits.most
+    (0.2, 5.0)
+    """
 
     def __init__(self, least: float = 0.0, most: float = float("inf")) -> None:
         if not 0.0 <= least <= most:
@@ -121,6 +127,13 @@ class PaperBidder(Bidder):
     r_t is the spend on the request over the average budget per request. The paper holds bids
     between 0.1 and 10 and starts at "a bid λ₁ = 10", though λ divides the bid. What reproduces its
     figure: λ starts at 10 and is held so that the base bid 1/λ stays in [0.1, 10].
+
+    >>> import kreach as kr
+    >>> valuation = kr.CapValuation(kr.Audience.disjoint([20] * 50), cap=1)
+    >>> purse = kr.Purse(budget=50.0, start=0.0, end=86_400.0)
+    >>> bidder = kr.PaperBidder(valuation, purse, kr.LogNormalMarket(0.0, 0.7), requests=1_000)
+    >>> bidder.bid(group=7, now=1.0)  # p_t = 1, divided by λ = 10
+    0.1
     """
 
     def __init__(
@@ -188,6 +201,15 @@ class PlanningBidder(Bidder):
     Groups are planned by kind. Profiled audiences, where every group is a kind of its own, are
     planned with the average group. Overlapping audiences and stacked or rolling caps are paced by
     the same plans but valued at p_t (`ahead` must be off).
+
+    >>> import kreach as kr
+    >>> purse = kr.Purse(budget=50.0, start=0.0, end=86_400.0)
+    >>> audience, prior = kr.Audience.disjoint([20] * 50), kr.LogNormalMarket(0.0, 0.7)
+    >>> bidder = kr.PlanningBidder(audience, 1, purse, prior)
+    >>> bid = bidder.bid(group=7, now=1.0)
+    >>> bidder.won(7, bid, price=0.5 * bid, now=1.0)
+    >>> bidder.purse.spent == 0.5 * bid
+    True
     """
 
     def __init__(

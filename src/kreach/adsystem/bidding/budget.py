@@ -13,6 +13,14 @@ class Purse:
     A bid never exceeds `available` and is held back until its outcome is known; a win costs at
     most the bid. So spend stays within the budget by construction, whatever the market does and
     however many bids are open at once.
+
+    >>> import kreach as kr
+    >>> purse = kr.Purse(budget=50.0, start=0.0, end=7 * 86_400.0, daily_budget=10.0)
+    >>> purse.available(now=0.0)
+    10.0
+    >>> purse.hold(4.0)  # a bid is out
+    >>> purse.available(now=0.0)
+    6.0
     """
 
     def __init__(

@@ -28,6 +28,10 @@ def hindsight_limit(
     """Largest expected reach of a recorded stream of requests, for each budget.
 
     `groups[t]` made request t, which the highest competing bid `prices[t]` would have lost to.
+
+    >>> import kreach as kr
+    >>> kr.hindsight_limit(kr.Audience.disjoint([2]), [0, 0], [1.0, 2.0], cap=1, budgets=[1.0, 3.0])
+    array([1. , 1.5])
     """
     if isinstance(audience, OverlappingAudience):
         raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)

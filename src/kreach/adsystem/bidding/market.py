@@ -148,6 +148,11 @@ class EmpiricalMarket:
     no more and costs more. Which one is best for which value is read off the lower convex hull of
     the points (W, H): its slopes are the values at which the best bid steps up, so bids rise with
     the value.
+
+    >>> import kreach as kr
+    >>> market = kr.EmpiricalMarket([0.5, 1.0, 2.0], counts=[1, 2, 1])
+    >>> float(market.win_probability(1.0)), float(market.expected_cost(1.0))
+    (0.75, 0.625)
     """
 
     prices: npt.ArrayLike

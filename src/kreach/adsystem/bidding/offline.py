@@ -13,6 +13,12 @@ def offline_multiplier(probabilities: npt.ArrayLike, market: Market, budget: flo
     """λ* with Σ_t H(b*(p_t/λ*)) = budget; 0 if even winning everything costs less.
 
     Spend falls as λ rises, so bisection on ln λ finds it to the last digit.
+
+    >>> import kreach as kr
+    >>> market = kr.LogNormalMarket(mu=0.0, sigma=0.7)
+    >>> multiplier = kr.offline_multiplier([1.0, 0.5, 0.25], market, budget=1.0)
+    >>> round(sum(float(market.expected_cost(p / multiplier)) for p in (1.0, 0.5, 0.25)), 6)
+    1.0
     """
     p = np.asarray(probabilities, dtype=np.float64)
     if not ((p >= 0.0) & (p <= 1.0)).all():

@@ -22,6 +22,17 @@ class Portfolio:
 
     A campaign is eligible for the groups it names (all, if none). Its wins touch its own counts
     and purse only.
+
+    >>> import kreach as kr
+    >>> market, audience = kr.LogNormalMarket(0.0, 0.7), kr.Audience.disjoint([20] * 50)
+    >>> portfolio = kr.Portfolio()
+    >>> for name, cap in (("spring", 1), ("winter", 3)):
+    ...     purse = kr.Purse(budget=50.0, start=0.0, end=86_400.0)
+    ...     portfolio.add(name, kr.PlanningBidder(audience, cap, purse, market), groups=[7])
+    >>> portfolio.offer(group=7, now=1.0).campaign
+    'spring'
+    >>> portfolio.offer(group=8, now=1.0) is None
+    True
     """
 
     def __init__(self) -> None:

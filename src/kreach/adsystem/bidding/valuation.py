@@ -44,7 +44,14 @@ class Valuation(Protocol):
 
 
 class CapValuation:
-    """One cap for the whole flight, for any kind of audience (Theorem 4 and 6)."""
+    """One cap for the whole flight, for any kind of audience (Theorem 4 and 6).
+
+    >>> import kreach as kr
+    >>> valuation = kr.CapValuation(kr.Audience.disjoint([2]), cap=1)
+    >>> valuation.record(group=0, now=0.0)
+    >>> valuation.probability(group=0, now=1.0)
+    0.5
+    """
 
     def __init__(self, audience: Audience, cap: int) -> None:
         self.cap = as_whole_number("cap", cap, least=1)
@@ -72,6 +79,15 @@ class RecencyValuation:
     impression fewer. With s the chance of the same visitor at this gap,
 
         p = (1 − s)·p(n, c) + s·p(n − 1, c − 1)      after a win, else p(n, c).
+
+    >>> import kreach as kr
+    >>> from kreach.boundary.recency import RecencyTable
+    >>> sessions = RecencyTable(edges_seconds=(300.0, 3_600.0), same_visitor=(0.9, 0.5, 0.1))
+    >>> valuation = kr.RecencyValuation(kr.Audience.disjoint([20]), 1, sessions)
+    >>> first = valuation.probability(0, now=0.0)
+    >>> valuation.record(0, now=0.0)
+    >>> round(valuation.probability(0, now=60.0), 3)  # a minute later: most likely the same visitor
+    0.095
     """
 
     def __init__(self, audience: Audience, cap: int, recency: RecencyTable) -> None:
@@ -114,7 +130,12 @@ class RecencyValuation:
 
 @dataclass(frozen=True)
 class CapRule:
-    """At most `limit` impressions within `span_seconds`; None for the whole flight."""
+    """At most `limit` impressions within `span_seconds`; None for the whole flight.
+
+    >>> import kreach as kr
+    >>> kr.CapRule(limit=1, span_seconds=86_400.0), kr.CapRule(limit=3)
+    (CapRule(limit=1, span_seconds=86400.0), CapRule(limit=3, span_seconds=None))
+    """
 
     limit: int
     span_seconds: float | None = None
@@ -130,6 +151,13 @@ class StackedValuation:
 
     Rules need a higher limit for a longer span; a rule that another makes redundant is refused,
     because it is more likely a mistake than a wish. A window covers (now − span, now].
+
+    >>> import kreach as kr
+    >>> rules = [kr.CapRule(1, span_seconds=86_400.0), kr.CapRule(3, span_seconds=7 * 86_400.0)]
+    >>> valuation = kr.StackedValuation(kr.Audience.disjoint([2]), rules)
+    >>> valuation.record(group=0, now=0.0)
+    >>> valuation.probability(0, now=60.0), valuation.probability(0, now=90_000.0)
+    (0.5, 1.0)
     """
 
     def __init__(self, audience: Audience, rules: Sequence[CapRule]) -> None:

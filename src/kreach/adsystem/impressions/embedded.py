@@ -51,6 +51,12 @@ class EmbeddedEngine(Engine):
 
     `database` is a file that holds logs as tables, or nothing: then tables last as long as the
     engine. One process at a time can have a database open for writing.
+
+    >>> import kreach as kr
+    >>> with kr.EmbeddedEngine(memory="500MB") as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a", "b"], "size": [20, 25]})
+    ...     groups.people
+    45
     """
 
     dialect = "duckdb"

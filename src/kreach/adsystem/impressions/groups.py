@@ -24,6 +24,11 @@ def open_groups(engine: Engine, groups: Source, classes: Source = None) -> Group
 
     Disjoint groups differ by size, targeted people and dispersion, profiled ones by their shares;
     with `classes` groups overlap.
+
+    >>> import kreach as kr
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     kr.open_groups(engine, {"group": ["a", "b"], "size": [20, 25]}).people
+    45
     """
     version, created = None, None
     folder = _released(groups)

@@ -33,6 +33,12 @@ class ImpressionLog:
     `open` takes what is there; `create` makes an empty log that can be appended to: a folder of
     Parquet files, or a table `#name` of an embedded engine's database. With `unique_ids` the
     caller vouches that no id comes twice, and no copies are looked for.
+
+    >>> import kreach as kr
+    >>> rows = {"campaign": ["spring"] * 3, "group": ["a", "a", "b"], "ts": ["2026-11-01"] * 3}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     sorted(kr.ImpressionLog.open(engine, rows).counts("spring").items())
+    [('a', 2), ('b', 1)]
     """
 
     def __init__(self, engine: Engine, source: Source, *, unique_ids: bool = False) -> None:

@@ -35,6 +35,14 @@ class WindowReport:
     `rejected` counts rows that could not count and why; a reason that is missing was not looked
     for (without ids there are no copies to find). `warnings` counts rows that did count but that
     one should know of.
+
+    >>> import kreach as kr
+    >>> rows = {"campaign": ["s"] * 3, "group": ["a", "a", "x"], "ts": ["2026-11-01"] * 3}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a"], "size": [2]})
+    ...     report = kr.measure_window(kr.ImpressionLog.open(engine, rows), groups, [1])
+    >>> report.report(cap=1).reach, report.impressions, report.rejected["unknown_group"]
+    (1.5, 2, 1)
     """
 
     campaign: str | None
@@ -84,7 +92,16 @@ class Period:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """Reach period by period. `whole` is the report of the whole window."""
+    """Reach period by period. `whole` is the report of the whole window.
+
+    >>> import kreach as kr
+    >>> rows = {"campaign": ["s"] * 2, "group": ["a"] * 2, "ts": ["2026-11-01", "2026-11-02"]}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a"], "size": [2]})
+    ...     series = kr.measure_series(kr.ImpressionLog.open(engine, rows), groups, [1], by="day")
+    >>> [period.cumulative[0].reach for period in series.periods]
+    [1.0, 1.5]
+    """
 
     by: str
     whole: WindowReport
@@ -233,6 +250,15 @@ def measure_window(
 
     The engine counts and returns a histogram of groups by kind and impressions; what follows does
     not grow with people, groups or impressions. `start` and `end` are datetimes or ISO text.
+
+    >>> import kreach as kr
+    >>> rows = {"campaign": ["s"] * 2, "group": ["a"] * 2, "ts": ["2026-11-01", "2026-11-02"]}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a"], "size": [2]})
+    ...     log = kr.ImpressionLog.open(engine, rows)
+    ...     report = kr.measure_window(log, groups, [1, 2], campaign="s", end="2026-11-02")
+    >>> report.impressions, report.report(cap=2).reach
+    (1, 1.0)
     """
     window = Window.between(start, end)
     question = _question(log, groups, caps, campaign)
@@ -252,6 +278,14 @@ def measure_series(
     """Reach in each hour, day or week (from Monday, UTC), and from the start to its end.
 
     One scan counts up to 48 periods. Without `start` or `end` the series holds all impressions.
+
+    >>> import kreach as kr
+    >>> rows = {"campaign": ["s"] * 2, "group": ["a"] * 2, "ts": ["2026-11-01", "2026-11-02"]}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a"], "size": [2]})
+    ...     series = kr.measure_series(kr.ImpressionLog.open(engine, rows), groups, [1], by="day")
+    >>> series.whole.report(cap=1).reach
+    1.5
     """
     question = _question(log, groups, caps, campaign)
     window = log.span(question.scope, Window.between(start, end), by)

@@ -60,6 +60,11 @@ class SparkEngine(Engine):
 
     A given session is not changed: questions are asked in a session beside it whose clock is UTC.
     Without Java on the machine the one that comes with the extra is used.
+
+    >>> import kreach as kr
+    >>> with kr.SparkEngine("local[1]") as engine:
+    ...     kr.open_groups(engine, {"group": ["a", "b"], "size": [20, 25]}).people
+    45
     """
 
     dialect = "pyspark"

@@ -3,6 +3,12 @@
 A, `every_impression`: each impression reaches somebody new; always too high. B, `every_group`:
 a group is one person; always too low. Both are audiences, so whatever takes an audience takes
 them: `measure`, `reach_probability`, `ReachMeter`, a bidder.
+
+>>> import kreach as kr
+>>> most, least = kr.baselines.every_impression(2), kr.baselines.every_group(2)
+>>> audiences = most, kr.Audience.disjoint([20, 20]), least
+>>> [round(kr.measure(audience, [5, 8], cap=1).reach, 1) for audience in audiences]
+[13.0, 11.3, 2.0]
 """
 
 from dataclasses import dataclass

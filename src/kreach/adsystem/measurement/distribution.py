@@ -16,7 +16,13 @@ __all__ = ["ReachDistribution", "exact_cost", "exact_distribution"]
 
 @dataclass(frozen=True)
 class ReachDistribution:
-    """P(reach = support[i]) = pmf[i]. `method` is "exact", "sampled" or "normal"."""
+    """P(reach = support[i]) = pmf[i]. `method` is "exact", "sampled" or "normal".
+
+    >>> import kreach as kr
+    >>> law = kr.measure(kr.Audience.disjoint([3]), [2], cap=1).distribution()
+    >>> law.support, law.pmf.round(3), law.quantile(0.5)
+    (array([1, 2]), array([0.333, 0.667]), 2)
+    """
 
     support: IntArray
     pmf: FloatArray

@@ -55,6 +55,15 @@ class ReachReport:
     """Reach at one cap, with how certain it is. Made by `measure`, or from a log.
 
     It holds the impressions folded (`exposure`), so it is as small as what can be told apart.
+
+    >>> import kreach as kr
+    >>> report = kr.measure(kr.Audience.disjoint([20] * 500), [30] * 500, cap=2)
+    >>> round(report.reach), round(report.std), report.interval(0.95)
+    (12318, 39, (12242.0, 12394.0))
+    >>> report.bounds
+    Bounds(least=1000, most=15000)
+    >>> round(report.over_exposed), round(report.average_frequency, 2)
+    (1878, 1.91)
     """
 
     cap: int

@@ -8,6 +8,7 @@ from pathlib import Path
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.pool import Away, Pool
+from kreach.errors import KreachError
 from kreach.service.logs import Log
 
 __all__ = ["CampaignPublisher"]
@@ -34,7 +35,8 @@ class CampaignPublisher:
     def close(self) -> None:
         """End, and let go of the store."""
         self._ended.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         self._pool.close()
         self._campaigns.close()
 
@@ -42,7 +44,7 @@ class CampaignPublisher:
         while not self._ended.wait(_SECONDS):
             try:
                 self.publish()
-            except (Away, sqlite3.Error) as error:
+            except (Away, KreachError, sqlite3.Error) as error:
                 if not self._failing:
                     self._log.warning("campaigns not told to bidders", reason=str(error))
                 self._failing = True
