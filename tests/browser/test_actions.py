@@ -134,7 +134,7 @@ def test_what_is_withheld_is_told_with_its_reason(
     operator = kreach(*add, "operator").out.strip()
     key_file = tmp_path / "key"
     key_file.write_text(acme + "\n")
-    floors = {"KREACH_GUARD_LEAST_AUDIENCE": "100", "KREACH_GUARD_LEAST_PEOPLE": "50"}
+    floors = {"KREACH_GUARD_LEAST_AUDIENCE": "10", "KREACH_GUARD_LEAST_PEOPLE": "10"}
     given = {"KREACH_REPORTING_KEYS": "true", **floors}
     with serving(world.folder, "reporting", *where, more=given) as reporting:
         url = f"http://127.0.0.1:{reporting.port}"

@@ -5,6 +5,7 @@ Signatures are read from the source, so that the page does not depend on the ver
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ import kreach
 from tools.reference import MADE
 
 __all__ = ["python_page"]
+
+_DIRECTIVE = re.compile(r" *# doctest: .*")
 
 
 def python_page() -> str:
@@ -137,7 +140,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 def _fenced(block: str) -> str:
     if block.startswith(">>>"):
-        return f"```pycon\n{block}\n```"
+        return f"```pycon\n{_DIRECTIVE.sub('', block)}\n```"
     if block.startswith("    "):
         return f"```text\n{textwrap.dedent(block)}\n```"
     return block.replace("|", r"\|") if block.lstrip().startswith("|") else block

@@ -45,8 +45,9 @@ def test_more_is_asked_for_when_half_a_slice_is_left() -> None:
     assert told(made) == Standing(7, 100 * UNIT, 0, 2 * UNIT)
     made.reserve(UNIT + 1, 0)
     assert told(made).wanted == 3 * UNIT + 1
-    made.granted = made.budget = 2 * UNIT
-    assert told(made).wanted == 2 * UNIT  # never beyond the budget
+    almost = account(budget=110_000, granted=80_000)
+    almost.reserve(70_000, 0)
+    assert told(almost).wanted == 110_000  # never beyond the budget
 
 
 def test_what_others_spent_makes_slices_smaller() -> None:

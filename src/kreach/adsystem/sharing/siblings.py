@@ -61,7 +61,8 @@ class Siblings:
             self._dead_since.pop(name, None)
             self._spoken.pop(name, None)
             return
-        dead_seconds = time.monotonic() - self._dead_since.setdefault(name, time.monotonic())
+        since = self._dead_since.setdefault(name, time.monotonic())
+        dead_seconds = time.monotonic() - since
         settled = dead_seconds > self._expiry_seconds + 2
         if not run or dead_seconds < _PATIENCE_SECONDS or self._spoken.get(name) == (run, settled):
             return

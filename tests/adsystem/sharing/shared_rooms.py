@@ -1,0 +1,114 @@
+"""Bidders of this process that share a budget through a real Redis; the test sets their clocks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kreach.adsystem.bidder.exchange import bidder_site
+from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.settings import AdSystemSettings, bidder_store
+from kreach.service.clock import SteadyClock
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+from tests.adsystem.ledger.journals import all_rows
+from tests.adsystem.sharing.partners import settings_for
+from tests.faults.rooms import Room
+
+__all__ = ["SharedRoom", "rooms", "settle", "spend_all"]
+
+
+class SharedRoom(Room):
+    """One of several bidders: a folder of its own below the store."""
+
+    def __init__(
+        self, folder: Path, name: str, names: Sequence[str], url: str, **more: Any
+    ) -> None:
+        super().__init__(folder, None, name=name, **more)
+        self.name = name
+        self._redis = settings_for(url, names, sync_seconds=0.02, timeout_seconds=1.0)
+        shared = AdSystemSettings(store=folder / "store", catalogues=(folder / "release",))
+        self._shared = bidder_store(shared, name)
+        self.store = self._shared.store
+
+    @asynccontextmanager
+    async def open(self, *, dies: bool = False) -> AsyncIterator["SharedRoom"]:
+        self.state = BidderState(
+            self._shared,
+            self._settings,
+            Log("bidder", lambda line: self.lines.append(json.loads(line))),
+            redis=self._redis,
+            clock=lambda last: SteadyClock(last, lambda: self.wall, lambda: self.passed),
+        )
+        self._site = bidder_site(self.state, Metrics("bidder"))
+        await self.state.start()
+        try:
+            yield self
+        finally:
+            if dies:
+                await self._die()
+            else:
+                await self.state.stop()
+
+    async def _die(self) -> None:
+        await super()._die()
+        assert self.state.partner is not None
+        self.state.partner._thread.shutdown()
+        self.state.partner.pool.close()
+
+    @property
+    def account(self) -> Any:
+        return self.state.ledger.accounts[1]
+
+    @property
+    def awake(self) -> bool:
+        """Whether it would bid: money has come, and somebody has looked."""
+        play = next(iter(self.state.desks.values())).plays.get(1)
+        return play is not None and not play.asleep
+
+    def spent(self) -> int:
+        """What the log says."""
+        return sum(price for _, _, price, _ in all_rows(self.store))
+
+
+def rooms(
+    folder: Path, names: Sequence[str], url: str, campaign: Campaign, **more: Any
+) -> list[SharedRoom]:
+    """Bidders that know a campaign each."""
+    Room(folder, [campaign])  # the catalogue
+    made = [SharedRoom(folder, name, names, url, **more) for name in names]
+    for room in made:
+        room.wall = campaign.start.timestamp() + 10.0
+        kept = CampaignStore(room.store)
+        kept.add(campaign)
+        kept.close()
+    return made
+
+
+async def settle(true: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait for something that must come."""
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+async def spend_all(chosen: Sequence[SharedRoom], patience: int = 25) -> list[int]:
+    """Bid and pay the whole bid, wherever there is money, until there is none; what each spent."""
+    before = [room.spent() for room in chosen]
+    dry = group = 0
+    while dry < patience:
+        found = False
+        for room in chosen:
+            group += 1
+            sold = await room.may_bid(group % 40)
+            if sold is not None:
+                assert await room.tell("billing", sold, sold.bid_micros / 1_000) == 200
+                found = True
+        dry = 0 if found else dry + 1
+        if not found:
+            await asyncio.sleep(0.02)
+    return [room.spent() - was for room, was in zip(chosen, before, strict=True)]
