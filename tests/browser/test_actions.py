@@ -36,6 +36,7 @@ def test_a_campaign_is_made_paused_resumed_and_ended(world: World, page: Page) -
     page.get_by_role("button", name="Create").click()
     field = page.locator("label", has=named(page, "field end"))
     expect(field).to_contain_text("end must come after start")
+    expect(page.get_by_label("End (UTC)")).to_be_focused()
     page.get_by_label("End (UTC)").fill("2026-12-01T00:00")
     page.get_by_role("button", name="Create").click()
     line = named(page, "campaign winter-sale")

@@ -15,6 +15,7 @@ from tools.reference import MADE
 
 __all__ = ["python_page"]
 
+_WIDTH = 88
 _DIRECTIVE = re.compile(r" *# doctest: .*")
 
 
@@ -66,17 +67,35 @@ def _node(value: Any) -> Any:
 
 def _heading(node: Any, name: str) -> str:
     if isinstance(node, ast.ClassDef):
-        return f"class {name}({_class_arguments(node)})"
+        return _laid_out(f"class {name}", _class_arguments(node), "")
     return _call(node, name)
 
 
 def _call(node: Any, name: str, *, bound: bool = False) -> str:
     arguments = node.args
     if bound:
-        first = arguments.posonlyargs or arguments.args
-        first.pop(0)
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"{name}({ast.unparse(arguments)}){returns}"
+        (arguments.posonlyargs or arguments.args).pop(0)
+    return _laid_out(name, ast.unparse(arguments), _returns(node))
+
+
+def _returns(node: Any) -> str:
+    return f" -> {ast.unparse(node.returns)}".replace("'", "") if node.returns else ""
+
+
+def _laid_out(name: str, arguments: str, returns: str) -> str:
+    """A call on one line if it fits a page, else an argument a line."""
+    line = f"{name}({arguments}){returns}"
+    if len(line) <= _WIDTH:
+        return line
+    parts, depth = [""], 0
+    for letter in arguments:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    inner = "".join(f"    {part.strip()},\n" for part in parts)
+    return f"{name}(\n{inner}){returns}"
 
 
 def _class_arguments(node: ast.ClassDef) -> str:
@@ -108,10 +127,9 @@ def _member(node: ast.FunctionDef) -> str:
     if text is None or any(name.endswith(".setter") for name in decorators):
         return ""
     if decorators & {"property", "cached_property", "functools.cached_property"}:
-        returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-        head = f".{node.name}{returns}"
+        head = f".{node.name}{_returns(node)}"
     else:
-        head = "." + _call(node, node.name, bound="staticmethod" not in decorators)
+        head = _call(node, f".{node.name}", bound="staticmethod" not in decorators)
     return f"```text\n{head}\n```\n\n{_prose(text)}"
 
 

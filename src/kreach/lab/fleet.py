@@ -125,17 +125,21 @@ class Slow:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends = [writer]
         self._writers.add(writer)
         try:
             if self.cut:
                 await asyncio.sleep(3_600.0)
             there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            ends.append(back)
             self._writers.add(back)
             await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
         except OSError:
             pass
         finally:
-            writer.close()
+            for end in ends:
+                end.close()
+                self._writers.discard(end)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -178,9 +182,11 @@ class Fleet:
             lines += ["[redis]", *(f"{name} = {json.dumps(value)}" for name, value in told.items())]
         (root / "kreach.toml").write_text("\n".join(lines) + "\n")
 
-    def start(self, name: str) -> Process:
-        """Start a bidder."""
+    def start(self, name: str, redis_url: str | None = None) -> Process:
+        """Start a bidder; it may have another way to Redis than the others."""
         more = {"KREACH_BIDDER_NAME": name} if self.shared else {}
+        if redis_url is not None:
+            more["KREACH_REDIS_URL"] = redis_url
         return Process("bidder", self.root / "kreach.toml", self.root / f"{name}.log", more=more)
 
     def start_reporting(self) -> Process:
@@ -227,17 +233,21 @@ class FleetRun:
         self.record = Record(self.groups * self.group_size)
         self._generator = generator_for(self.seed, 7)
         self._clients = [Client(address) for address in self.addresses]
+        self._left: list[Client] = []
         self._asked = 0
+        self.stopped = False
 
     def to(self, addresses: Sequence[str]) -> None:
         """Go on with bidders at other addresses."""
+        known = dict(zip(self.addresses, self._clients, strict=True))
+        self._left += [client for at, client in known.items() if at not in addresses]
         self.addresses = addresses
-        self._clients = [Client(address) for address in addresses]
+        self._clients = [known.get(address) or Client(address) for address in addresses]
 
     async def run(
         self, requests: int, concurrency: int = 8, per_second: float | None = None
     ) -> Record:
-        """So many requests."""
+        """So many requests, or until `stopped`."""
         people = self._generator.integers(0, len(self.record.seen), requests).tolist()
         prices = self._generator.lognormal(self.mu, self.sigma, requests).tolist()
         coming = iter(list(enumerate(zip(people, prices, strict=True))))
@@ -245,6 +255,8 @@ class FleetRun:
 
         async def one_after_the_other() -> None:
             for at, (person, price) in coming:
+                if self.stopped:
+                    return
                 if per_second is not None:
                     await asyncio.sleep(max(begun + at / per_second - time.monotonic(), 0.0))
                 await self._request(person, price)
@@ -256,7 +268,7 @@ class FleetRun:
 
     async def close(self) -> None:
         """End all connections."""
-        for client in self._clients:
+        for client in (*self._clients, *self._left):
             await client.close()
 
     async def _request(self, person: int, price: float) -> None:

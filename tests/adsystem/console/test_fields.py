@@ -74,10 +74,10 @@ BAD = [
 
 
 def test_each_message_of_reporting_finds_its_field(tmp_path: Path) -> None:
-    async def go() -> list[tuple[dict[str, Any], str, str | None, str | None]]:
+    async def go() -> list[Any]:
         shop = Shop(tmp_path, make_catalogue("disjoint"))
         shop.add(make_campaign("spring"))
-        missed = []
+        missed: list[Any] = []
         async with reporting(shop) as client:
             for change, field in BAD:
                 answer = await client.post("/v1/campaigns", json=as_document(GOOD | change))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.console import words
-from kreach.adsystem.console.standing import pace_of, standing_of, state_of, why_not
+from kreach.adsystem.console.standing import how_told, pace_of, standing_of, state_of, why_not
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 GAP = "\u00a0"
@@ -115,7 +115,8 @@ def test_states(state: str, days: int, shown: str) -> None:
 
 
 def test_a_standing_without_numbers_has_none() -> None:
-    for document in (None, {}, {"reports": [], "people": None}):
+    documents: list[dict[str, Any] | None] = [None, {}, {"reports": [], "people": None}]
+    for document in documents:
         found = standing_of(campaign(0.0), document)
         assert found.cap == 4
         assert (found.unique, found.share, found.over_share, found.reach) == (None,) * 4
@@ -143,3 +144,12 @@ def test_why_something_is_withheld_is_said_once() -> None:
     assert why_not({"suppressed": [note, note]}) == "reach: numbers are shown by chapters"
     assert why_not({"suppressed": []}) is None
     assert why_not(None) is None
+
+
+def test_when_and_how_numbers_were_told() -> None:
+    assert how_told(None) is how_told({"as_of": None}) is None
+    noise = {"std_people": 12.0, "std_impressions": 30.0}
+    assert how_told({"as_of": "2026-11-01T05:00:00Z", "noise": noise}) == (
+        "Numbers are as of Sun 1 Nov 2026, 05:00 UTC. Noise was added to protect people: one "
+        "standard deviation is 12 people and 30 impressions."
+    )

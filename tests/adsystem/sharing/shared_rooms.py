@@ -26,11 +26,20 @@ class SharedRoom(Room):
     """One of several bidders: a folder of its own below the store."""
 
     def __init__(
-        self, folder: Path, name: str, names: Sequence[str], url: str, **more: Any
+        self,
+        folder: Path,
+        name: str | None,
+        names: Sequence[str],
+        url: str | None,
+        *,
+        sync_seconds: float = 0.02,
+        **more: Any,
     ) -> None:
+        """Without an address of Redis it is alone."""
         super().__init__(folder, None, name=name, **more)
-        self.name = name
-        self._redis = settings_for(url, names, sync_seconds=0.02, timeout_seconds=1.0)
+        self._redis = None
+        if url is not None:
+            self._redis = settings_for(url, names, sync_seconds=sync_seconds, timeout_seconds=1.0)
         shared = AdSystemSettings(store=folder / "store", catalogues=(folder / "release",))
         self._shared = bidder_store(shared, name)
         self.store = self._shared.store
@@ -89,11 +98,13 @@ def rooms(
     return made
 
 
-async def settle(true: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for something that must come."""
-    async with asyncio.timeout(seconds):
+async def settle(true: Callable[[], object], then: Callable[[], object] | None = None) -> None:
+    """Wait for something that must come; `then` helps."""
+    async with asyncio.timeout(30.0):
         while not true():
-            await asyncio.sleep(0.02)
+            if then is not None:
+                then()
+            await asyncio.sleep(0.005)
 
 
 async def spend_all(chosen: Sequence[SharedRoom], patience: int = 25) -> list[int]:

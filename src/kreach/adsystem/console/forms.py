@@ -41,7 +41,6 @@ class _Form:
                 button("Cancel", self.dialog.close)
                 self._go = button(verb, self._submit, style="k-primary")
         self._box.on("submit.prevent", self._submit)
-        self._box.on("keydown.enter.prevent", self._submit)
 
     @contextmanager
     def main(self) -> Any:
@@ -65,6 +64,7 @@ class _Form:
         made.props("outlined dense stack-label bottom-slots")
         made.props.update({key.replace("_", "-"): given for key, given in props.items()})
         made.props.set_optional("hint", hint or None)
+        made.on("keydown.enter.prevent", self._submit)
         self._keep(name, made)
 
     def choice(self, name: str, label: str, options: dict[str, str], value: str) -> None:
@@ -109,7 +109,9 @@ class _Form:
         if field is not None and field in self._inputs:
             self._inputs[field].error = message
             self._more.set_value(self._more.value or field not in _MAIN)
-            self._inputs[field].run_method("focus")
+            at = f"document.getElementById({self._inputs[field].html_id!r})"
+            to_it = f"{at}?.focus(); {at}?.scrollIntoView({{block: 'center'}})"
+            ui.run_javascript(f"setTimeout(() => {{ {to_it} }}, 350)")  # when it is unfolded
         else:
             self._trouble.tell(message)
             self._trouble.set_visibility(True)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kreach.adsystem.console.words import moment_of, percent
+from kreach.adsystem.console.words import count, moment, moment_of, percent
 
-__all__ = ["Pace", "Standing", "pace_of", "standing_of", "state_of", "why_not"]
+__all__ = ["Pace", "Standing", "how_told", "pace_of", "standing_of", "state_of", "why_not"]
 
 _EVEN = 0.02  # of the budget: closer to the even pace than this is on it
 
@@ -96,6 +96,22 @@ def pace_of(campaign: dict[str, Any], now: datetime) -> Pace:
         return Pace(share, even, "on the even pace", "good")
     word = "ahead of" if off > 0 else "behind"
     return Pace(share, even, f"{percent(abs(off), 0)} {word} the even pace", "warn")
+
+
+def how_told(document: dict[str, Any] | None) -> str | None:
+    """Whether numbers are those of an earlier time, or have noise added."""
+    found = document or {}
+    lines = []
+    if found.get("as_of"):
+        lines.append(f"Numbers are as of {moment(found['as_of'])} UTC.")
+    noise = found.get("noise")
+    if noise is not None:
+        people, shown = count(noise["std_people"]), count(noise["std_impressions"])
+        lines.append(
+            "Noise was added to protect people: one standard deviation is "
+            f"{people} people and {shown} impressions."
+        )
+    return " ".join(lines) or None
 
 
 def why_not(document: dict[str, Any] | None) -> str | None:

@@ -21,7 +21,14 @@ from kreach.adsystem.console.parts import (
     empty,
     skeleton,
 )
-from kreach.adsystem.console.standing import Standing, pace_of, standing_of, state_of, why_not
+from kreach.adsystem.console.standing import (
+    Standing,
+    how_told,
+    pace_of,
+    standing_of,
+    state_of,
+    why_not,
+)
 from kreach.adsystem.console.tables import frequency_rows, report_rows
 from kreach.adsystem.console.words import (
     between,
@@ -172,7 +179,8 @@ class _Campaign:
         self._show_head(status.document)
         refused = answers["reach"].trouble
         said = str(refused) if isinstance(refused, Refused) else None
-        self._notes.tell(why_not(status.document["status"]), said)
+        told = status.document["status"]
+        self._notes.tell(how_told(told), why_not(told), said)
         found = standing_of(status.document, self._reach)
         if answers["reach"].version:  # before that there are dots
             self._show_tiles(status.document, found)

@@ -19,7 +19,7 @@ from kreach.adsystem.console.parts import (
     icon_button,
     skeleton,
 )
-from kreach.adsystem.console.standing import pace_of, standing_of, state_of, why_not
+from kreach.adsystem.console.standing import how_told, pace_of, standing_of, state_of, why_not
 from kreach.adsystem.console.state import LIST
 from kreach.adsystem.console.tables import Row
 from kreach.adsystem.console.words import (
@@ -107,7 +107,7 @@ class _Line:
         self._pause.props["icon"] = "play_arrow" if paused else "pause"
         says = f"{'Resume' if paused else 'Pause'} {self._name}"
         self._pause.props["title"] = self._pause.props["aria-label"] = says
-        self._notes.tell(why_not(campaign["status"]))
+        self._notes.tell(how_told(campaign["status"]), why_not(campaign["status"]))
 
     def _show_money(self, campaign: dict[str, Any], currency: str) -> None:
         pace = pace_of(campaign, self._console.now())

@@ -158,21 +158,20 @@ class _Planner:
 
     async def _one(self, name: str, asked: list[tuple[str, object]], mine: int) -> bool:
         """Ask for one plan; False if there is no point in going on."""
+        said = ""
         try:
             found = await self._console.plans.get(name, *asked)
         except Refused as refused:
-            if mine == self._round:
-                self._refuse(str(refused))
-                self._halt()
-            return False
+            said = str(refused)
         except Away as away:
-            if mine == self._round:
-                self._notes.tell(f"Reporting does not answer: {away}.")
-                self._halt()
-            return False
+            said = f"Reporting does not answer: {away}."
         except asyncio.CancelledError:
             return False
         if mine != self._round or self._chart.element.is_deleted:
+            return False  # something else is asked by now, or the page was left
+        if said:
+            self._refuse(said)
+            self._halt()
             return False
         self._facts = found
         self._plans = sorted([*self._plans, *found["plans"]], key=lambda one: float(one["budget"]))

@@ -180,6 +180,8 @@ class WindowPanel:
             self._so_far = answers["reach"].document or {}
             trouble = answers["series"].trouble
             said = str(trouble) if isinstance(trouble, Refused) else None
+            if not answers["series"].version:
+                said = "Waiting for reporting: a series of many periods takes it a while."
             self._notes.tell(said, why_not(self._series))
             self._draw(campaign)
         if "window" in answers:

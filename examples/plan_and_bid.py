@@ -1,0 +1,43 @@
+"""Plan a budget, then spend it: what was promised beside what came out.
+
+    python examples/plan_and_bid.py
+
+The bidder knows groups and its own outcomes, nothing else: neither people nor prices that it did
+not win at.
+"""
+
+import numpy as np
+
+import kreach as kr
+from kreach.adsystem.bidding.outlook import OutlookMaker
+
+GROUPS, GROUP_SIZE, REQUESTS, CAP, BUDGET = 40, 20, 4_000, 2, 200.0
+
+
+def main() -> None:
+    """Print the plan and the flight."""
+    audience = kr.Audience.disjoint([GROUP_SIZE] * GROUPS)
+    market = kr.LogNormalMarket(mu=0.0, sigma=0.7)
+    plan = OutlookMaker(audience, market, REQUESTS, CAP).for_budget(BUDGET, seed=1)
+    low, high = plan.band
+    print(f"plan: {BUDGET:g} will reach {plan.reach:,.0f} ({low:,.0f} to {high:,.0f})")
+
+    generator = np.random.default_rng(2)
+    purse = kr.Purse(BUDGET, start=0.0, end=float(REQUESTS))
+    guess = kr.LogNormalMarket(mu=0.5, sigma=1.0)  # wrong on purpose: it learns from its auctions
+    bidder = kr.PlanningBidder(audience, CAP, purse, guess)
+    meter = kr.ReachMeter(audience, caps=[CAP])
+    for now in range(REQUESTS):
+        group = int(generator.integers(0, GROUPS))
+        price = float(generator.lognormal(0.0, 0.7))  # the best bid of the others
+        bid = bidder.bid(group, float(now))
+        if bid > price:
+            bidder.won(group, bid, price, float(now))
+            meter.record(group)
+        elif bid > 0.0:
+            bidder.lost(group, bid)
+    print(f"flight: {purse.spent:,.1f} spent, {meter.reach[CAP]:,.0f} reached")
+
+
+if __name__ == "__main__":
+    main()

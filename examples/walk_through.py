@@ -1,0 +1,80 @@
+"""A walk from people to a report, cell by cell: open it in an editor that knows `# %%`, or run it.
+
+python examples/walk_through.py
+"""
+
+# %% [markdown]
+# A publisher has 4,000 people who visit unevenly. They are indices here; ids stay in its files.
+
+# %%
+from datetime import UTC, datetime
+
+import numpy as np
+
+import kreach as kr
+from kreach.publisher.audit import audit
+from kreach.publisher.grouping import AtRandom, form_groups
+from kreach.publisher.people import Attribute, People
+from kreach.publisher.release import new_key, release
+
+generator = np.random.default_rng(1)
+rates = generator.gamma(0.7, 8.0, 4_000)
+people = People(
+    visits=generator.poisson(rates),
+    attributes={"town": Attribute.of(generator.integers(0, 4, 4_000))},
+)
+print(f"{people.visits.sum():,} visits in history; the busiest person made {people.visits.max()}")
+
+# %% [markdown]
+# It puts them into groups of at least 20, and attacks the result before anybody else does.
+
+# %%
+groups = form_groups(people, group_size=20, strategy=AtRandom(), seed=7)
+findings = audit(people, groups, segments=("town",), churn=0.05)
+print(f"{groups.group_count} groups; safe to release: {findings.safe}")
+
+# %% [markdown]
+# What crosses: opaque ids, sizes, and one number about how unevenly people visit.
+
+# %%
+made = release(
+    people,
+    groups,
+    key=new_key(),
+    buyer="acme",
+    version="2026-11",
+    now=datetime(2026, 11, 1, tzinfo=UTC),
+)
+catalogue, audience = made.catalogue, made.audience()
+print(
+    f"catalogue {catalogue.version}: {len(catalogue)} groups, dispersion {catalogue.dispersion:.2f}"
+)
+
+# %% [markdown]
+# A flight. Everybody visits as before, a quarter of the requests is won. The truth, who saw what,
+# is known to nobody but this script.
+
+# %%
+seen = generator.binomial(generator.poisson(rates), 0.25)
+impressions = np.bincount(made.placed[:, 0], weights=seen, minlength=len(catalogue)).astype(int)
+truth = {cap: int(np.minimum(seen, cap).sum()) for cap in (1, 3)}
+
+# %% [markdown]
+# The ad system measures from impressions by group: with the dispersion, and without it.
+
+# %%
+even = kr.Audience.disjoint(catalogue.sizes)
+for cap in (1, 3):
+    report, naive = kr.measure(audience, impressions, cap), kr.measure(even, impressions, cap)
+    low, high = report.interval(0.95)
+    print(
+        f"cap {cap}: truth {truth[cap]:,}; reported {report.reach:,.0f}"
+        f" ({low:,.0f} to {high:,.0f}); as if all visited alike {naive.reach:,.0f}"
+    )
+
+# %% [markdown]
+# What the next request of each group is worth, for a campaign that wants people it has not reached.
+
+# %%
+worth = kr.reach_probability(audience, impressions, cap=1)
+print(f"the next request reaches somebody new with {worth.min():.0%} to {worth.max():.0%}")
