@@ -23,10 +23,12 @@ bench: .venv/ready
 	$(RUN)python -m benchmarks
 
 docs: .venv/ready
-	$(RUN)pytest tests/docs -q
+	$(RUN)python -m tools.reference
+	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 clean:
-	rm -rf .venv $(BOOT) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv $(BOOT) .mypy_cache .ruff_cache .pytest_cache .hypothesis site
 
 $(UV):
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kreach needs Python 3.11 or newer"'

@@ -21,6 +21,7 @@ NAMES = (
     "notices",
     "restart",
     "attacks",
+    "fleet",
 )
 
 

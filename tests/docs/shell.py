@@ -8,16 +8,19 @@ from typing import NamedTuple
 
 from tests.docs.test_docs import FENCE, PAGES, ROOT
 
-__all__ = ["NOT_RUN", "Command", "commands_of", "reason_not_to_run", "shell_commands"]
+__all__ = ["NOT_RUN", "RUN", "Command", "commands_of", "reason_not_to_run", "shell_commands"]
 
 # A block without a language is shell if it begins with one of these.
 PROGRAMS = ("kreach", "make", "pip", "python", "python3", "curl", "printf", "venv/bin/")
 SHELLS = {"sh", "bash", "console", "shell"}
 CRON = re.compile(r"^(?:[\d*/,-]+\s+){5}(?=\S)")
 
+# What is run: commands that end soon and by themselves. A new one is told here, or below.
+RUN = r"^kreach (measure|plan|groups (build|audit)|keys (add|list)|serve \w+ .*--check-config) ?"
+
 # Why a command is not run. The first that matches counts; the test checks that each is needed.
 NOT_RUN = {
-    r"^kreach serve (gateway|bidder|reporting)(?!.*--check-config)": "runs until it is stopped;"
+    r"^kreach serve (?!.*--check-config)": "runs until it is stopped;"
     " tests/service and tests/lab/test_live.py do so",
     r"^kreach demo(?!.*--headless)": "opens a console; tests/cli/test_demo.py runs it",
     r"^kreach reproduce ": "takes minutes; tests/cli/test_reproduce.py runs it on little",

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kreach.adsystem.reporting.app import reporting_app
 from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
@@ -22,7 +24,7 @@ def openapi() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         moment = datetime(2026, 10, 1, tzinfo=UTC)
-        write_catalogue(Catalogue("v1", moment, 20, ("a",), [20]), folder / "v1")
+        write_catalogue(Catalogue("v1", moment, 20, ("a",), np.array([20])), folder / "v1")
         shared = AdSystemSettings(store=folder / "store", catalogues=(folder / "v1",))
         quiet = Log("reporting", write=lambda line: None)
         schema: dict[str, Any] = reporting_app(shared, ReportingSettings(), quiet).openapi()

@@ -400,11 +400,11 @@ def check_adsystem(
 
     floors = GuardSettings() if guard is None else guard
     names = [EVERYONE, *settings.audiences]
-    limits = [floors.least_audience, floors.least_difference]
-    told = verdicts(names, read, *limits)
+    least, apart = floors.least_audience, floors.least_difference
+    told = verdicts(names, read, least, apart)
     if (settings.store / _GUARD_KEY).exists():  # a check makes nothing
-        margin = margins(guard_key(settings.store), floors.least_difference)
-        told = verdicts(names, read, *limits, margin)
+        margin = margins(guard_key(settings.store), apart)
+        told = verdicts(names, read, least, apart, margin)
     if broken:
         raise broken[0]
     for_advertisers = {name: _verdict(verdict) for name, verdict in told.items()}

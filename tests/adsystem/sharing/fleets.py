@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kreach.adsystem.campaigns.campaign import campaign_from
+from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.sharing.pool import Away, Pool
 from kreach.lab.exchange import Client
 from kreach.lab.fleet import Fleet, Record
@@ -35,6 +37,15 @@ def document(name: str, budget: float, **more: Any) -> dict[str, Any]:
         "most_cpm": 20.0,
     }
     return given | more
+
+
+def keep(fleet: Fleet, *campaigns: dict[str, Any]) -> None:
+    """Have every bidder know campaigns as if reporting had told it before."""
+    for folder in fleet.folders:
+        store = CampaignStore(folder)
+        for campaign in campaigns:
+            store.add(campaign_from(campaign))
+        store.close()
 
 
 async def post(address: str, *campaigns: dict[str, Any]) -> None:
@@ -93,7 +104,7 @@ def counts_in_redis(url: str, fleet: Fleet, campaign: int) -> list[int]:
     pool = Pool(settings_for(url, fleet.names), fleet.names[0])
     try:
         pool.find_run()
-        found = pool.counted((campaign, "v1")).impressions.tolist()
+        found: list[int] = pool.counted((campaign, "v1")).impressions.tolist()
     finally:
         pool.close()
     return found + [0] * (fleet.groups - len(found))

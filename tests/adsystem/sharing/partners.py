@@ -34,7 +34,7 @@ _LOOP = asyncio.Runner()  # one for all: making one takes longer than an exchang
 
 def settings_for(url: str, names: Sequence[str], **more: Any) -> RedisSettings:
     """Settings of bidders with these names."""
-    given = {"url": url, "bidders": tuple(names), "timeout_seconds": 5.0}
+    given: dict[str, Any] = {"url": url, "bidders": tuple(names), "timeout_seconds": 5.0}
     return RedisSettings(**(given | more))
 
 

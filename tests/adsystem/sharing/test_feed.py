@@ -43,7 +43,7 @@ def pair(url: str, folder: Path) -> tuple[Teller, Teller, dict[str, Written]]:
 
 
 def counted(teller: Teller, campaign: int, version: str) -> list[int]:
-    found = teller.pool.counted((campaign, version)).impressions.tolist()
+    found: list[int] = teller.pool.counted((campaign, version)).impressions.tolist()
     return found + [0] * (GROUPS - len(found))
 
 

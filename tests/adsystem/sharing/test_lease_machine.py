@@ -52,7 +52,7 @@ class Bid:
 
 class Sharing(RuleBasedStateMachine):
     servers: list[RedisServer]
-    clients: list["redis.Redis[bytes]"]
+    clients: list[redis.Redis]
     runs: list[str]
     folder: Path
 

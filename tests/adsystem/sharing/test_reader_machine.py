@@ -60,7 +60,7 @@ def short_feed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Counting(RuleBasedStateMachine):
     servers: list[RedisServer]
-    clients: list["redis.Redis[bytes]"]
+    clients: list[redis.Redis]
     folder: Path
     made = 0
 

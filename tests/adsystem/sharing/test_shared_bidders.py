@@ -204,4 +204,5 @@ def test_without_redis_bidders_go_on_with_what_they_hold_and_recover(
 def _counted(room: SharedRoom) -> list[int]:
     """Impressions by group, of one's own log."""
     found = room.state.journal.read("SELECT grp FROM impressions")
-    return np.bincount([group for (group,) in found], minlength=40).tolist()
+    counts: list[int] = np.bincount([group for (group,) in found], minlength=40).tolist()
+    return counts

@@ -174,6 +174,11 @@ def until(true: Callable[[], object], then: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def _look(watchers: list[Watcher], run: str) -> None:
+    for one in watchers:
+        one.siblings.look(run)
+
+
 def test_two_that_look_at_the_same_dead_do_not_keep_each_other_from_it(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +211,7 @@ def test_two_that_look_at_the_same_dead_do_not_keep_each_other_from_it(
     assert watchers[1].said() == []
     until(
         lambda: ("spoke for a dead bidder", True) in watchers[0].said(),
-        lambda: [one.siblings.look(pool.run) for one in watchers],
+        lambda: _look(watchers, pool.run),
     )
     with journal(tmp_path / "b1") as log:
         assert list(log.read("SELECT * FROM grants")) == [(1, 20)]

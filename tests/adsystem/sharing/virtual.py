@@ -7,7 +7,8 @@ requests.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.faults.services import bid_request, parse_bid
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 GROUP_SIZE = 30
+MU, SIGMA = 2.3, 0.7  # of ln(price per thousand): slices hold many bids
 _AT_ONCE = 8
 
 
@@ -38,13 +40,13 @@ class VirtualMarket:
         self.groups, self.requests, self.seconds = groups, requests, seconds
         generator = np.random.default_rng(seed)
         self.who = generator.integers(0, groups, requests).tolist()
-        self.prices = generator.lognormal(0.0, 0.7, requests).tolist()
+        self.prices = generator.lognormal(MU, SIGMA, requests).tolist()
         # what bidders know of the traffic when the flight begins
         self._before = generator.poisson(20 * requests / groups, groups).astype(np.uint32)
 
     def campaign(self, budget: float, **more: Any) -> Campaign:
         end = START + timedelta(seconds=self.seconds)
-        given = {"market_mu": 0.0, "market_sigma": 0.7, "most_cpm": 10.0}
+        given = {"market_mu": MU, "market_sigma": SIGMA, "most_cpm": 100.0}
         return Campaign(id="one", budget=budget, start=START, end=end, **(given | more))
 
     @asynccontextmanager
@@ -68,7 +70,7 @@ class VirtualMarket:
                 self._remember(room.store)
                 made.append(await held.enter_async_context(room.open()))
             if url is not None:
-                await settle(lambda: all(one.state.partner.open for one in made), then=wake(made))
+                await settle(lambda: all(_shares(one) for one in made), then=wake(made))
             yield made
 
     def _remember(self, store: Path) -> None:
@@ -88,7 +90,7 @@ class VirtualMarket:
                 room.pass_time(passed)
             if at % plan_every < _AT_ONCE:
                 self._plan(rooms)
-            if at % sync_every < _AT_ONCE:
+            if at % sync_every < _AT_ONCE or any(map(_asks, rooms)):
                 await exchange(rooms)
             chosen = range(at, min(at + _AT_ONCE, self.requests))
             await asyncio.gather(*(self._ask(rooms[i % len(rooms)], i) for i in chosen))
@@ -129,8 +131,26 @@ class VirtualMarket:
         desk = next(iter(rooms[0].state.desks.values()))
         return measure(desk.catalogue.audience(), counts, cap).reach, spend, impressions
 
+    def spend_by_day(self, rooms: Sequence[SharedRoom]) -> Counter[int]:
+        """What bids of each day of the flight cost."""
+        found: Counter[int] = Counter()
+        for room in rooms:
+            for _, _, micros, bid_micros in all_rows(room.store):
+                found[int((bid_micros / 1e6 - START.timestamp()) // 86_400)] += micros
+        return found
 
-def wake(rooms: Sequence[SharedRoom]) -> Any:
+
+def _shares(room: SharedRoom) -> bool:
+    return room.state.partner is not None and room.state.partner.open
+
+
+def _asks(room: SharedRoom) -> bool:
+    """Whether it asks for money out of turn: in its time an exchange is over in no time."""
+    partner = room.state.partner
+    return partner is not None and partner._low(room.account) and 1 not in partner._dry
+
+
+def wake(rooms: Sequence[SharedRoom]) -> Callable[[], None]:
     """Have all exchange now."""
 
     def all_of_them() -> None:

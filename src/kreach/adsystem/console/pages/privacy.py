@@ -109,11 +109,12 @@ class _Privacy:
             "equally active people would hide as well" if worth else "",
         )
         tell["People"](count(audit.get("people")), "in all groups" if numbers else "")
+        where = "below" if "html" in audit else "which the setting groups_audit names"
         self._source.tell(
             "The catalogue is what reporting tells; the other numbers are the publisher's audit."
             if numbers
             else "Reporting tells the catalogue only. Number and size of the groups are in the "
-            "publisher's audit, which the setting groups_audit names."
+            f"publisher's audit, {where}."
         )
 
     def _show_audit(self, audit: dict[str, Any]) -> None:
@@ -152,6 +153,8 @@ class _Privacy:
                 empty("key_off", "Nothing is withheld here", says)
             elif refused is not None:
                 empty("lock", "Not for this key", str(refused))
+            elif document is None and answer.trouble is not None:
+                empty("cloud_off", "Nothing to show yet", f"Reporting: {answer.trouble}")
             elif document is not None and not document["suppressions"]:
                 says = "Since reporting was started, every question was answered in full."
                 empty("check_circle", "Nothing was withheld", says)
