@@ -11,6 +11,7 @@ demo: .venv/demo
 	$(RUN)kreach demo
 
 test: .venv/ready
+	@$(SHELL) tools/find_browser.sh
 	$(RUN)pytest -n auto --dist loadgroup
 
 check: .venv/ready

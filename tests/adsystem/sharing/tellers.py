@@ -127,9 +127,9 @@ class Teller:
         anew = not self._joined
         if anew:
             self.pool.find_run()
+            self.feeder.begin()
         self.pool.tell([], anew=anew)
         if anew:
-            self.feeder.begin()
             self.reader.begin()
             self._joined = True
         self.feeder.feed(EVERY)

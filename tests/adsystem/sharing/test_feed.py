@@ -1,5 +1,6 @@
 """Rows of logs become counts, each once; others hear of them, or look at the counts."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kreach.adsystem.sharing import feeder as feeder_module
 from kreach.adsystem.sharing import rows as rows_module
 from kreach.adsystem.sharing.feeder import Feeder
 from kreach.adsystem.sharing.rows import last_row, own_counts, rows_after
+from kreach.errors import KreachError
 from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log
 from tests.adsystem.sharing.partners import pool_of, settings_for
@@ -170,6 +172,23 @@ def test_rows_in_files_are_told_like_others(url: str, tmp_path: Path) -> None:
     late = Teller(settings_for(url, TWO), "b2", logs["b2"], epoch=2)  # it starts anew
     assert late.exchange()
     assert late.heard == of_others(logs, "b2")
+
+
+def test_a_log_that_lost_rows_is_refused_until_redis_starts_anew(url: str, tmp_path: Path) -> None:
+    """A restored backup: rows with numbers that Redis has counted would never count again."""
+    first, _, logs = pair(url, tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(logs["b1"].folder, copy)
+    logs["b1"].add(some_rows(20, 9))
+    assert first.exchange()
+    pool = pool_of(url, "b1", TWO, epoch=5)
+    restored = Feeder(pool, copy)
+    with pytest.raises(KreachError, match=r"log must hold every row .*, got 0 of 9 rows"):
+        restored.begin()
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+    restored.begin()
+    assert restored.fed == 0
 
 
 def test_rolling_caps_hear_of_moments_and_forget_old_ones(url: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from kreach.adsystem.sharing.pool import Pool
 from kreach.adsystem.sharing.rows import last_row, rows_after
+from kreach.errors import KreachError
 
 __all__ = ["Feeder"]
 
@@ -23,8 +24,16 @@ class Feeder:
         self.rows_behind = 0
 
     def begin(self) -> None:
-        """A run of Redis begins: find out how much of the log it has counted."""
-        self.fed, self._retelling = self._pool.fed_row(), last_row(self._store)
+        """A run of Redis begins: find out how much of the log it has counted.
+
+        More than there is means that this is not the log it was told from.
+        """
+        fed, last = self._pool.fed_row(), last_row(self._store)
+        if fed > last:
+            rule = "hold every row that Redis was told of: start Redis anew after a backup was "
+            rule += "restored, give a new log a new name"
+            raise KreachError.rule("log", rule, f"{last} of {fed} rows")
+        self.fed, self._retelling = fed, last
 
     def feed(self, rolling: Mapping[int, int]) -> bool:
         """Have the next rows counted; True if there are more. `rolling` as of `Pool.feed`."""

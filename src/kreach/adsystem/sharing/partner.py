@@ -209,9 +209,9 @@ class Partner:
         pool = self.pool
         if asked.anew:
             pool.find_run()
+            self.feeder.begin()  # first: it refuses a log that is not the one Redis knows
         told = pool.tell(_with(asked.standings, asked.set_aside), anew=asked.anew)
         if asked.anew:
-            self.feeder.begin()
             self._reader.begin()
             self._traffic_position = None
             pool.forget_other_runs()

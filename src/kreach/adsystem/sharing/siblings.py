@@ -139,9 +139,9 @@ def speak_for(
             kept, standings = _read(journal, folder, now, settled=settled)
         finally:
             journal.close()
-        pool.tell(standings, anew=True)
         feeder = Feeder(pool, folder)
         feeder.begin()
+        pool.tell(standings, anew=True)
         while feeder.feed(rolling_since(kept, now)):
             pass
     finally:
