@@ -559,7 +559,7 @@ def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSet
     made = NoisyReporting(
         reporting, guarded, NoiseSettings(), guard, LONG_AFTER.timestamp, without_noise
     )
-    with pytest.raises(Withheld, match="audience must have at least 10000 people"):
+    with pytest.raises(Withheld, match="audience must have clearly more than 10000 people"):
         made.reach("spring", Window(), [], 0.9, None)
     status = made.status("spring", 0.9)["status"]
     assert status["impressions"] is status["unique_reach"] is None
@@ -567,7 +567,7 @@ def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSet
     assert status["suppressed"][0]["reason"] == "audience too small"
     assert made.listing(None, 5)["campaigns"][0]["status"]["unique_reach"] is None
     assert made.pacing("spring", Window(), 5)["pacing"] == []
-    with pytest.raises(Withheld, match="audience must have at least 10000 people"):
+    with pytest.raises(Withheld, match="audience must have clearly more than 10000 people"):
         made.create({"id": "other", "budget": 5.0, "start": _AT, "end": _TO})
     told = made.suppressions()
     assert told["by_reason"] == {"audience too small": 5.0}

@@ -92,6 +92,7 @@ class VirtualMarket:
                 self._plan(rooms)
             if at % sync_every < _AT_ONCE or any(map(_asks, rooms)):
                 await exchange(rooms)
+            await _granted(rooms)
             chosen = range(at, min(at + _AT_ONCE, self.requests))
             await asyncio.gather(*(self._ask(rooms[i % len(rooms)], i) for i in chosen))
         await exchange(rooms)
@@ -101,7 +102,6 @@ class VirtualMarket:
         for room in rooms:
             now = room.state.clock()
             for desk in room.state.desks.values():
-                desk.wake(now)
                 for play in list(desk.plays.values()):
                     task = desk.plan_task(play, now)
                     if task is not None:
@@ -148,6 +148,22 @@ def _asks(room: SharedRoom) -> bool:
     """Whether it asks for money out of turn: in its time an exchange is over in no time."""
     partner = room.state.partner
     return partner is not None and partner._low(room.account) and 1 not in partner._dry
+
+
+async def _granted(rooms: Sequence[SharedRoom]) -> None:
+    """What was asked for is on disk, and who has money is awake: in their time that takes none."""
+
+    def written(room: SharedRoom) -> bool:
+        partner = room.state.partner
+        return not (room.state._granting if partner is None else partner._grants._writing)
+
+    for room in rooms:
+        if room.state.partner is None:
+            room.state._grant(1)
+    await settle(lambda: all(map(written, rooms)))
+    for room in rooms:
+        for desk in room.state.desks.values():
+            desk.wake(room.state.clock())
 
 
 def wake(rooms: Sequence[SharedRoom]) -> Callable[[], None]:

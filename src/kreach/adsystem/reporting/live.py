@@ -6,9 +6,11 @@ dropped. A snapshot is one transaction of each journal turned into one transacti
 each row is in it once, whatever the bidders do meanwhile.
 """
 
+import shutil
 import sqlite3
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -136,8 +138,9 @@ class LiveLog:
         self._engine = new_engine()
         with no_complaints("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
-        self._spill = tempfile.TemporaryDirectory(prefix="kreach-")
-        self._engine.execute(f"SET temp_directory = '{sql_text(self._spill.name)}'")
+        spill = tempfile.mkdtemp(prefix="kreach-")
+        self._clean_up = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        self._engine.execute(f"SET temp_directory = '{sql_text(spill)}'")
         self._engine.execute("SET preserve_insertion_order = false")
         with suppress(KreachError), no_complaints("cache", "be known to this engine"):
             self._engine.execute("SET parquet_metadata_cache = true")  # files never change
@@ -161,7 +164,7 @@ class LiveLog:
         with self._lock:
             self._forget()
             self._engine.close()
-            self._spill.cleanup()
+            self._clean_up()
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
