@@ -74,6 +74,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     market_sigma: float = 1.0
     compaction_seconds: float = 300.0
     compaction_rows: int = 50_000
+    compaction_at_stop: bool = False  # however few have expired by then
     pacing_seconds: float = 10.0
     pacing_days: float = 90.0
     most_body_bytes: int = 256_000

@@ -172,6 +172,11 @@ class Demo:
         """When the flights end, on the clock of the demonstration."""
         return self._start + self.options.days * 86_400.0
 
+    @property
+    def _expiry(self) -> int:
+        """How long after a bid its notices are honoured: some seconds of those who watch."""
+        return min(ceil(3.0 * self.options.speed), 86_400)
+
     def _write_settings(self) -> None:
         options = self.options
         self._begins = options.folder / "begins"
@@ -181,9 +186,10 @@ class Demo:
         sections: dict[str, dict[str, Any]] = {
             "adsystem": {"store": "store", "catalogues": ["groups/release"]},
             "bidder": {
-                "expiry_seconds": min(ceil(3.0 * options.speed), 86_400),
+                "expiry_seconds": self._expiry,
                 "compaction_seconds": 10.0,
                 "compaction_rows": 1_000,
+                "compaction_at_stop": True,
                 "pacing_seconds": 0.5,
                 "market_mu": _MU,
                 "market_sigma": _SIGMA,
@@ -320,7 +326,8 @@ class Demo:
     async def _come(self, live: LiveRun, visits: int, seconds: float) -> None:
         if visits and seconds > 0.0:
             await live.run(visits, 24, per_second=visits / seconds)
-        await asyncio.sleep(1.0)  # the last notices
+        settled = self._expiry / self.options.speed
+        await asyncio.sleep(1.0 + settled)  # the last notices come, and then it is too late for any
 
     async def _watch(self, every: Callable[[list[Standing]], None]) -> None:
         while True:

@@ -10,6 +10,7 @@ impressions on the u targeted members. Either way the variance needs one pair of
 (given X_i = l, the mean of T is linear in l with slope (k−u)/(k−1)). Both are exact everywhere; a
 crowded group (many impressions a head) has small Y, a sparse one small Z, and the form with the
 small variable keeps its digits: ten impressions in a group of 10⁹ have a variance of 4.5·10⁻⁸.
+Y has `cap` values and Z some hundred: where Y loses little, it is taken for its speed.
 """
 
 import numpy as np
@@ -18,11 +19,18 @@ from kreach.numeric.exposure import ExposureLaw, binomial_law, exposure_law
 from kreach.numeric.pairs import binomial_pair_gap, dirichlet_pair_gap
 from kreach.numeric.types import FloatArray
 
-__all__ = ["group_variance", "group_variance_at_least", "profile_variance"]
+__all__ = [
+    "group_variance",
+    "group_variance_at_least",
+    "group_variances_at_least",
+    "profile_variance",
+]
 
 _PAIR_TABLE_CELLS = 1 << 21  # bounds the memory of one block of pair tables
 _NEGLIGIBLE = 1e-20
 _LONGEST = 600.0  # columns of Z beyond which Y is the better choice
+_SMALL = 250.0  # the largest groups in which Y is thought of,
+_RARE = 4e-6  # if the share beyond the cap is larger than this times the size of the group
 
 
 def group_variance(
@@ -40,7 +48,12 @@ def group_variance(
     variance = np.zeros(k.shape)
     random = (k > 1.0) & (u > 0.0) & (n > 0.0)
     # With cap ≥ n no impression is over the cap: Z = 0 and only T varies.
-    sparse = random & ((n <= cap) | ((n < cap * k) & (_excess_reach(k, n, a, cap) <= _LONGEST)))
+    longer = _excess_reach(k, n, a, cap)
+    sparse = random & ((n <= cap) | ((n < cap * k) & (longer <= _LONGEST)))
+    either = np.flatnonzero(sparse & (k <= _SMALL) & (longer > cap))
+    mean = n[either] / k[either]
+    law = exposure_law(n[either], k[either], a[either], cap - 1)
+    sparse[either] = mean - law.capped_mean(cap) < _RARE * k[either] * mean
     crowded = random & ~sparse
     variance[sparse] = _sparse_variance(k[sparse], u[sparse], n[sparse], a[sparse], cap)
     variance[crowded] = _crowded_variance(k[crowded], u[crowded], n[crowded], a[crowded], cap)
@@ -66,7 +79,11 @@ def group_variance_at_least(
     variance = np.zeros(k.shape)
     random = (k > 1.0) & (u > 0.0) & (n >= count)
     # Those at or above the count, or those below it: whichever are rare keep their digits.
-    sparse = random & (n < count * k) & (_excess_reach(k, n, a, count - 1) <= _LONGEST)
+    longer = _excess_reach(k, n, a, count - 1)
+    sparse = random & (n < count * k) & (longer <= _LONGEST)
+    either = np.flatnonzero(sparse & (k <= _SMALL) & (longer > count))
+    law = exposure_law(n[either], k[either], a[either], count - 1)
+    sparse[either] = law.tail < _RARE * k[either]
     for rows_of, above in ((sparse, True), (random & ~sparse, False)):
         rows = np.flatnonzero(rows_of)
         if rows.size == 0:
@@ -83,6 +100,44 @@ def group_variance_at_least(
             pairs = _pair_covariance(pmf, np.ones(len(counts)), counts, k[here], n[here], a[here])
             own = chance * (1.0 - chance) if above else law.below(count) * law.tail
             variance[here] = u[here] * (own + (u[here] - 1.0) * pairs)
+    return np.maximum(variance, 0.0)
+
+
+def group_variances_at_least(
+    group_size: FloatArray,
+    targeted_count: FloatArray,
+    impressions: FloatArray,
+    dispersion: FloatArray,
+    top: int,
+) -> FloatArray:
+    """`group_variance_at_least` for counts 1, ..., top: a row per group kind, a column per count.
+
+    The pairs below a count are among those below the next, so one table of gaps serves all counts
+    for which it keeps its digits.
+    """
+    k, u, n, a = (
+        np.asarray(v, dtype=np.float64)
+        for v in np.broadcast_arrays(group_size, targeted_count, impressions, dispersion)
+    )
+    variance = np.zeros((len(k), top))
+    counts = np.arange(top, dtype=np.float64)
+    shared = np.zeros((len(k), top), dtype=bool)
+    some = np.flatnonzero((k > 1.0) & (k <= _SMALL) & (u > 0.0) & (n > 1.0))
+    for block in _blocks(len(some), top):
+        rows = some[block]
+        law = exposure_law(n[rows], k[rows], a[rows], top - 1)
+        above = law.survival()[:, 1:]
+        below = np.cumsum(law.pmf, axis=1)
+        here = np.tile(counts, (len(rows), 1))
+        gap = _pair_gaps(law.pmf, here, k[rows], n[rows], a[rows])
+        pairs = np.cumsum(np.cumsum(gap, axis=1), axis=2)[:, np.arange(top), np.arange(top)]
+        variance[rows] = u[rows, None] * (above * below + (u[rows, None] - 1.0) * pairs)
+        shared[rows] = (above > _RARE * k[rows, None]) & (n[rows, None] > counts + 1.0)
+    for count in range(1, top + 1):
+        rest = np.flatnonzero(~shared[:, count - 1])
+        variance[rest, count - 1] = group_variance_at_least(
+            k[rest], u[rest], n[rest], a[rest], count
+        )
     return np.maximum(variance, 0.0)
 
 
@@ -153,18 +208,26 @@ def _pair_covariance(
     window_pmf = np.where(inside, np.take_along_axis(pmf, columns, axis=1), 0.0)
     window_weight = weight[columns]
     window_counts = counts[columns]
+    gap = _pair_gaps(window_pmf, window_counts, k, n, a)
+    result: FloatArray = np.einsum("rij,ri,rj->r", gap, window_weight, window_weight)
+    return result
+
+
+def _pair_gaps(
+    pmf: FloatArray, counts: FloatArray, k: FloatArray, n: FloatArray, a: FloatArray
+) -> FloatArray:
+    """The gap of two members at each pair of the counts, by their kind of visits."""
     uniform = np.isinf(a)
-    gap = np.empty((len(k), width, width))
+    gap = np.empty((*counts.shape, counts.shape[1]))
     for rows, dirichlet in ((uniform, False), (~uniform, True)):
         if not rows.any():
             continue
-        f, here = window_pmf[rows], window_counts[rows]
+        f, here = pmf[rows], counts[rows]
         if dirichlet:
             gap[rows] = dirichlet_pair_gap(n[rows], a[rows], k[rows], f, here)
         else:
             gap[rows] = binomial_pair_gap(n[rows], 1.0 / k[rows], 1.0 / k[rows], f, f, here)
-    result: FloatArray = np.einsum("rij,ri,rj->r", gap, window_weight, window_weight)
-    return result
+    return gap
 
 
 def _window(importance: FloatArray) -> tuple[FloatArray, int]:

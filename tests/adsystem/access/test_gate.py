@@ -24,7 +24,7 @@ CALLS = [
     *(("GET", f"{_ONE}/{kind}") for kind in ("reach", "series", "pacing", "plan")),
 ]
 OF_PUBLISHERS = [("GET", "/v1/suppressions")]
-OF_ALL = [("GET", "/healthz"), ("GET", "/openapi.json")]
+OF_ALL = [("GET", "/healthz"), ("GET", "/openapi.json"), ("GET", "/v1/catalogues")]
 OF_OPERATORS = [
     ("GET", "/metrics"),
     ("DELETE", _ONE),

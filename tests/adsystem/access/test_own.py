@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.access.own import OwnCampaigns
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
 from kreach.adsystem.reporting.service import Reporting
 from kreach.adsystem.settings import ReportingSettings
@@ -39,7 +40,7 @@ def asked(view: OwnCampaigns, name: str) -> dict[str, Callable[[], dict[str, Any
         "reach": lambda: view.reach(name, Window(), [1], 0.95, None),
         "series": lambda: view.series(name, Window.between("2026-11-01"), "day", [1], 0.9, None),
         "pacing": lambda: view.pacing(name, Window(), 10),
-        "plan": lambda: view.plan(name, 50, 1, [1.0], None, 0.95),
+        "plan": lambda: view.plan(name, PlanQuestion(50, 1, (1.0,), None, 0.95)),
     }
 
 
@@ -142,7 +143,8 @@ def test_pages_are_as_if_there_were_no_others(reporting: Reporting) -> None:
     assert acme.listing(None, 7)["next"] is None
     everyone = reporting.listing(None, 1_000)["campaigns"]
     assert len(everyone) == 1 + 7 + 21 + 4
-    assert OwnCampaigns(reporting, "newcomer").listing(None, 10) == {"campaigns": [], "next": None}
+    nothing = {"currency": "USD", "campaigns": [], "next": None}
+    assert OwnCampaigns(reporting, "newcomer").listing(None, 10) == nothing
 
 
 @pytest.mark.parametrize("name", ["bob.spring", "acme.spring", "a b", "", ".", "x" * 65, "-a", 7])

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.console.handed import Handed, read_audit, read_tradeoff, read_truth
-from kreach.adsystem.console.study import Study
 from kreach.errors import KreachError
 
 AUDIT: dict[str, Any] = {
@@ -104,17 +103,3 @@ def test_a_file_is_read_when_it_comes_changes_or_breaks(
 def test_without_a_name_there_is_nothing_to_read() -> None:
     handed = Handed(None, read_truth).look()
     assert (handed.named, handed.found, handed.trouble, handed.version) == (False, None, None, 0)
-
-
-def test_a_study_scales_reach_to_groups_of_another_size(tmp_path: Path) -> None:
-    study = Study.of(read_tradeoff(written(tmp_path / "summary.json", STUDY)))
-    assert study is not None
-    assert study.sizes == [1, 5, 20]
-    assert study.nearest(11.0) == 20
-    assert study.nearest(9.0) == 5
-    assert study.factor(1.0, 20.0) == pytest.approx(0.8)
-    assert study.factor(10.0, 10.0) == 1.0
-    assert study.factor(5.0, 10.0) == pytest.approx(0.9)  # half way from 5 to 20, by ratio
-    assert study.factor(5.0, 1e9) == pytest.approx(0.8)
-    assert Study.of(None) is None
-    assert Study.of({"relative_reach": {"random": {"uniform": {1: (1.0, 1.0, 1.0)}}}}) is None

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import kreach as kr
 from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.disclosure.noise import Draw, Part
@@ -643,7 +644,10 @@ def test_campaigns_are_managed_and_planned_as_before(shared: AdSystemSettings) -
         more = {"id": "summer", "budget": 5.0, "start": _AT, "end": _TO}
         assert reporting.create(more)["id"] == "summer"
         assert reporting.change("summer", {"state": "paused"})["state"] == "paused"
-        assert reporting.plan("summer", 1_000, 1, [5.0], None, 0.9)["plans"][0]["reach"] > 0
+        assert (
+            reporting.plan("summer", PlanQuestion(1_000, 1, (5.0,), None, 0.9))["plans"][0]["reach"]
+            > 0
+        )
         listed = reporting.listing("spring", 10)
         assert [one["id"] for one in listed["campaigns"]] == ["summer"]
         store = CampaignStore(shared.store)

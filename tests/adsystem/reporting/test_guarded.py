@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from kreach.adsystem.access.own import OwnCampaigns, Reports
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.impressions.report import reach_documents
@@ -372,7 +373,7 @@ async def _unguarded(folder: Path) -> None:
             assert service.series("spring", *asked) == bare.series("spring", *asked)
             assert service.listing(None, 5) == bare.listing(None, 5)
             assert service.pacing("spring", EVER, 10)["budget_micros"] > 0
-            plan = service.plan("spring", None, 1, [5.0], None, 0.9)
+            plan = service.plan("spring", PlanQuestion(None, 1, (5.0,), None, 0.9))
             assert plan["people"] == 188
             service.create(new_campaign("small", "everyone"))
             assert service.change("small", {"state": "paused"})["state"] == "paused"

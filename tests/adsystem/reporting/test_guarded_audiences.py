@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
@@ -68,11 +69,12 @@ async def _audiences(folder: Path) -> None:
                 service.create(new_campaign("a", close))
         for name in ("half", "most", "everyone"):
             assert service.create(new_campaign(f"on-{name}", name))["audience"] == name
+        assert service.catalogues()["audiences"] == ["everyone", "half", "most"]
         with pytest.raises(KreachError, match="audience must be one of everyone"):
             service.create(new_campaign("b", "unheard of"))
         with pytest.raises(Withheld, match="clearly more than 70 people"):
-            service.plan("tracker", 1_000, 1, [5.0], None, 0.9)
-        planned = service.plan("on-most", 1_000, 1, [5.0], None, 0.9)
+            service.plan("tracker", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
+        planned = service.plan("on-most", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
         assert planned["people"] == int(catalogue.sizes[5:].sum())
         async with shop.open():
             for hour in range(4):

@@ -207,7 +207,7 @@ def test_ids_of_operators_may_name_an_advertiser(tmp_path: Path) -> None:
         longest = "x" * 64 + "." + "y" * 64
         query = {"after": longest}
         answer = await client.get("/v1/campaigns", params=query, headers=bearer(operator))
-        assert answer.json() == {"campaigns": [], "next": None}
+        assert answer.json() == {"currency": "USD", "campaigns": [], "next": None}
         answer = await client.get(f"/v1/campaigns/{longest}", headers=bearer(operator))
         assert answer.json()["id"] == longest
         answer = await client.get("/v1/campaigns/autumn", headers=bearer(acme))

@@ -41,6 +41,7 @@ OPERATIONS = [
     ("/v1/campaigns/{campaign}/plan", "GET"),
     ("/v1/campaigns/{campaign}/reach", "GET"),
     ("/v1/campaigns/{campaign}/series", "GET"),
+    ("/v1/catalogues", "GET"),
     ("/v1/suppressions", "GET"),
 ]
 

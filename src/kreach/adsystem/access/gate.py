@@ -40,11 +40,13 @@ _MAY = {
         ("GET", _ONE),
         ("PATCH", _ONE),
         ("GET", f"{_ONE}/(?:reach|series|pacing|plan)"),
+        ("GET", "/v1/catalogues"),
     ),
     "publisher": (
         ("GET", _HEALTH),
         ("GET", "/openapi.json"),
         ("GET", "/v1/suppressions"),
+        ("GET", "/v1/catalogues"),
     ),
 }
 _ALLOWED = {

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kreach.adsystem.access.key import as_advertiser
 from kreach.adsystem.campaigns.campaign import ID_PART, ID_RULE
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
@@ -61,16 +62,11 @@ class Reports(Protocol):
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """How the money went."""
 
-    def plan(
-        self,
-        campaign_id: str,
-        requests: int | None,
-        cap: int | None,
-        budgets: list[float],
-        reach: float | None,
-        level: float,
-    ) -> Document:
+    def plan(self, campaign_id: str, asked: PlanQuestion) -> Document:
         """What budgets would reach."""
+
+    def catalogues(self) -> Document:
+        """The releases, and the audiences that campaigns can have on them."""
 
 
 class OwnCampaigns:
@@ -103,7 +99,8 @@ class OwnCampaigns:
             raise UnknownCampaign.rule("after", "be a campaign", after) from None
         shown = [self._shown(one) for one in found["campaigns"]]
         more = found["next"]
-        return {"campaigns": shown, "next": None if more is None else self._name(more)}
+        next_one = None if more is None else self._name(more)
+        return found | {"campaigns": shown, "next": next_one}
 
     def status(self, campaign_id: str, level: float) -> Document:
         """An own campaign and how it stands."""
@@ -142,19 +139,14 @@ class OwnCampaigns:
         with self._own_words(campaign_id):
             return self._shown(self._inner.pacing(self._prefix + campaign_id, window, points))
 
-    def plan(
-        self,
-        campaign_id: str,
-        requests: int | None,
-        cap: int | None,
-        budgets: list[float],
-        reach: float | None,
-        level: float,
-    ) -> Document:
+    def plan(self, campaign_id: str, asked: PlanQuestion) -> Document:
         """What budgets would reach."""
         with self._own_words(campaign_id):
-            kept = self._prefix + campaign_id
-            return self._shown(self._inner.plan(kept, requests, cap, budgets, reach, level))
+            return self._shown(self._inner.plan(self._prefix + campaign_id, asked))
+
+    def catalogues(self) -> Document:
+        """The releases, and the audiences that campaigns can have on them."""
+        return self._inner.catalogues()
 
     @contextmanager
     def _own_words(self, name: str) -> Iterator[None]:

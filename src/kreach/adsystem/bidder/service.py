@@ -183,6 +183,8 @@ class BidderState:
         self._diary.write_pacing()
         for _ in self._diary.write_memory():
             pass
+        if self.settings.compaction_at_stop:
+            self.compact_once()
         if self.partner is not None:
             self.journal.run_now(lambda _: None)  # all rows are written before the last are told
             self.partner.close()

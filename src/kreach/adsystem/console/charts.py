@@ -259,20 +259,19 @@ def multiplier(
 
 def budget_curve(
     plans: Sequence[dict[str, Any]],
+    others: Sequence[dict[str, Any]],
+    names: tuple[str, str],
     currency: str,
     unit: str,
-    other: tuple[str, float] | None = None,
 ) -> Options:
-    """What budgets reach, with bands; `other` scales the curve, for another size of groups."""
-    ordered = sorted(plans, key=lambda one: float(one["budget"]))
-    points = [(one["budget"], one["reach"], *one["band"]) for one in ordered]
-    line = _line("expected reach", points, "brand", z=3)
-    line["showSymbol"] = True
-    series = [*_band(points, "brand", "plan"), line]
-    if other is not None:
-        name, factor = other
-        scaled = [(one["budget"], factor * one["reach"]) for one in ordered]
-        series.append(_line(name, scaled, "second", dashed=True, z=2))
+    """What budgets reach, with bands; `others` are plans for groups of another size, dashed."""
+    series: list[Options] = []
+    for told, name, colour in ((others, names[1], "second"), (plans, names[0], "brand")):
+        ordered = sorted(told, key=lambda one: float(one["budget"]))
+        points = [(one["budget"], one["reach"], *one["band"]) for one in ordered]
+        line = _line(name, points, colour, dashed=told is others, z=3)
+        if points:
+            series += [*_band(points, colour, f"plan{colour}"), line | {"showSymbol": True}]
     across = _across(f"budget ({currency})", "value", min=0)
     tip = _tip()
     return _chart(series, across, _upward(unit), tip)

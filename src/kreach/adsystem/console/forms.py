@@ -1,7 +1,7 @@
 """Dialogs that change campaigns: make one, change one, pause, resume, end."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -11,12 +11,13 @@ from nicegui.elements.mixins.validation_element import ValidationElement
 from kreach.adsystem.console.client import Away, Document, Refused
 from kreach.adsystem.console.fields import CREATE, as_document, field_of, local_text
 from kreach.adsystem.console.parts import Text, box, button
-from kreach.adsystem.console.state import Console
+from kreach.adsystem.console.state import CATALOGUES, Console
 from kreach.adsystem.console.words import moment_of
 
 __all__ = ["ask_to_end", "change_state", "edit_campaign", "new_campaign"]
 
 _FLIGHT = timedelta(days=7)
+_SOON_SECONDS = 2.0
 Send = Callable[[Document], Awaitable[Document]]
 
 
@@ -120,10 +121,15 @@ class _Form:
 _MAIN = ("id", "budget", "start", "end", "cap", "cap_days", "daily_budget", "audience", "state")
 
 
-def new_campaign(console: Console) -> None:
+async def new_campaign(console: Console) -> None:
     """The dialog of a new campaign."""
+    told: Document = {}
+    with suppress(Refused, Away):  # then the form asks for the name of an audience
+        told = await console.client.get(CATALOGUES, _SOON_SECONDS)
+    audiences, currency = told.get("audiences", []), told.get("currency")
     now = console.now().replace(second=0, microsecond=0)
-    says = "It bids as soon as its flight begins. Money is in the currency of the ad system."
+    says = "It bids as soon as its flight begins. "
+    says += f"Money is in {currency}." if currency else "Money is in the ad system's currency."
     form = _Form("New campaign", says, "Create", CREATE)
     with form.main():
         form.text("id", "Name", hint="letters, digits, - and _", autofocus="")
@@ -133,7 +139,11 @@ def new_campaign(console: Console) -> None:
         form.text("cap", "Frequency cap (times a person)", "2", inputmode="numeric")
         form.text("cap_days", "Cap counts within days", hint="empty: the whole flight")
         form.text("daily_budget", "Budget a day", hint="empty: no limit", inputmode="decimal")
-        form.text("audience", "Audience", "everyone")
+        if audiences:
+            names = {name: name for name in audiences}
+            form.choice("audience", "Audience", names, audiences[0])
+        else:
+            form.text("audience", "Audience", "everyone")
     with form.more():
         planning = {"planning": "planning: looks ahead", "paper": "paper: the paper's rule"}
         form.choice("bidder", "Bidder", planning, "planning")

@@ -19,8 +19,9 @@ from kreach.adsystem.settings import ConsoleSettings
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 
-__all__ = ["LIST", "Console", "Plans"]
+__all__ = ["CATALOGUES", "LIST", "Console", "Plans"]
 
+CATALOGUES = Question("/v1/catalogues")
 LIST = Question("/v1/campaigns", (("limit", "1000"),))
 _PLAN_SECONDS = 180.0
 _MOST_PLANS = 500

@@ -95,6 +95,15 @@ def series_rows(document: Row) -> list[Row]:
 
 
 def plan_rows(plans: Iterable[Row]) -> list[Row]:
-    """A row for each budget."""
-    names = ("budget", "spend", "reach", "level", "impressions", "average_frequency", "multiplier")
+    """A row for each budget and size of groups."""
+    names = (
+        "group_size",
+        "budget",
+        "spend",
+        "reach",
+        "level",
+        "impressions",
+        "average_frequency",
+        "multiplier",
+    )
     return [{name: one[name] for name in names} | _ends("reach", one["band"]) for one in plans]

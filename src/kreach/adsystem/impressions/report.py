@@ -133,7 +133,9 @@ def _iso(moment: datetime | None) -> str | None:
 def reach_documents(reports: tuple[ReachReport, ...], level: float) -> list[dict[str, Any]]:
     """The reports of one window as plain values; what no cap changes is computed once."""
     first = reports[0]
-    unique = ReachReport(1, first.impressions, first.targeted_user_count, first.exposure)
+    unique = next((report for report in reports if report.cap == 1), None)
+    if unique is None:
+        unique = ReachReport(1, first.impressions, first.targeted_user_count, first.exposure)
     low, high = unique.interval(level, interval_method(unique))
     targeted = first.exposure.targeted_impressions
     most_often = targeted / low if low > 0.0 else float(first.impressions)

@@ -1,6 +1,7 @@
 """Disjoint groups: a report needs only how many groups of each kind have how many impressions."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,9 +16,15 @@ from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.numeric.exposure import ExposureLaw, exposure_law
 from kreach.numeric.groupreach import GroupKind
 from kreach.numeric.types import FloatArray, IntArray
-from kreach.numeric.variance import group_variance, group_variance_at_least
+from kreach.numeric.variance import (
+    group_variance,
+    group_variance_at_least,
+    group_variances_at_least,
+)
 
 __all__ = ["Cells", "DisjointExposure", "fold"]
+
+_TOP = 10  # counts whose variances are asked for together, by every document
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,18 @@ class DisjointExposure(Exposure):
         each = group_variance(cells.size, cells.targeted, cells.impressions, cells.dispersion, cap)
         return float(cells.groups @ each)
 
+    @cached_property
+    def _at_least_variances(self) -> FloatArray:
+        cells = self.cells
+        each = group_variances_at_least(
+            cells.size, cells.targeted, cells.impressions, cells.dispersion, _TOP
+        )
+        result: FloatArray = cells.groups @ each
+        return result
+
     def at_least_variance(self, count: int) -> float:
+        if count <= _TOP:
+            return float(self._at_least_variances[count - 1])
         cells = self.cells
         each = group_variance_at_least(
             cells.size, cells.targeted, cells.impressions, cells.dispersion, count

@@ -1,6 +1,7 @@
 """The whole distribution of reach."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -8,10 +9,13 @@ import numpy as np
 from kreach.adsystem.measurement.exposure import ServedKind
 from kreach.boundary.checks import as_probability
 from kreach.numeric.convolve import sum_distribution
-from kreach.numeric.groupreach import group_reach_pmf, reach_pmf_cost
+from kreach.numeric.groupreach import GroupKind, group_reach_pmf, reach_pmf_cost
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["ReachDistribution", "exact_cost", "exact_distribution"]
+
+_SHORT = 1_000  # values of reach, so that all laws that are remembered take some 30 MB at most
+_FEW_SHARES = 100
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,34 @@ def exact_cost(kinds: list[ServedKind], cap: int) -> float:
     return sum(reach_pmf_cost(served.kind, served.impressions, cap) for served in kinds)
 
 
+def _group_pmf(served: ServedKind, cap: int) -> FloatArray:
+    """The law of one group, remembered if it is short: reports of a series share most of them."""
+    kind = served.kind
+    if len(kind.shares) > _FEW_SHARES or kind.most(served.impressions, cap) > _SHORT:
+        return group_reach_pmf(kind, served.impressions, cap)
+    shares, people = tuple(kind.shares.tolist()), tuple(kind.people.tolist())
+    return _remembered_pmf(shares, people, float(kind.concentration), served.impressions, cap)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered_pmf(
+    shares: tuple[float, ...],
+    people: tuple[float, ...],
+    concentration: float,
+    impressions: int,
+    cap: int,
+) -> FloatArray:
+    kind = GroupKind(np.array(shares), np.array(people), concentration)
+    pmf = group_reach_pmf(kind, impressions, cap)
+    pmf.flags.writeable = False
+    return pmf
+
+
 def exact_distribution(kinds: list[ServedKind], cap: int) -> ReachDistribution:
     """Groups are independent: the law of each kind, then a convolution over all groups."""
     served = [s for s in kinds if s.impressions > 0 and s.groups > 0]
     if not served:
         return ReachDistribution(np.zeros(1, dtype=np.int64), np.ones(1), "exact")
-    pmfs = [group_reach_pmf(s.kind, s.impressions, cap) for s in served]
+    pmfs = [_group_pmf(s, cap) for s in served]
     low, pmf = sum_distribution(pmfs, np.array([float(s.groups) for s in served]))
     return ReachDistribution(low + np.arange(len(pmf)), pmf, "exact")

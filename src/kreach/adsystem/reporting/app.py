@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from kreach.adsystem.access.gate import Gate, Viewer
 from kreach.adsystem.access.ring import KeyRing
 from kreach.adsystem.campaigns.campaign import ID
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.reporting import models
@@ -117,6 +118,7 @@ def reporting_app(
     _refuse_with(app, log)
     _manage(app, services)
     _report(app, services)
+    _tell_of_releases(app, services)
     _watch(app, services)
     if guarded is not None:
         _tell_of_suppressions(app, services, guarded)
@@ -308,11 +310,30 @@ def _report(app: FastAPI, services: Services) -> None:
         reach: Amount | None = None,
         cap: Annotated[int | None, Query(ge=1, le=1_000)] = None,
         level: Level = 0.95,
+        group_size: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
     ) -> Response:
-        """What budgets will reach, or what a reach will cost, with bands."""
+        """What budgets will reach, or what a reach will cost, with bands.
+
+        `group_size` plans for the same people in groups of another size.
+        """
         made.add("plan")
-        asked = (_known(campaign), requests, cap, budget, reach, level)
-        return answer(await services.planning.run(services.view(viewer).plan, *asked))
+        asked = PlanQuestion(requests, cap, tuple(budget), reach, level, group_size)
+        plan = services.view(viewer).plan
+        return answer(await services.planning.run(plan, _known(campaign), asked))
+
+
+def _tell_of_releases(app: FastAPI, services: Services) -> None:
+    @app.get("/v1/catalogues", response_model=models.CatalogueList, responses=_failures(503))
+    async def get_catalogues(viewer: Asking) -> Response:
+        """The releases of groups that are in use, and the audiences of campaigns.
+
+        Advertisers are told of the audiences that they may use.
+        """
+        if viewer.role == "publisher":
+            told = services.reporting.catalogues
+        else:
+            told = services.view(viewer).catalogues
+        return answer(await services.managing.run(told))
 
 
 def _watch(app: FastAPI, services: Services) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.disclosure.audiences import NOT_HERE
 from kreach.adsystem.disclosure.chapters import Book
@@ -84,7 +85,8 @@ class GuardedReporting:
             reach = self._shown.unique_reach(kept, catalogue) if _tells(told) else None
             told |= {"catalogue": catalogue.version, "unique_reach": reach}
             shown.append(kept.campaign.document() | {"status": told})
-        return {"campaigns": shown, "next": following}
+        currency = self._inner.shared.currency
+        return {"currency": currency, "campaigns": shown, "next": following}
 
     def status(self, campaign_id: str, level: float) -> Document:
         """A campaign and how it stands, as of the end of the last chapter that is shown."""
@@ -177,20 +179,22 @@ class GuardedReporting:
         document = {"campaign": campaign_id, "budget_micros": budget}
         return document | {"pacing": rows, "suppressed": suppressed}
 
-    def plan(
-        self,
-        campaign_id: str,
-        requests: int | None,
-        cap: int | None,
-        budgets: list[float],
-        reach: float | None,
-        level: float,
-    ) -> Document:
+    def plan(self, campaign_id: str, asked: PlanQuestion) -> Document:
         """What budgets would reach. It looks at no log, only at the audience."""
         if self._settings.enabled:
             audience = self._inner.campaigns.get(campaign_id).campaign.audience
             self._check_audience(campaign_id, audience, self._inner.shelf.newest, "plan")
-        return self._inner.plan(campaign_id, requests, cap, budgets, reach, level)
+        return self._inner.plan(campaign_id, asked)
+
+    def catalogues(self) -> Document:
+        """The releases, and the audiences that advertisers may use on the newest of them."""
+        found = self._inner.catalogues()
+        if not self._settings.enabled:
+            return found
+        newest = self._inner.shelf.newest
+        verdicts = {name: self._shown.verdict(name, newest) for name in found["audiences"]}
+        usable = [name for name, verdict in verdicts.items() if verdict.reason is None]
+        return found | {"audiences": usable}
 
     # -- what may be told ---------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
 """What goes in and comes out, as the API describes it. The rules of a campaign are its own."""
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from kreach.adsystem.campaigns.campaign import EVERYONE, ID, MOST_CPM
+from kreach.adsystem.campaigns.campaign import EVERYONE, ID, ID_RULE, MOST_CPM
 
 __all__ = [
     "CampaignChange",
@@ -12,6 +13,7 @@ __all__ = [
     "CampaignIn",
     "CampaignList",
     "CampaignStatus",
+    "CatalogueList",
     "Failure",
     "Health",
     "PacingDocument",
@@ -27,6 +29,12 @@ def _writable(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError("must be text that can be written in UTF-8") from None
+    return text
+
+
+def _id(text: str) -> str:
+    if not re.fullmatch(ID, text):
+        raise ValueError(f"must {ID_RULE}; at most one dot after an advertiser's name")
     return text
 
 
@@ -61,7 +69,7 @@ class CreativeIn(_In):
 class CampaignIn(_In):
     """A new campaign. Money is in the currency of the ad system, limits of bids per thousand."""
 
-    id: str = Field(pattern=f"^{ID}$")
+    id: Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f"^{ID}$"})]
     budget: Money
     start: Moment
     end: Moment
@@ -190,6 +198,7 @@ class CampaignSummary(CampaignDefinition):
 class CampaignList(_Out):
     """Campaigns in the order they were made; `next` goes into `after` for the rest."""
 
+    currency: str
     campaigns: list[CampaignSummary]
     next: str | None
 
@@ -341,17 +350,41 @@ class OutlookOut(_Out):
 
 
 class PlanDocument(_Out):
-    """Budget to reach and back."""
+    """Budget to reach and back; with `group_size`, as if groups were of that size."""
 
     campaign: str
     catalogue: str
     currency: str
     people: int
     groups: int
+    group_size: int | None
     cap: int
     requests: int
     market: MarketOut
     plans: list[OutlookOut]
+
+
+class CatalogueOut(_Out):
+    """A release of groups: what it promises, and what it tells about visits."""
+
+    version: str
+    created: str
+    group_size: int
+    groups: int
+    people: int
+    least_group: int
+    mean_group: float
+    visits: str
+    dispersion: float | None
+    class_floor: int | None
+
+
+class CatalogueList(_Out):
+    """Releases, the newest last, and the audiences that campaigns can have on them."""
+
+    catalogues: list[CatalogueOut]
+    audiences: list[str]
+    currency: str
 
 
 class Suppression(_Out):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.disclosure.audiences import NOT_HERE
 from kreach.adsystem.disclosure.guard import Audiences, Withheld
@@ -111,17 +112,13 @@ class NoisyReporting:
         """Change what may change."""
         return self._guarded.change(campaign_id, changes)
 
-    def plan(
-        self,
-        campaign_id: str,
-        requests: int | None,
-        cap: int | None,
-        budgets: list[float],
-        reach: float | None,
-        level: float,
-    ) -> Document:
+    def plan(self, campaign_id: str, asked: PlanQuestion) -> Document:
         """What budgets would reach. It looks at no log, only at the audience."""
-        return self._guarded.plan(campaign_id, requests, cap, budgets, reach, level)
+        return self._guarded.plan(campaign_id, asked)
+
+    def catalogues(self) -> Document:
+        """The releases, and the audiences that advertisers may use."""
+        return self._guarded.catalogues()
 
     def listing(self, after: str | None, limit: int, owner: str | None = None) -> Document:
         """Campaigns in the order they were made, with what each has come to."""
@@ -135,7 +132,8 @@ class NoisyReporting:
             last = series[version].last if told["impressions"] is not None else None
             told |= self._documents.brief(version, last)
             shown.append(kept.campaign.document() | {"status": told})
-        return {"campaigns": shown, "next": following}
+        currency = self._inner.shared.currency
+        return {"currency": currency, "campaigns": shown, "next": following}
 
     def status(self, campaign_id: str, level: float) -> Document:
         """A campaign and how it stands, as of the last point."""

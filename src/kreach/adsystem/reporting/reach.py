@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.impressions.report import WindowReport, reach_documents
-from kreach.adsystem.measurement.report import ReachReport, measure
+from kreach.adsystem.impressions.report import WindowReport
+from kreach.adsystem.measurement.report import ReachReport
+from kreach.adsystem.reporting.documents import Documents, measured
 from kreach.adsystem.reporting.live import Snapshot, micros_of
 from kreach.adsystem.reporting.standing import NOTHING, Standing, Total
 from kreach.boundary.audience import Audience
@@ -28,7 +29,6 @@ __all__ = [
     "Found",
     "Subject",
     "Totals",
-    "measured",
     "reach_in",
     "reach_so_far",
     "series_of",
@@ -59,14 +59,6 @@ class Found:
 
     report: WindowReport
     spend_micros: int
-
-
-def measured(subject: Subject, counts: IntArray, caps: tuple[int, ...]) -> tuple[ReachReport, ...]:
-    """The library's reports on these impressions, one for each cap."""
-    first = measure(subject.audience, counts, caps[0])
-    people = first.targeted_user_count
-    rest = (ReachReport(cap, first.impressions, people, first.exposure) for cap in caps[1:])
-    return (first, *rest)
 
 
 def _window_report(
@@ -109,7 +101,7 @@ def reach_so_far(
     if mine.first_micros < micros_of(subject.catalogue.created):
         early = _rows(now, subject, Window()).early
     rows = _Rows(mine.impressions, early, every - mine.impressions, mine.spend_micros)
-    report = _window_report(subject, Window(), measured(subject, counts, caps), rows)
+    report = _window_report(subject, Window(), measured(subject.audience, counts, caps), rows)
     return Found(report, rows.spend_micros)
 
 
@@ -122,7 +114,7 @@ def reach_in(now: Snapshot, subject: Subject, window: Window, caps: tuple[int, .
     )
     counts[found["g"]] = found["n"]
     rows = _rows(now, subject, window)
-    report = _window_report(subject, window, measured(subject, counts, caps), rows)
+    report = _window_report(subject, window, measured(subject.audience, counts, caps), rows)
     return Found(report, rows.spend_micros)
 
 
@@ -162,6 +154,7 @@ def _inside(window: Window) -> str:
 def series_of(
     now: Snapshot,
     subject: Subject,
+    documents: Documents,
     window: Window,
     by: str,
     caps: tuple[int, ...],
@@ -182,28 +175,24 @@ def series_of(
     at_once = max(min(_MOST_CELLS // max(groups, 1), 48), 1)
     running = np.zeros(groups, dtype=np.int64)
     series: list[dict[str, Any]] = []
-    cumulative: list[dict[str, Any]] | None = None
     for low in range(0, len(periods), at_once):
         block = periods[low : low + at_once]
         for period, counts in zip(block, _counts_by_period(now, subject, block, by), strict=True):
             if time.monotonic() > deadline:
                 rule = f"take at most {most_seconds:g} seconds: ask for fewer periods or caps"
                 raise KreachError.rule("series", rule, f"{len(periods)} periods")
-            alone = measured(subject, counts, caps)
-            if cumulative is None or alone[0].impressions:
-                running = running + counts
-                cumulative = reach_documents(measured(subject, running, caps), level)
+            running = running + counts
             series.append(
                 {
                     "start": _iso(period.start),
                     "end": _iso(period.end),
-                    "impressions": alone[0].impressions,
-                    "period": reach_documents(alone, level),
-                    "cumulative": cumulative,
+                    "impressions": int(counts.sum()),
+                    "period": documents.of(subject.audience, counts, caps, level),
+                    "cumulative": documents.of(subject.audience, running, caps, level),
                 }
             )
     rows = _rows(now, subject, span)
-    report = _window_report(subject, span, measured(subject, running, caps), rows)
+    report = _window_report(subject, span, measured(subject.audience, running, caps), rows)
     document = {**report.document(level), "by": by, "series": series}
     return Found(report, rows.spend_micros), document
 

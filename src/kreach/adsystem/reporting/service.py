@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from kreach.adsystem.bidder.play import check_playable
-from kreach.adsystem.campaigns.campaign import campaign_from
+from kreach.adsystem.campaigns.campaign import EVERYONE, campaign_from
+from kreach.adsystem.campaigns.plans import PlanQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, Kept, UnknownCampaign
 from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.measurement.report import measure
+from kreach.adsystem.reporting.documents import Documents
 from kreach.adsystem.reporting.live import LiveLog, LogFailing, Snapshot
 from kreach.adsystem.reporting.outlooks import outlooks
 from kreach.adsystem.reporting.pacing import last_pace, pacing_of
@@ -52,6 +54,7 @@ class Reporting:
             self.live.close()
             raise
         self._standing = Standing()
+        self.documents = Documents()
         self._remembered: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._unique: dict[int, tuple[tuple[int, ...], float | None]] = {}  # by campaign
         self._lock = threading.Lock()
@@ -100,7 +103,7 @@ class Reporting:
             one.campaign.document() | {"status": _money(one, totals) | reach[one.number]}
             for one in page
         ]
-        return {"campaigns": shown, "next": following}
+        return {"currency": self._shared.currency, "campaigns": shown, "next": following}
 
     def _unique_reach(
         self, now: Snapshot, page: list[Kept], totals: Totals
@@ -223,7 +226,9 @@ class Reporting:
         found: Found
         with self.live.snapshot() as now:
             subject = self._subject(now, kept, catalogue)
-            found, document = series_of(now, subject, window, by, caps_of(kept, caps), level)
+            found, document = series_of(
+                now, subject, self.documents, window, by, caps_of(kept, caps), level
+            )
         return document | facts_of(kept, found.spend_micros, self._shared.currency)
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> dict[str, Any]:
@@ -233,27 +238,28 @@ class Reporting:
         budget = as_micros("budget", kept.campaign.budget)
         return {"campaign": campaign_id, "budget_micros": budget, "pacing": rows}
 
-    def plan(
-        self,
-        campaign_id: str,
-        requests: int | None,
-        cap: int | None,
-        budgets: list[float],
-        reach: float | None,
-        level: float,
-    ) -> dict[str, Any]:
+    def plan(self, campaign_id: str, asked: PlanQuestion) -> dict[str, Any]:
         """What budgets would reach, on the newest catalogue."""
         kept = self.campaigns.get(campaign_id)
         newest = self.shelf.newest
-        asked = (requests, cap, tuple(budgets), reach, level)
-        key = ("plan", kept.number, kept.revision, newest.version, *asked)
+        key = ("plan", kept.number, kept.revision, newest.version, asked)
         known, document = self._recall(key)
         if not known:
             audience = self.shelf.audience(newest, kept.campaign.audience)
-            document = outlooks(kept.campaign, audience, requests, cap, budgets, reach, level)
+            document = outlooks(kept.campaign, audience, asked)
             self._remember(key, document)
         found: dict[str, Any] = document
         return {"catalogue": newest.version, "currency": self._shared.currency, **found}
+
+    def catalogues(self) -> dict[str, Any]:
+        """The releases, the newest last, and the audiences that campaigns can have on them."""
+        with self.live.snapshot() as now:
+            self.shelf.meet(now.numbers)
+        return {
+            "catalogues": [_release(self.shelf.get(version)) for version in self.shelf.versions],
+            "audiences": [EVERYONE, *self._shared.audiences],
+            "currency": self._shared.currency,
+        }
 
     # -- health -------------------------------------------------------------------------------
 
@@ -303,6 +309,30 @@ def page_of(kept: list[Kept], after: str | None, limit: int) -> tuple[list[Kept]
 def caps_of(kept: Kept, caps: Iterable[int]) -> tuple[int, ...]:
     """The caps asked for; without any, 1 and the campaign's own."""
     return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys([1, kept.campaign.largest_cap]))
+
+
+def _release(catalogue: Catalogue) -> dict[str, Any]:
+    sizes, visits, floor = catalogue.sizes, "evenly", None
+    people = int(sizes.sum())
+    if catalogue.classes is not None:
+        people = sum(headcount for _, headcount in catalogue.classes)
+        floor = catalogue.class_floor
+    if catalogue.visit_shares is not None:
+        visits = "shares"
+    elif catalogue.dispersion is not None:
+        visits = "dispersion"
+    return {
+        "version": catalogue.version,
+        "created": catalogue.created.isoformat().replace("+00:00", "Z"),
+        "group_size": catalogue.group_size,
+        "groups": len(catalogue),
+        "people": people,
+        "least_group": int(sizes.min(initial=people)),
+        "mean_group": float(sizes.mean()) if len(sizes) else 0.0,
+        "visits": visits,
+        "dispersion": catalogue.dispersion,
+        "class_floor": floor,
+    }
 
 
 def _money(kept: Kept, totals: Totals) -> dict[str, Any]:

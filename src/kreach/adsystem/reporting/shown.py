@@ -22,10 +22,11 @@ from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.disclosure.growth import Watched
 from kreach.adsystem.disclosure.guard import Audiences, Note, moment_of, text_of
 from kreach.adsystem.disclosure.keeper import Keeper
-from kreach.adsystem.impressions.report import WindowReport, reach_documents
+from kreach.adsystem.impressions.report import WindowReport
 from kreach.adsystem.measurement.report import measure
+from kreach.adsystem.reporting.documents import measured
 from kreach.adsystem.reporting.live import Snapshot, micros_of
-from kreach.adsystem.reporting.reach import MOST_PERIODS, MOST_SECONDS, Subject, measured
+from kreach.adsystem.reporting.reach import MOST_PERIODS, MOST_SECONDS, Subject
 from kreach.adsystem.reporting.service import Reporting
 from kreach.adsystem.settings import GuardSettings, guard_key
 from kreach.boundary.catalogue import Catalogue
@@ -165,7 +166,7 @@ class Shown:
         self, subject: Subject, chosen: range, caps: tuple[int, ...], level: float
     ) -> Document:
         book = self._keeper.book(_place(subject))
-        reports = measured(subject, self._counts(subject, chosen), caps)
+        reports = measured(subject.audience, self._counts(subject, chosen), caps)
         window = _window(book, chosen)
         made = WindowReport(
             subject.campaign.id,
@@ -206,6 +207,7 @@ class Shown:
             raise KreachError.rule("window", rule, f"{len(stretches)} by {by}")
         deadline = time.monotonic() + MOST_SECONDS
         running = np.zeros(len(subject.catalogue), dtype=np.int64)
+        documents = self._inner.documents
         series = []
         for stretch in stretches:
             if time.monotonic() > deadline:
@@ -214,14 +216,13 @@ class Shown:
             counts = self._counts(subject, stretch)
             running = running + counts
             window = _window(book, stretch)
-            alone = measured(subject, counts, caps)
             series.append(
                 {
                     "start": iso(window.start),
                     "end": iso(window.end),
-                    "impressions": alone[0].impressions,
-                    "period": reach_documents(alone, level),
-                    "cumulative": reach_documents(measured(subject, running, caps), level),
+                    "impressions": int(counts.sum()),
+                    "period": documents.of(subject.audience, counts, caps, level),
+                    "cumulative": documents.of(subject.audience, running, caps, level),
                 }
             )
         return series

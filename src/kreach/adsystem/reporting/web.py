@@ -64,7 +64,7 @@ def told_of(errors: Sequence[Any]) -> str:
     place = [str(part) for part in first["loc"]]
     if len(place) > 1 and place[0] in ("query", "path", "body", "header"):
         place = place[1:]
-    said = str(first["msg"])
+    said = str(first["msg"]).removeprefix("Value error, ")
     said = said[:1].lower() + said[1:]
     value = first.get("input")
     shown = "" if isinstance(value, (dict, list)) or value is None else _short(value)

@@ -222,8 +222,8 @@ class _Listing:
     def _view(self) -> tuple[Any, ...]:
         return (self._at, self._search.value, self._states.value)
 
-    def _new(self) -> None:
-        forms.new_campaign(self._frame.console)
+    async def _new(self) -> None:
+        await forms.new_campaign(self._frame.console)
 
     def _turn(self, step: int) -> None:
         self._at = max(self._at + step, 0)

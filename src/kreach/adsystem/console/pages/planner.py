@@ -22,8 +22,7 @@ from kreach.adsystem.console.parts import (
     heading,
     skeleton,
 )
-from kreach.adsystem.console.state import LIST
-from kreach.adsystem.console.study import Study
+from kreach.adsystem.console.state import CATALOGUES, LIST
 from kreach.adsystem.console.tables import plan_rows
 from kreach.adsystem.console.words import between, count, decimal, level, money, plural
 
@@ -31,6 +30,8 @@ __all__ = ["planner_page"]
 
 _STEPS = (1.0, 0.5, 1.5, 0.25, 2.0, 0.75)  # of the campaign's budget, most telling first
 _MOST_CAP = 10
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+_FEWEST_GROUPS = 10
 
 
 class _Planner:
@@ -39,9 +40,10 @@ class _Planner:
     def __init__(self, frame: Frame) -> None:
         self._frame, self._console = frame, frame.console
         self._campaigns: dict[str, dict[str, Any]] = {}
-        self._plans: list[Document] = []
+        self._plans: list[Document] = []  # each with the size of groups that it is for
         self._facts: Document = {}
-        self._sized = False
+        self._release: Document = {}
+        self._sizes: list[int] = []
         self._round = 0  # answers to earlier questions are dropped
         with box("k-page") as page:
             with heading(
@@ -59,7 +61,8 @@ class _Planner:
             self._body.set_visibility(False)
         frame.follow_theme(self._chart)
         with page:
-            frame.watch(page, lambda: {"list": LIST}, self._show, self._also)
+            wanted = {"list": LIST, "catalogues": CATALOGUES}
+            frame.watch(page, lambda: wanted, self._show)
 
     def _question(self) -> None:
         with card("Question"), box("k-form"):
@@ -73,9 +76,9 @@ class _Planner:
                 self._cap = ui.slider(min=1, max=_MOST_CAP, value=2, on_change=self._say_cap)
                 self._cap.props("markers snap label").props["aria-label"] = "Frequency cap"
                 self._say_cap()
-            with box() as self._size_box:
+            with box():
                 self._size_says = Text("", classes="k-name")
-                self._size = ui.slider(min=0, max=1, value=0, step=1, on_change=self._redraw)
+                self._size = ui.slider(min=0, max=1, value=0, step=1, on_change=self._say_size)
                 self._size.props("markers snap").props["aria-label"] = "Size of groups"
             self._reach = ui.input("Or: reach wanted").without_auto_validation()
             self._reach.props("outlined dense stack-label inputmode=decimal")
@@ -94,16 +97,16 @@ class _Planner:
         with card(
             "Budget and reach",
             "Each point is a flight with that budget; the band holds what it reaches with the "
-            "probability in the table. Where the curve is flat, more money buys little.",
+            "probability in the table. Where the curve is flat, more money buys little. Dashed: "
+            "the same people in groups of another size.",
         ):
             self._unplanned = empty(
                 "insights", "Nothing is planned yet", "Press Plan: points appear as they are made."
             )
             with box() as self._planned:
                 self._chart = Chart("Reach against budget, with a band", name="plan")
-                self._scaled = Notes()
-                heads = ["budget", "spent", "reach", "band", "impressions", "frequency"]
-                self._table = Table(heads, numeric=range(6), name="plan")
+                heads = ["k", "budget", "spent", "reach", "band", "impressions", "frequency"]
+                self._table = Table(heads, numeric=range(7), name="plan")
                 self._basis = Text("", "p", "k-sub")
             self._planned.set_visibility(False)
 
@@ -121,7 +124,7 @@ class _Planner:
         self._draw()
 
     def _say_cap(self) -> None:
-        self._cap_says.tell(f"Frequency cap: {int(self._cap.value)} a person (from reporting)")
+        self._cap_says.tell(f"Frequency cap: {int(self._cap.value)} a person")
 
     def _halt(self) -> None:
         self._round += 1
@@ -150,15 +153,21 @@ class _Planner:
         ]
         if self._reach.value:
             wanted.insert(0, ("reach", self._reach.value.strip()))
-        for at, question in enumerate(wanted, 1):
-            self._progress.tell(f"planning {at} of {len(wanted)} …")
-            if not await self._one(chosen["id"], [*asked, question], mine):
+        sizes = [None] if self._other_size() is None else [None, self._other_size()]
+        every = [(question, size) for question in wanted for size in sizes]
+        for at, (question, size) in enumerate(every, 1):
+            self._progress.tell(f"planning {at} of {len(every)} …")
+            if not await self._one(chosen["id"], [*asked, question], size, mine):
                 return
         self._halt()
 
-    async def _one(self, name: str, asked: list[tuple[str, object]], mine: int) -> bool:
+    async def _one(
+        self, name: str, asked: list[tuple[str, object]], size: int | None, mine: int
+    ) -> bool:
         """Ask for one plan; False if there is no point in going on."""
         said = ""
+        if size is not None:
+            asked = [*asked, ("group_size", size)]
         try:
             found = await self._console.plans.get(name, *asked)
         except Refused as refused:
@@ -173,8 +182,12 @@ class _Planner:
             self._refuse(said)
             self._halt()
             return False
-        self._facts = found
-        self._plans = sorted([*self._plans, *found["plans"]], key=lambda one: float(one["budget"]))
+        if size is None:
+            self._facts = found
+        made = [plan | {"group_size": size or self._today()} for plan in found["plans"]]
+        self._plans = sorted(
+            [*self._plans, *made], key=lambda one: (one["group_size"], float(one["budget"]))
+        )
         self._draw()
         return True
 
@@ -186,9 +199,6 @@ class _Planner:
         self._notes.tell(message, tone="k-bad")
 
     # -- what is shown ------------------------------------------------------------------------
-
-    def _also(self) -> tuple[Any, ...]:
-        return (self._console.tradeoff.version, self._console.audit.version)
 
     def _show(self, answers: Answers) -> None:
         listed = answers["list"]
@@ -208,7 +218,9 @@ class _Planner:
         if names != list(self._campaign.options):
             kept = self._campaign.value if self._campaign.value in names else names[0]
             self._campaign.set_options(names, value=kept)
-        self._show_sizes()
+        told = answers["catalogues"].document
+        if told is not None:
+            self._show_sizes(told["catalogues"][-1])
 
     def _say(self, icon: str, title: str, says: str) -> None:
         self._loading.set_visibility(False)
@@ -218,67 +230,55 @@ class _Planner:
             empty(icon, title, says)
         self._nothing.set_visibility(True)
 
-    def _study(self) -> Study | None:
-        return Study.of(self._console.tradeoff.found)
+    def _today(self) -> int:
+        """People in a group, as the publisher promises them."""
+        return int(self._release.get("group_size", 0))
 
-    def _size_now(self) -> float | None:
-        """People in a group: as audited, or on average over the audience that was planned on."""
-        audit = self._console.audit.found or {}
-        if "group_size" in audit:
-            return float(audit["group_size"])
-        people, groups = self._facts.get("people"), self._facts.get("groups")
-        return people / groups if people and groups else None
-
-    def _show_sizes(self) -> None:
-        study, now = self._study(), self._size_now()
-        self._size.set_visibility(study is not None)
-        if study is None:
-            self._size_says.tell(
-                "Size of groups (k): as the publisher released them; reporting cannot plan with "
-                "others. With the setting tradeoff, a study shows what other sizes would do."
-            )
+    def _show_sizes(self, release: Document) -> None:
+        """Offer the sizes that these people can be put into."""
+        if release == self._release:
             return
-        self._size.props["max"] = len(study.sizes) - 1
-        if not self._sized and now is not None:
-            self._sized = True
-            self._size.value = study.sizes.index(study.nearest(now))
-        self._redraw()
+        self._release = release
+        known = release["visits"] != "shares" and release["class_floor"] is None
+        self._size.set_visibility(known)
+        most = release["people"] // _FEWEST_GROUPS
+        found = {size for size in _SIZES if size <= most} | {self._today()}
+        self._sizes = sorted(found) if known else [self._today()]
+        self._size.props["max"] = len(self._sizes) - 1
+        self._size.value = self._sizes.index(self._today())
+        self._say_size()
 
-    def _redraw(self) -> None:
-        study = self._study()
-        if study is not None:
-            size = study.sizes[min(int(self._size.value), len(study.sizes) - 1)]
-            self._size_says.tell(f"Groups of {size} people (from the study, not from reporting)")
-        self._draw()
-
-    def _other_size(self) -> tuple[str, float] | None:
-        """What the study says of groups of the size on the slider, if it is not today's."""
-        study, now = self._study(), self._size_now()
-        if study is None or now is None or not self._plans:
+    def _other_size(self) -> int | None:
+        """The size on the slider, if it is not today's."""
+        if not self._sizes:
             return None
-        size = study.sizes[min(int(self._size.value), len(study.sizes) - 1)]
-        factor = study.factor(now, size)
-        return (
-            None if size == study.nearest(now) else (f"in groups of {size}, by the study", factor)
-        )
+        size = self._sizes[min(int(self._size.value), len(self._sizes) - 1)]
+        return None if size == self._today() else size
+
+    def _say_size(self) -> None:
+        other, today = self._other_size(), self._today()
+        if len(self._sizes) < 2:
+            says = f"Groups of {today} people: others cannot be planned with these groups"
+        elif other is None:
+            says = f"Groups of {today} people, as released; slide to compare with another k"
+        else:
+            says = f"Groups of {other} people, beside the {today} of today"
+        self._size_says.tell(says)
 
     def _draw(self) -> None:
         self._unplanned.set_visibility(not self._plans)
         self._planned.set_visibility(bool(self._plans))
         currency = str(self._facts.get("currency", ""))
-        other = self._other_size()
         unit = "people" if self._facts.get("cap") == 1 else "impressions within the cap"
-        self._chart.tell(charts.budget_curve(self._plans, currency, unit, other))
-        self._scaled.tell(
-            None
-            if other is None
-            else f"Dashed: the plan times {other[1]:.3f}, the ratio of reach at equal budget in "
-            "the study. It is a rule of thumb, not a plan.",
-            tone="",
-        )
+        today = [one for one in self._plans if one["group_size"] == self._today()]
+        others = [one for one in self._plans if one["group_size"] != self._today()]
+        sizes = [str(told[0]["group_size"]) if told else "" for told in (today, others)]
+        names = (f"groups of {sizes[0]}", f"groups of {sizes[1]}")
+        self._chart.tell(charts.budget_curve(today, others, names, currency, unit))
         self._table.tell(
             [
                 (
+                    count(one["group_size"]),
                     money(one["budget"], currency),
                     money(one["spend"], currency),
                     count(one["reach"]),

@@ -19,13 +19,18 @@ from kreach.adsystem.console.parts import (
     empty,
     heading,
 )
-from kreach.adsystem.console.state import LIST
+from kreach.adsystem.console.state import CATALOGUES
 from kreach.adsystem.console.tables import Row
 from kreach.adsystem.console.words import count, decimal, moment, percent, plural
 
 __all__ = ["privacy_page"]
 
-_HEALTH, _SUPPRESSIONS = Question("/healthz"), Question("/v1/suppressions")
+_SUPPRESSIONS = Question("/v1/suppressions")
+_VISITS = {
+    "evenly": "nothing about visits is told",
+    "dispersion": "one number tells how uneven visits are",
+    "shares": "shares of visits are told, tied to nobody",
+}
 _TILES = ("Catalogue", "Groups", "Least group", "Least group, effective", "People")
 
 
@@ -70,7 +75,7 @@ class _Privacy:
             frame.watch(page, self._wanted, self._show, self._also)
 
     def _wanted(self) -> dict[str, Question]:
-        return {"health": _HEALTH, "list": LIST, "withheld": _SUPPRESSIONS}
+        return {"catalogues": CATALOGUES, "withheld": _SUPPRESSIONS}
 
     def _also(self) -> tuple[Any, ...]:
         return (self._console.truth.version, self._console.audit.version)
@@ -85,36 +90,30 @@ class _Privacy:
             self._show_audit(audit)
 
     def _show_tiles(self, answers: Answers, audit: dict[str, Any]) -> None:
-        versions = (answers["health"].document or {}).get("catalogues")
-        listed = (answers["list"].document or {}).get("campaigns", [])
-        used = {one["status"]["catalogue"] for one in listed if one["status"].get("catalogue")}
-        known = versions or sorted(used)
+        told = (answers["catalogues"].document or {}).get("catalogues", [])
         tell = {title: tile.tell for title, tile in self._tiles.items()}
-        if answers["health"].version:
-            newest = known[-1] if known else "not told"
-            more = f"and {len(known) - 1} before it" if len(known) > 1 else "the newest release"
-            tell["Catalogue"](newest, more)
-        numbers = "group_size" in audit
-        size = audit.get("group_size")
-        tell["Groups"](
-            count(audit.get("groups")), f"formed by: {audit['strategy']}" if numbers else ""
-        )
-        sizes, worth = audit.get("sizes") or {}, audit.get("effective") or {}
-        tell["Least group"](
-            plural(sizes["least"], "person", "people") if numbers else "not told",
-            f"promised: {size}, on average {decimal(sizes['mean'], 1)}" if numbers else "",
-        )
+        if told:
+            newest = told[-1]
+            more = f"and {len(told) - 1} before it" if len(told) > 1 else "the newest release"
+            tell["Catalogue"](newest["version"], f"{more}, made {moment(newest['created'])}")
+            tell["Groups"](count(newest["groups"]), _VISITS[newest["visits"]])
+            tell["Least group"](
+                plural(newest["least_group"], "person", "people"),
+                f"promised: {newest['group_size']}, on average {decimal(newest['mean_group'], 1)}",
+            )
+            tell["People"](count(newest["people"]), "in all groups")
+        elif answers["catalogues"].version:
+            for title in ("Catalogue", "Groups", "Least group", "People"):
+                tell[title]("not told")
+        worth = audit.get("effective") or {}
         tell["Least group, effective"](
             f"{worth['least']:.1f}" if worth else "not told",
-            "equally active people would hide as well" if worth else "",
+            "equally active people would hide as well" if worth else "only an audit tells",
         )
-        tell["People"](count(audit.get("people")), "in all groups" if numbers else "")
-        where = "below" if "html" in audit else "which the setting groups_audit names"
         self._source.tell(
-            "The catalogue is what reporting tells; the other numbers are the publisher's audit."
-            if numbers
-            else "Reporting tells the catalogue only. Number and size of the groups are in the "
-            f"publisher's audit, {where}."
+            "The catalogue tells what the publisher promises: whoever visits is one of at least "
+            "so many people. How well they hide depends on how alike they are, which the "
+            "publisher's audit measures."
         )
 
     def _show_audit(self, audit: dict[str, Any]) -> None:

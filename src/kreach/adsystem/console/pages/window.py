@@ -35,7 +35,7 @@ from kreach.adsystem.console.words import (
 
 __all__ = ["WindowPanel"]
 
-_BY_HOUR = timedelta(hours=24)  # of a flight; after that, reporting would take long over hours
+_BY_HOUR = timedelta(days=14)  # of a flight; after that, days are many enough
 _AUTO = "auto"
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
 

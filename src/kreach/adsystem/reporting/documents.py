@@ -1,0 +1,59 @@
+"""Documents of impressions by group, each made once: what is over does not change any more."""
+
+import threading
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import Any
+
+from kreach.adsystem.impressions.report import reach_documents
+from kreach.adsystem.measurement.report import ReachReport, measure
+from kreach.boundary.audience import Audience
+from kreach.numeric.types import IntArray
+
+__all__ = ["Documents", "measured"]
+
+_MOST_REPORTS = 20_000  # of one cap each, some kilobytes
+
+Key = tuple[int, bytes, tuple[int, ...], float]
+
+
+def measured(
+    audience: Audience, counts: IntArray, caps: tuple[int, ...]
+) -> tuple[ReachReport, ...]:
+    """The library's reports on these impressions, one for each cap."""
+    first = measure(audience, counts, caps[0])
+    people = first.targeted_user_count
+    rest = (ReachReport(cap, first.impressions, people, first.exposure) for cap in caps[1:])
+    return (first, *rest)
+
+
+class Documents:
+    """Reports as plain values, for use by several threads.
+
+    The same impressions have the same document, which is shared: nobody may change it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: OrderedDict[Key, tuple[Audience, list[dict[str, Any]]]] = OrderedDict()
+        self._reports = 0
+
+    def of(
+        self, audience: Audience, counts: IntArray, caps: tuple[int, ...], level: float
+    ) -> list[dict[str, Any]]:
+        """One document for each cap."""
+        # An audience is known by its identity, which nobody else has while it is kept here.
+        key = (id(audience), blake2b(counts.tobytes()).digest(), caps, level)
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key][1]
+        found = reach_documents(measured(audience, counts, caps), level)
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = (audience, found)
+                self._reports += len(caps)
+            while self._reports > _MOST_REPORTS and len(self._made) > 1:
+                (_, _, oldest, _), _ = self._made.popitem(last=False)
+                self._reports -= len(oldest)
+        return found
