@@ -1,8 +1,18 @@
 """Settings shared by all tests: chance is seeded, and nothing depends on how fast a machine is."""
 
 import os
+import sys
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+# Tests start hundreds of processes. On a machine that is told to write no bytecode beside the
+# sources each of them would compile every module anew, which takes longer than most tests.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 # The same examples on every run and machine; no stored failures, no deadlines.
 settings.register_profile(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kreach.adsystem.bidding import outlook
 from tests.cli.command import Result, kreach, kreach_process
 
 
@@ -136,8 +137,11 @@ def test_a_table_with_a_chart(files: Path) -> None:
     assert " to " in rows[0]
 
 
-def test_every_kind_of_group(files: Path, tmp_path: Path) -> None:
-    """Dispersion and visit shares enter the plan."""
+def test_every_kind_of_group(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dispersion and visit shares enter the plan. Fewer flights than usual, to be done sooner."""
+    monkeypatch.setattr(outlook, "_MOST_TRIALS", 40)
     common = "\n".join(f"g{j},3" for j in range(15))
     (tmp_path / "even.csv").write_text(f"group,size\n{common}\n")
     uneven = common.replace(",3", ",3,0.3")

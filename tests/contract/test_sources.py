@@ -24,14 +24,13 @@ ROWS = [
     Row("4", "c", 'say "hi"', START + DAY),
     Row(None, "c", "007", START + DAY),
 ]
-OF_C = {"007": 2, "7": 1, 'say "hi"': 1}
-OF_ALL = OF_C | {"a,b": 1}
+OF_C = [{"007": 1, "7": 1}, {"007": 1, 'say "hi"': 1}]  # on each of two days
 
 
 def assert_same_rows(engine: Engine, source: Any) -> None:
     log = kr.ImpressionLog.open(engine, source)
-    assert log.counts("c") == OF_C
-    assert log.counts(None, None, START + DAY) == {"007": 1, "7": 1}
+    found = log.counts_by_period("c", START, START + 2 * DAY, by="day")
+    assert [counts for _, counts in found] == OF_C
 
 
 def of_day(row: Row) -> str:
@@ -152,7 +151,7 @@ def test_odd_names_of_files(engine: Engine, tmp_path: Path, name: str) -> None:
         write_log(tmp_path / wrong / "log.parquet", [Row("9", "c", "wrong", START)])
     path = write_log(tmp_path / name / "log.parquet", ROWS[:1])
     inner = write_log(tmp_path / "files" / f"{name}.parquet", ROWS[:1])
-    for source in (path, str(tmp_path / name), inner)[: 3 if engine.dialect == "duckdb" else 2]:
+    for source in (str(tmp_path / name), path, inner)[: 3 if engine.dialect == "duckdb" else 1]:
         assert kr.ImpressionLog.open(engine, source).counts() == {"007": 1}
     text = write_csv(tmp_path / "files" / f"{name}.csv", "campaign,group,ts", "c,007,2026-11-01")
     assert kr.ImpressionLog.open(engine, text).counts() == {"007": 1}

@@ -26,7 +26,8 @@ import pytest
 
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Place, listed_prices, lognormal_prices
-from kreach.lab.live import LiveRun, LiveWorld, Mishaps, Process, Tally, Truth
+from kreach.lab.live import LiveRun, LiveWorld, Mishaps, Tally, Truth
+from kreach.lab.processes import Process
 from tests.cli.command import kreach
 
 ROOT = Path(__file__).resolve().parents[2]

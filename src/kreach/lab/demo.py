@@ -23,7 +23,8 @@ import numpy as np
 
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Place, lognormal_prices
-from kreach.lab.live import LiveRun, LiveWorld, Mishaps, Process
+from kreach.lab.live import LiveRun, LiveWorld, Mishaps
+from kreach.lab.processes import Child, Process
 from kreach.publisher.audit import audit
 from kreach.publisher.build import BuildOptions, build_groups
 from kreach.publisher.store import read_build
@@ -34,7 +35,7 @@ __all__ = ["Demo", "DemoOptions", "Standing"]
 
 _MU, _SIGMA = 1.0, 0.6  # of ln(price per thousand)
 _PLACES = ((300, 250), (728, 90), (160, 600))
-_STATE, _TRUTH, _AUDIT = "demo.json", "truth.json", "audit.json"
+_STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "tradeoff"
 _SERVICES = ("gateway", "bidder", "reporting")
 _CAPS = 5  # of the truth
 _SHOWN_REQUESTS = 40
@@ -143,6 +144,7 @@ class Demo:
         built = read_build(folder / "groups")
         report = audit(built.people, built.assignment, seed=options.seed)
         _write(folder / _AUDIT, json.dumps(report.document()))
+        _write(folder / _TRUTH, json.dumps({"series": [], "requests": []}))
         return False
 
     def _take_up(self, state: dict[str, Any]) -> None:
@@ -231,12 +233,22 @@ class Demo:
             "reporting_url": self._addresses["reporting"],
             "truth_file": _TRUTH,
             "groups_audit": _AUDIT,
+            "tradeoff": _STUDY,
         }
         lines = ["[console]", *(f"{name} = {json.dumps(value)}" for name, value in told.items())]
         _write(folder / "console.toml", "\n".join([*lines, "", *self._clock_lines]))
         console = Process("console", folder / "console.toml", folder / "console.log", port)
         self._running["console"] = self._stack.enter_context(console)
         self._addresses["console"] = console.address()
+        if not (folder / _STUDY / "summary.json").exists():
+            self._study()
+
+    def _study(self) -> None:
+        """Have it found out, meanwhile, what groups of another size would cost."""
+        options = self.options
+        facts = (options.folder, options.people, options.seed, _MU, _SIGMA)
+        command = ["kreach.lab.demo_study", *(str(fact) for fact in facts)]
+        self._stack.enter_context(Child(command, options.folder / "tradeoff.log"))
 
     async def campaigns(self) -> None:
         """Make the campaigns, unless they are there."""

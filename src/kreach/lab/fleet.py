@@ -25,7 +25,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client
-from kreach.lab.live import Process
+from kreach.lab.processes import Process
 from kreach.lab.trials import generator_for
 
 __all__ = ["Fleet", "FleetRun", "Record", "RedisServer", "Slow", "redis_server_command"]

@@ -6,15 +6,9 @@ here and nowhere else, so what the services report can be scored against it.
 """
 
 import asyncio
-import ctypes
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -28,9 +22,8 @@ from kreach.lab.exchange import Client, Place, Prices, Reply, bid_request, logno
 from kreach.lab.trials import generator_for
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["LiveRun", "LiveWorld", "Mishaps", "Process", "Tally", "Truth"]
+__all__ = ["LiveRun", "LiveWorld", "Mishaps", "Tally", "Truth"]
 
-_PR_SET_PDEATHSIG = 1
 _TRIES = 9  # an exchange repeats a billing notice that was not acknowledged
 
 
@@ -379,74 +372,3 @@ def _price_text(price: float, most: float) -> str:
 def _micros(text: str) -> int:
     """What one impression costs at a price per thousand, in whole micros: fractions are due."""
     return int((Decimal(text) * 1_000).to_integral_value(ROUND_CEILING))
-
-
-def _end_with_parent() -> None:
-    """Have the kernel end this process when the one that started it has died."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-class Process:
-    """A service in a process of its own, on a free port or a given one; its log is a file."""
-
-    def __init__(
-        self,
-        service: str,
-        config: Path,
-        log: Path,
-        port: int = 0,
-        more: Mapping[str, str] | None = None,
-    ) -> None:
-        """`more` goes into its environment, from which settings of this process are taken out.
-
-        What a terminal tells this process it does not hear; should this one die, it ends too.
-        """
-        self.log = log
-        command = [sys.executable, "-m", "kreach", "serve", service, "--config", str(config)]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
-        environment |= more or {}
-        with log.open("ab") as file:
-            self._begins = file.tell()
-            self._process = subprocess.Popen(
-                [*command, "--port", str(port)],
-                stdout=file,
-                stderr=file,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
-            )
-
-    def address(self, seconds: float = 60.0) -> str:
-        """Where it answers, once it does."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            for event in self.events():
-                if event["event"] == "ready":
-                    return f"http://127.0.0.1:{event['port']}"
-            if self._process.poll() is not None:
-                break
-            time.sleep(0.02)
-        raise RuntimeError(f"the service did not start: {self.log.read_text()[-2_000:]}")
-
-    def events(self) -> list[dict[str, Any]]:
-        """What this process has logged."""
-        lines = self.log.read_bytes()[self._begins :].splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line[:1] == b"{" and line[-1:] == b"\n"]
-
-    @property
-    def pid(self) -> int:
-        """The process's number, for signals."""
-        return self._process.pid
-
-    def stop(self, how: int = signal.SIGTERM, seconds: float = 30.0) -> int:
-        """End it and wait; the exit code."""
-        if self._process.poll() is None:
-            self._process.send_signal(how)
-        return self._process.wait(seconds)
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self.stop(signal.SIGKILL)

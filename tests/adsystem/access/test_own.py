@@ -143,7 +143,7 @@ def test_pages_are_as_if_there_were_no_others(reporting: Reporting) -> None:
     assert acme.listing(None, 7)["next"] is None
     everyone = reporting.listing(None, 1_000)["campaigns"]
     assert len(everyone) == 1 + 7 + 21 + 4
-    nothing = {"currency": "USD", "campaigns": [], "next": None}
+    nothing: dict[str, Any] = {"currency": "USD", "campaigns": [], "next": None}
     assert OwnCampaigns(reporting, "newcomer").listing(None, 10) == nothing
 
 

@@ -1,6 +1,7 @@
 """A bidder that has planned: the plan is solved beside the requests and shows in the bids."""
 
 from datetime import timedelta
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from kreach.adsystem.bidding.arrivals import Arrivals, Traffic
 from kreach.adsystem.bidding.bidder import PlanningBidder
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.market import LogNormalMarket
-from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from tests.adsystem.bidder.bidders_made import (
     NOW,
+    Exchange,
     Hands,
     as_response,
     bidding,
@@ -92,3 +94,64 @@ def test_bidding_goes_on_when_the_planner_dies(tmp_path: Path) -> None:
         exchange.wait(lambda: exchange.state.planned >= 2)
         exchange.rest()
         assert exchange.bid(made_request()).status == 200
+
+
+WIDE = {"imp": [{"id": "1", "banner": {"w": 728, "h": 90}}]}
+
+
+def ask_for_both(exchange: Exchange, requests: int, others: int) -> None:
+    """Requests that suit the campaign, each followed by some that do not."""
+    for at in range(requests):
+        exchange.bid(made_request(f"g{at % 6}"))
+        for _ in range(others):
+            exchange.bid(made_request(f"g{at % 6}", **WIDE))
+        if at % 20 == 19:
+            exchange.rest()  # campaigns look at requests now and then
+
+
+def sized_campaign(bidder: str, budget: float) -> Campaign:
+    return made_campaign(
+        budget=budget,
+        bidder=bidder,
+        expected_requests=4_000,
+        creative=Creative(width=300, height=250),
+        start=NOW,
+        end=NOW + timedelta(hours=10),
+    )
+
+
+def test_places_of_another_size_are_not_planned_with(tmp_path: Path) -> None:
+    """Who can have every third request goes by as many requests as if there were no others."""
+    found = {}
+    for others in (0, 2):
+        hands, catalogue = Hands(), made_catalogue(sizes=np.full(6, 20))
+        campaigns, folder = [sized_campaign("planning", 0.1)], tmp_path / str(others)
+        with bidding(folder, campaigns, catalogues=[catalogue], clock=hands) as exchange:
+            ask_for_both(exchange, 200, others)
+            hands.now += 600.0
+            exchange.wait(partial(has_planned, exchange))
+            exchange.rest()
+            found[others] = exchange.metric(LAMBDA)
+    assert found[2] == pytest.approx(found[0], rel=0.05)
+
+
+def has_planned(exchange: Exchange) -> bool:
+    return exchange.state.planned >= 1
+
+
+def test_places_of_another_size_count_little_by_the_papers_rule(tmp_path: Path) -> None:
+    """λ falls with each request by as much as with a third of one that suits."""
+    fallen = {}
+    for others in (0, 2):
+        catalogue = made_catalogue(sizes=np.full(6, 20))
+        campaigns, folder = [sized_campaign("paper", 100.0)], tmp_path / str(others)
+        with bidding(folder, campaigns, catalogues=[catalogue]) as exchange:
+            ask_for_both(exchange, 100, others)
+            exchange.rest()
+            exchange.state.desks["v1"].board.multipliers[0] = 5_000.0
+            exchange.bid(made_request("g0"))
+            before = exchange.metric(LAMBDA)
+            exchange.bid(made_request("g0"))
+            fallen[others] = before - exchange.metric(LAMBDA)
+    assert fallen[0] > 0.0
+    assert fallen[2] == pytest.approx(fallen[0] / 3.0, rel=0.02)

@@ -1,5 +1,6 @@
 """Budget to reach and back, before a flight."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 import kreach as kr
+from kreach.adsystem.bidding import outlook as outlook_module
 from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 
@@ -20,32 +22,28 @@ FEW_PRICES = np.array([1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8])
 FEW_COUNTS = np.arange(1, 9)
 
 
-def flights(
-    budget: float, prices: FloatArray | None = None, trials: int = 6, cap: int = 1
-) -> list[tuple[Outcome, float]]:
-    """Real flights of a bidder that knows the market, each with its hindsight limit."""
-    rows = []
+def streams(prices: FloatArray | None = None, trials: int = 6) -> Iterator[Stream]:
+    """Requests of 200 people at the market's prices, or at a few listed ones."""
     for seed in range(trials):
         generator = np.random.default_rng([91, seed])
         person = generator.integers(200, size=REQUESTS)
         price = generator.lognormal(0.0, SPREAD, size=REQUESTS)
-        market: kr.LogNormalMarket | kr.EmpiricalMarket = MARKET
         if prices is not None:
             price = generator.choice(prices, p=FEW_COUNTS / FEW_COUNTS.sum(), size=REQUESTS)
-            market = kr.EmpiricalMarket(prices, FEW_COUNTS)
-        stream = Stream(person, person // 20, np.arange(REQUESTS, dtype=np.float64), price, 200)
-        purse = kr.Purse(budget, 0.0, float(REQUESTS))
-        bidder = kr.PlanningBidder(AUDIENCE, cap, purse, market, learn=False)
-        limit = kr.hindsight_limit(AUDIENCE, stream.group, price, cap, [budget])[0]
-        rows.append((run_auctions(bidder, stream, cap), float(limit)))
-    return rows
+        yield Stream(person, person // 20, np.arange(REQUESTS, dtype=np.float64), price, 200)
+
+
+def flight(stream: Stream, budget: float) -> Outcome:
+    """The real flight of a bidder that knows the market."""
+    purse = kr.Purse(budget, 0.0, float(REQUESTS))
+    return run_auctions(kr.PlanningBidder(AUDIENCE, 1, purse, MARKET, learn=False), stream, 1)
 
 
 @pytest.mark.parametrize("budget", [20.0, 90.0, 430.0])
 def test_an_outlook_is_what_flights_do(budget: float) -> None:
     """Mean of six flights within 3 %; true reach inside the 95 % band in at least four of six."""
     outlook = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1).for_budget(budget)
-    outcomes = [outcome for outcome, _ in flights(budget)]
+    outcomes = [flight(stream, budget) for stream in streams()]
     expected = np.mean([outcome.expected_reach for outcome in outcomes])
     assert outlook.reach == pytest.approx(float(expected), rel=0.03)
     assert outlook.spend == pytest.approx(
@@ -65,7 +63,11 @@ def test_a_short_price_list_promises_nothing_impossible(budget: float) -> None:
     hindsight limit of real streams, within 1.5 %."""
     market = kr.EmpiricalMarket(FEW_PRICES, FEW_COUNTS)
     outlook = OutlookMaker(AUDIENCE, market, REQUESTS, 1).for_budget(budget)
-    limit = float(np.mean([limit for _, limit in flights(budget, FEW_PRICES)]))
+    limits = [
+        kr.hindsight_limit(AUDIENCE, stream.group, stream.price, 1, [budget])[0]
+        for stream in streams(FEW_PRICES)
+    ]
+    limit = float(np.mean(limits))
     assert outlook.reach <= 1.015 * limit
     assert outlook.impressions * FEW_PRICES[0] <= 1.015 * budget
 
@@ -115,7 +117,8 @@ def test_of_two_kinds_the_one_that_reaches_more_is_bought() -> None:
     assert mixed.reach == pytest.approx(good.reach, rel=0.05)
 
 
-def test_a_profiled_audience_can_be_planned() -> None:
+def test_a_profiled_audience_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook_module, "_MOST_TRIALS", 40)  # each takes longer than of others
     audience = kr.Audience.profiled([[0.1, 0.2, 0.7]] * 20)
     outlook = OutlookMaker(audience, MARKET, REQUESTS, 1).for_budget(50.0)
     assert 0.0 < outlook.reach < 60.0

@@ -85,7 +85,7 @@ def test_a_file_is_read_when_it_comes_changes_or_breaks(
     folder = tmp_path / "tradeoff"
     folder.mkdir()
     handed = Handed(folder, read_tradeoff)
-    assert handed.look().trouble == "the file cannot be read"
+    assert handed.look().trouble == "the file is not there yet"
     summary = written(folder / "summary.json", STUDY)
     assert handed.look().trouble is None
     assert handed.found["setting"] == {"people": 10}
@@ -95,7 +95,7 @@ def test_a_file_is_read_when_it_comes_changes_or_breaks(
     assert "tradeoff must" in (handed.look().trouble or "")
     assert handed.found["setting"] == {"people": 10}  # the last that could be read
     os.unlink(summary)
-    assert handed.look().trouble == "the file cannot be read"
+    assert handed.look().trouble == "the file is not there yet"
     written(summary, STUDY)
     assert handed.look().trouble is None
 

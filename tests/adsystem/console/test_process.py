@@ -66,7 +66,7 @@ def test_settings_are_checked_without_asking_reporting(config: Path) -> None:
     ("name", "content", "says"),
     [
         ("audit.json", "{}", "be what `kreach groups audit --json` prints"),
-        ("audit.json", None, "groups_audit: the file cannot be read"),
+        ("audit.json", None, "groups_audit: the file is not there yet"),
         ("study/summary.json", "[]", "tradeoff must be a JSON object"),
         ("key", "", "key_file must hold one key"),
     ],

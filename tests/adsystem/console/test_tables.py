@@ -46,9 +46,8 @@ def test_reports_and_frequencies() -> None:
 
 
 def test_plans() -> None:
-    names = ("group_size", "budget", "spend", "reach", "level", "impressions")
-    names = (*names, "average_frequency", "multiplier")
-    plan = dict.fromkeys(names, 1.0) | {"band": [0.5, 1.5]}
+    names = "group_size budget spend reach level impressions average_frequency multiplier"
+    plan = dict.fromkeys(names.split(), 1.0) | {"band": [0.5, 1.5]}
     assert plan_rows([plan])[0]["reach_high"] == 1.5
 
 

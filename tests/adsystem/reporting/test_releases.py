@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kreach as kr
+from kreach.adsystem.impressions.report import reach_documents
 from kreach.adsystem.reporting.outlooks import regrouped
 from kreach.boundary.audience import DisjointAudience
 from kreach.errors import KreachError
@@ -125,16 +126,13 @@ def test_groups_that_differ_in_their_visits() -> None:
 def test_a_series_that_is_asked_again_is_the_same_and_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kreach.adsystem.reporting import documents  # noqa: PLC0415
-
     made = []
-    make = documents.reach_documents
 
     def counted(*args: object) -> object:
         made.append(args)
-        return make(*args)  # type: ignore[arg-type]
+        return reach_documents(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(documents, "reach_documents", counted)
+    monkeypatch.setattr("kreach.adsystem.reporting.documents.reach_documents", counted)
 
     async def run() -> None:
         shop = Shop(tmp_path, make_catalogue("dispersed"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kreach.lab.fleet import Fleet, FleetRun, RedisServer, Slow
-from kreach.lab.live import Process
+from kreach.lab.processes import Process
 from tests.adsystem.sharing.fleets import (
     GROUP_SIZE,
     GROUPS,

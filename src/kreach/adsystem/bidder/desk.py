@@ -1,8 +1,10 @@
 """All campaigns on one catalogue: who bids for a request, and how much."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -26,6 +28,7 @@ __all__ = ["Asked", "Desk", "PlanTask"]
 
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
+_RECENT = 256  # requests that campaigns look at, to see how many suit them
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Desk:
         self._alone: list[Play] = []
         self._audiences: dict[str, tuple[int | None, Audience]] = {}
         self._prior = 5.0 * len(catalogue)
+        self._recent: deque[BidRequest] = deque(maxlen=_RECENT)
+        self._noted = 0  # requests that were among the recent ones
 
     def put(
         self, number: int, campaign: Campaign, account: Account, audience: Callable[[], Audience]
@@ -113,6 +118,8 @@ class Desk:
         )
         if before is not None:
             play.bids, play.wins, play.losses = before.bids, before.wins, before.losses
+            if play.looks_like(before):
+                play.looked, play.seen, play.suited = before.looked, before.seen, before.suited
             self._take_up(before, play)
         self._seat(play)
         return play
@@ -207,13 +214,15 @@ class Desk:
         requests = by_group[group] + 1
         by_group[group] = requests
         traffic.total += 1
+        self._recent.append(request)
+        self._noted += 1
         share = (requests + 5.0) / (traffic.total + self._prior)
         alone: Sequence[tuple[float, Play]] = ()
         if self._alone:
             alone = [
                 (min(play.bidder.wanted(group, now), play.most_micros / _MICROS), play)
                 for play in self._alone
-                if not play.asleep
+                if not play.asleep and any(play.suits(request, imp) for imp in request.imp)
             ]
         if self.board.paper:
             self.board.drift(group, share)
@@ -281,10 +290,15 @@ class Desk:
         bidder, slot = play.bidder, play.slot
         narrow = slot is not None and self.board.most_counted[slot] >= self.board.columns[slot] - 1
         due = isinstance(bidder, PlanningBidder) and bidder.plan_due(now)
+        if slot is not None and not due and self._noted - play.looked >= _RECENT // 4:
+            self._look(play)
+            self.board.shares[slot] = play.share
         if not (narrow or due) or now >= play.end:
             return None
         if not isinstance(bidder, PlanningBidder):
             return PlanTask(None, self._worth(play, 0.0))
+        self._look(play)
+        bidder.arrivals.share = play.share
         solve = bidder.plan_job(now)
         by_group = np.frombuffer(self.traffic.by_group, dtype=np.uint32)
         step = max(1, len(by_group) // 20_000)
@@ -292,6 +306,12 @@ class Desk:
         most_left = bidder.left_per_time * max(bidder.purse.end - now, 0.0) * busiest
         most_left /= self.traffic.total + self._prior
         return PlanTask(solve, None if slot is None else self._worth(play, most_left))
+
+    def _look(self, play: Play) -> None:
+        """Let a campaign see the latest requests that it has not looked at."""
+        new = min(self._noted - play.looked, len(self._recent))
+        play.look_at(islice(reversed(self._recent), new))
+        play.looked = self._noted
 
     def adopt(self, play: Play, plan: Plan | None, worth: Worth | None) -> None:
         """Bid by what was planned; a campaign that was changed meanwhile plans anew."""
@@ -358,10 +378,4 @@ class Desk:
 
 def _fits(play: Play, now: float, request: BidRequest, imp: Imp) -> bool:
     """Whether this campaign may have this place."""
-    if not play.start <= now < play.end or play.first_price != (request.at == 1):
-        return False
-    if request.badv and not play.domains.isdisjoint(map(str.lower, request.badv)):
-        return False
-    if imp.banner is None or play.size is None:
-        return True
-    return imp.banner.fits(*play.size)
+    return play.start <= now < play.end and play.suits(request, imp)

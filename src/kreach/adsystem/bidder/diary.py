@@ -52,7 +52,8 @@ class Diary:
             state.journal.submit("memory", (f"traffic:{version}", stamp, value))
             for number, play in list(desk.plays.items()):
                 yield
-                tallies = {"bids": play.bids, "wins": play.wins, "losses": play.losses}
+                tallies: dict[str, float] = {"bids": play.bids, "wins": play.wins, "losses": play.losses}
+                tallies |= {"seen": play.seen, "suited": play.suited}
                 memory = play.bidder.memory() | {"multiplier": desk.multiplier(play)}
                 value = json.dumps(memory | tallies).encode()
                 state.journal.submit("memory", (f"campaign:{version}:{number}", stamp, value))
@@ -82,5 +83,6 @@ class Diary:
 def _read_play(desk: Desk, number: int, memory: dict[str, Any]) -> None:
     play = desk.plays[number]
     play.bids, play.wins, play.losses = (int(memory[n]) for n in ("bids", "wins", "losses"))
+    play.seen, play.suited = (float(memory.get(n, 0.0)) for n in ("seen", "suited"))
     play.bidder.remember(memory)
     play.multiplier = float(memory["multiplier"])

@@ -1,6 +1,6 @@
 """A campaign at play on one catalogue: its bidder, its account and its tallies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import log
 
@@ -15,12 +15,13 @@ from kreach.adsystem.bidding.valuation import CapRule, CapValuation, StackedValu
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import DAY_SECONDS, MICROS, Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
-from kreach.boundary.openrtb import MICROS_PER_CPM, as_json
+from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
 from kreach.errors import KreachError
 
 __all__ = ["AccountPurse", "Play", "check_playable", "make_bidder", "own_valuation"]
 
 _MOST_KINDS = 2_000
+_MOST_SEEN = 10_000.0
 
 
 class AccountPurse(Purse):
@@ -149,6 +150,9 @@ class Play:
     bids: int = 0
     wins: int = 0
     losses: int = 0
+    looked: int = 0  # requests of the desk when it last looked at them,
+    seen: float = 0.0  # how many it has looked at, the later ones counting more,
+    suited: float = 0.0  # and how many of these had a place for it
 
     def __post_init__(self) -> None:
         campaign = self.campaign
@@ -170,6 +174,34 @@ class Play:
             "h": creative.height,
         }
         self.told = as_json({k: v for k, v in told.items() if v is not None}).lstrip(b"{")
+
+    @property
+    def share(self) -> float:
+        """Of all requests, those with a place that suits this campaign."""
+        return (self.suited + 1.0) / (self.seen + 1.0)
+
+    def suits(self, request: BidRequest, imp: Imp) -> bool:
+        """Whether it may have this place, in its flight."""
+        if self.first_price != (request.at == 1):
+            return False
+        if request.badv and not self.domains.isdisjoint(map(str.lower, request.badv)):
+            return False
+        if imp.banner is None or self.size is None:
+            return True
+        return imp.banner.fits(*self.size)
+
+    def look_at(self, requests: Iterable[BidRequest]) -> None:
+        """See how many of some requests have a place for it."""
+        for request in requests:
+            self.seen += 1.0
+            self.suited += any(self.suits(request, imp) for imp in request.imp)
+        if self.seen > _MOST_SEEN:  # what suits may change
+            self.seen, self.suited = self.seen / 2.0, self.suited / 2.0
+
+    def looks_like(self, other: "Play") -> bool:
+        """Whether the same places suit both."""
+        mine, others = ((play.size, play.domains, play.first_price) for play in (self, other))
+        return mine == others
 
     def awake(self, now: float) -> bool:
         """Whether it may bid at all now."""

@@ -33,7 +33,8 @@ class Arrivals:
     Counts them itself, or looks at `traffic` that somebody else counts. Traffic follows `hourly`
     (24 weights, UTC) if given, else it is even. The total to come is the total so far times
     (weight of the time left)/(weight of the time gone). A group's share of it is its share so far,
-    drawn towards equal shares by `prior_requests` per group.
+    drawn towards equal shares by `prior_requests` per group. `share` of them all, in any group, are
+    for places that suit the campaign.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Arrivals:
         if hourly is not None and sum(hourly) <= 0:
             raise KreachError.rule("hourly", "not be all 0", hourly)
         self._end = end
+        self.share = 1.0
         self.prior_requests = prior_requests
         self._counts = traffic is None
         self._traffic = traffic or Traffic(group_count, start)
@@ -68,12 +70,13 @@ class Arrivals:
             self._traffic.record(group)
 
     def left(self, now: float) -> float:
-        """Expected requests from now to the end of the flight."""
+        """Expected requests that suit the campaign, from now to the end of the flight."""
         traffic = self._traffic
         gone = self._weight(traffic.since, now)
         if gone <= 0.0 or traffic.total == 0:
             return 0.0
-        return traffic.total * self._weight(min(now, self._end), self._end) / gone
+        suiting = self.share * traffic.total
+        return suiting * self._weight(min(now, self._end), self._end) / gone
 
     def left_of(self, group: int, left: float) -> float:
         """Of `left` requests in all, those of one group."""

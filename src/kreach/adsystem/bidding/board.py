@@ -102,6 +102,7 @@ class Board:
         self.multipliers = np.zeros(0)
         self.most = np.zeros(0)
         self._steps = np.zeros(0)  # of the paper's rule; 0 for those who plan
+        self.shares = np.zeros(0)  # of requests that suit a campaign
         self._floors = np.zeros(0)  # and the least and the most multiplier it may come to
         self._ceilings = np.zeros(0)
         self.paper = False
@@ -161,6 +162,7 @@ class Board:
             ("multipliers", np.inf),
             ("most", 0.0),
             ("_steps", 0.0),
+            ("shares", 1.0),
             ("_floors", 0.0),
             ("_ceilings", np.inf),
         ):
@@ -298,7 +300,8 @@ class Board:
     def drift(self, group: int, share: float) -> None:
         """A request comes: λ ← λ − ε(1 − r) for the one before it, if a campaign might have had it.
 
-        The rule of the paper; those who plan have ε = 0.
+        The rule of the paper; those who plan have ε = 0. A request counts as the share of requests
+        that suit the campaign: whether it is one of them is looked at only for who bids.
         """
         multipliers = self.multipliers
         np.subtract(multipliers, self._falling, out=multipliers)
@@ -307,6 +310,7 @@ class Board:
         np.minimum(multipliers, self._ceilings, out=multipliers, where=awake)
         self.value(group, share)
         np.multiply(self._steps, self._picked > 0.0, out=self._falling)
+        np.multiply(self._falling, self.shares, out=self._falling)
 
     def record(self, group: int, slot: int) -> bool:
         """Count an impression; True if the slot's table should be made anew, for more columns."""

@@ -7,8 +7,9 @@ from typing import Any
 
 from kreach.errors import KreachError
 
-__all__ = ["Handed", "read_audit", "read_tradeoff", "read_truth"]
+__all__ = ["NOT_YET", "Handed", "read_audit", "read_tradeoff", "read_truth"]
 
+NOT_YET = "the file is not there yet"
 _LOOK_SECONDS = 1.0
 _PATIENCE = 20.0  # a file that takes long to read is read less often
 _MOST_BYTES = 200_000_000
@@ -48,6 +49,8 @@ class Handed:
                 self.found = self._read(path)
                 self._stamp, trouble = stamp, None
                 self.version += 1
+        except FileNotFoundError:
+            trouble, self._stamp = NOT_YET, None
         except OSError:
             trouble, self._stamp = "the file cannot be read", None
         except KreachError as error:

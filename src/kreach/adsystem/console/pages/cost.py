@@ -6,6 +6,7 @@ from nicegui import ui
 
 from kreach.adsystem.console import charts
 from kreach.adsystem.console.frame import Answers, Frame
+from kreach.adsystem.console.handed import NOT_YET
 from kreach.adsystem.console.parts import (
     Chart,
     Table,
@@ -130,7 +131,10 @@ class _Cost:
         self._body.set_visibility(False)
         self._empty.clear()
         with self._empty:
-            if self._handed.trouble is not None:
+            if self._handed.trouble == NOT_YET:
+                says = "A study takes some minutes. It is shown here as soon as it is there."
+                empty("hourglass_empty", "The study is not there yet", says)
+            elif self._handed.trouble is not None:
                 empty("error_outline", "The study cannot be shown", self._handed.trouble)
             else:
                 empty(

@@ -21,7 +21,7 @@ from kreach.adsystem.console.parts import (
 )
 from kreach.adsystem.console.state import CATALOGUES
 from kreach.adsystem.console.tables import Row
-from kreach.adsystem.console.words import count, decimal, moment, percent, plural
+from kreach.adsystem.console.words import count, decimal, moment, moment_of, percent, plural
 
 __all__ = ["privacy_page"]
 
@@ -95,7 +95,8 @@ class _Privacy:
         if told:
             newest = told[-1]
             more = f"and {len(told) - 1} before it" if len(told) > 1 else "the newest release"
-            tell["Catalogue"](newest["version"], f"{more}, made {moment(newest['created'])}")
+            made = moment_of(newest["created"])
+            tell["Catalogue"](f"{made:%d %b %Y}", f"version {newest['version']}, {more}")
             tell["Groups"](count(newest["groups"]), _VISITS[newest["visits"]])
             tell["Least group"](
                 plural(newest["least_group"], "person", "people"),
