@@ -177,7 +177,7 @@ def test_planner(world: World, page: Page) -> None:
     page.get_by_role("combobox", name="Campaign").click()
     page.get_by_role("option", name="spring").click()
     expect(page.get_by_text("Frequency cap: 2 a person")).to_be_visible()
-    expect(page.get_by_text("Groups of 5 people (from the study")).to_be_visible()
+    expect(page.get_by_text("Groups of 5 people, as released")).to_be_visible()
     page.get_by_label("Or: reach wanted").fill("1e9")
     page.get_by_role("button", name="Plan", exact=True).click()
     expect(page.get_by_text("reach must lie between 0 and what is possible")).to_be_visible()
@@ -186,23 +186,33 @@ def test_planner(world: World, page: Page) -> None:
     rows = page.locator('table[data-name="plan"] tbody tr')
     expect(rows.first).to_be_visible(timeout=60_000)  # the budget of the campaign comes first
     page.get_by_role("button", name="Stop").click()
-    shown = next(row for row in table(page, "plan") if row[0] == "50.00 USD")
+    shown = next(row for row in table(page, "plan") if row[1] == "50.00 USD")
     plan = world.api("/v1/campaigns/spring/plan?cap=2&requests=600&budget=50")["plans"][0]
-    assert shown[2:] == [
+    assert shown[0] == "5"
+    assert shown[3:] == [
         whole(plan["reach"]),
         f"{span(plan['band'])} (95 %)",
         whole(plan["impressions"]),
         f"{plan['average_frequency']:.2f}",
     ]
     page.get_by_role("slider", name="Size of groups").locator("[tabindex]").press("ArrowRight")
-    expect(page.get_by_text("Groups of 20 people (from the study")).to_be_visible()
-    expect(page.get_by_text("Dashed: the plan times 0.930")).to_be_visible()
+    expect(page.get_by_text("Groups of 10 people, beside the 5 of today")).to_be_visible()
+    page.get_by_role("button", name="Plan", exact=True).click()
+    expect(rows.nth(1)).to_be_visible(timeout=60_000)
+    page.get_by_role("button", name="Stop").click()
+    other = next(row for row in table(page, "plan") if row[0] == "10")
+    asked = "cap=2&requests=600&budget=50&group_size=10"
+    plan = world.api(f"/v1/campaigns/spring/plan?{asked}")["plans"][0]
+    assert other[3:5] == [whole(plan["reach"]), f"{span(plan['band'])} (95 %)"]
 
 
 def test_privacy(world: World, page: Page) -> None:
     page.goto(f"{world.url}/privacy")
-    expect(named(page, "Groups")).to_contain_text("30")
-    assert text(named(page, "Least group")) == "Least group\n5 people\npromised: 5, on average 6.4"
+    release = world.api("/v1/catalogues")["catalogues"][-1]
+    expect(named(page, "Groups")).to_contain_text(str(release["groups"]))
+    average = f"promised: 5, on average {release['mean_group']:.1f}"
+    assert text(named(page, "Least group")) == f"Least group\n5 people\n{average}"
+    expect(named(page, "People")).to_contain_text(whole(release["people"]))
     assert "3.2" in text(named(page, "Least group, effective"))
     expect(named(page, "Catalogue")).to_contain_text(world.api("/healthz")["catalogues"][-1])
     audit = named(page, "audit")

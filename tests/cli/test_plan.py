@@ -137,9 +137,7 @@ def test_a_table_with_a_chart(files: Path) -> None:
     assert " to " in rows[0]
 
 
-def test_every_kind_of_group(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_of_group(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dispersion and visit shares enter the plan. Fewer flights than usual, to be done sooner."""
     monkeypatch.setattr(outlook, "_MOST_TRIALS", 40)
     common = "\n".join(f"g{j},3" for j in range(15))
@@ -224,7 +222,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     result = kreach(*arguments)
     assert (result.code, result.out) == (2, "")
     assert "Traceback" not in result.err
-    assert "Usage" in result.err
+    assert "--help` tells more" in result.err
 
 
 def test_help_has_an_example_and_loads_nothing_heavy() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.contract.abroad import ZONE
+
 __all__ = ["brisk_spark", "on_engines"]
 
 # No answer depends on them: few tasks, no compiling of queries that run once, little optimising,
@@ -19,7 +21,8 @@ _SETTINGS = {
 }
 _JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    f"-Duser.timezone={ZONE}"  # whatever asked the machine for its zone would be found out
 )
 
 

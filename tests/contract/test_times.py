@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import kreach as kr
 from kreach.adsystem.impressions.engine import Engine
 from kreach.adsystem.impressions.report import SeriesReport
 from kreach.boundary.moments import Window
-from tests.contract.brisk import brisk_spark, on_engines
+from tests.contract.abroad import ZONE, answers
+from tests.contract.brisk import on_engines
 from tests.contract.logs import (
     DAY,
     MICRO,
@@ -292,66 +294,61 @@ def test_text_that_is_no_time_is_missing(engine: Engine, tmp_path: Path) -> None
     assert "x" not in found
 
 
-ABROAD = """
-import json, sys
-from datetime import datetime, UTC
-from pathlib import Path
-import kreach as kr
-
-engine = kr.EmbeddedEngine() if sys.argv[1] == "duckdb" else kr.SparkEngine("local[1]")
-folder = Path(sys.argv[2])
-naive, just_after = datetime(2026, 11, 1), "2026-11-01T00:00:00.000001Z"
-result = {}
-for name in ("naive.parquet", "zoned.parquet", "text.csv"):
-    log = kr.ImpressionLog.open(engine, str(folder / name))
-    result[name] = log.counts(None, naive, "2026-11-02")
-made = kr.ImpressionLog.create(engine, str(folder / f"made-{sys.argv[1]}"))
-end = datetime(2026, 11, 2)  # received at the last second before it: four hours on it is late
-made.append([kr.Impression("1", "c", "a", naive)], received=datetime(2026, 11, 1, 23, 59, 59))
-result["appended"] = made.counts(None, naive, just_after)
-groups = kr.open_groups(engine, str(folder / "groups.parquet"))
-series = kr.measure_series(made, groups, [1], by="day", end=end)
-result["late"] = series.whole.warnings["late"]
-result["day"] = series.document()["start"]
-held = {"campaign": ["c"], "group": ["a"], "ts": [naive]}
-result["memory"] = kr.ImpressionLog.open(engine, held).counts(None, naive, just_after)
-print(json.dumps(result))
-"""
-
-
-@pytest.mark.parametrize(
-    "name", ["duckdb", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))]
-)
-def test_the_zone_of_the_machine_does_not_matter(name: str, tmp_path: Path) -> None:
-    """A process of its own, since Java asks for the zone once: in New York all is as in UTC."""
+def files_abroad(folder: Path) -> None:
     times = [START - HOUR, START, START + DAY - HOUR, START + DAY]
     rows = rows_at("a", *times)
     naive = pa.array([ts.replace(tzinfo=None) for ts in times], pa.timestamp("us"))
-    write_log(tmp_path / "naive.parquet", rows, ts=naive)
-    write_log(tmp_path / "zoned.parquet", rows)
+    write_log(folder / "naive.parquet", rows, ts=naive)
+    write_log(folder / "zoned.parquet", rows)
     lines = [f"i{at},c,a,{ts:%Y-%m-%d %H:%M:%S}" for at, ts in enumerate(times)]
-    write_csv(tmp_path / "text.csv", "impression_id,campaign,group,ts", *lines)
-    groups_file(tmp_path)
+    write_csv(folder / "text.csv", "impression_id,campaign,group,ts", *lines)
+    groups_file(folder)
+
+
+AT_HOME = {
+    "naive.parquet": {"a": 2},
+    "zoned.parquet": {"a": 2},
+    "text.csv": {"a": 2},
+    "appended": {"a": 1},
+    "late": 0,
+    "day": "2026-11-01T00:00:00Z",
+    "memory": {"a": 1},
+}
+
+
+def test_the_zone_of_the_machine_does_not_matter(tmp_path: Path) -> None:
+    """In New York all is as in UTC: a process of its own, since DuckDB asks for the zone once."""
+    files_abroad(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", ABROAD, name, str(tmp_path)],
-        env={
-            **os.environ,
-            "TZ": "America/New_York",
-            "PYSPARK_SUBMIT_ARGS": brisk_spark(tmp_path / "warehouse"),
-        },
+        [sys.executable, "-m", "tests.contract.abroad", str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TZ": ZONE},
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {
-        "naive.parquet": {"a": 2},
-        "zoned.parquet": {"a": 2},
-        "text.csv": {"a": 2},
-        "appended": {"a": 1},
-        "late": 0,
-        "day": "2026-11-01T00:00:00Z",
-        "memory": {"a": 1},
-    }
+    assert json.loads(done.stdout.splitlines()[-1]) == AT_HOME
+
+
+@pytest.fixture
+def in_new_york() -> Iterator[None]:
+    """This process is there for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", ZONE)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("in_new_york")
+def test_nor_does_it_to_spark(spark: Engine, tmp_path: Path) -> None:
+    """Java is in New York in all of these tests, and here Python is too."""
+    assert isinstance(spark, kr.SparkEngine)
+    java = spark._root.sparkContext._jvm.java.util.TimeZone
+    assert java.getDefault().getID() == ZONE
+    assert datetime(2026, 11, 1).astimezone(UTC).hour == 4
+    files_abroad(tmp_path)
+    assert answers(spark, tmp_path) == AT_HOME

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,20 +121,28 @@ def test_what_is_not_openrtb(bidder: Service) -> None:
 
 
 def test_a_silent_client_is_let_go(bidder: Service) -> None:
-    assert talk(bidder, post()[:120], seconds=12.0).endswith(b"<closed>")
-    assert talk(bidder, post(), seconds=12.0, answers=2).endswith(b"<closed>")
+    """Half-way through a request, and between two of them."""
+    with ThreadPoolExecutor() as pool:  # the waits are real: both at once
+        half = pool.submit(talk, bidder, post()[:120], seconds=12.0)
+        idle = pool.submit(talk, bidder, post(), seconds=12.0, answers=2)
+        assert half.result().endswith(b"<closed>")
+        assert idle.result().startswith(b"HTTP/1.1 200")
+        assert idle.result().endswith(b"<closed>")
 
 
 def test_a_client_that_does_not_read_is_not_written_to_without_end(bidder: Service) -> None:
     with socket.create_connection(("127.0.0.1", bidder.port), timeout=5.0) as held:
         held.setblocking(False)
-        sent = 0
+        sent, stuck = 0, 0
         many = post() * 50
-        until = time.monotonic() + 3.0
-        while time.monotonic() < until:
+        until = time.monotonic() + 10.0
+        while stuck < 10 and time.monotonic() < until:  # for half a second nothing is taken
             try:
                 sent += held.send(many[sent % len(many) :])
+                stuck = 0
             except BlockingIOError:
                 time.sleep(0.05)
+                stuck += 1
+        assert stuck == 10
         assert sent < 200_000_000
     assert talk(bidder, post()).startswith(b"HTTP/1.1 200")

@@ -22,6 +22,7 @@ app = typer.Typer(
     help="Reach measurement and bidding when the ad system may not know who anybody is.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # loading what draws boxes takes longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -42,12 +43,15 @@ def _options(
     pass
 
 
-app.command()(demo)
-app.command()(measure)
-app.command()(plan)
-app.command()(reproduce)
-app.command()(evaluate)
-app.command()(tradeoff)
+for _command, _in_short in (
+    (demo, "Run the whole system on this machine, on made-up people."),
+    (measure, "Tell how many people a campaign reached, and how sure that is."),
+    (plan, "Tell what budgets will reach, or what a reach will cost."),
+    (reproduce, "Reproduce the paper's figures and table."),
+    (evaluate, "Run the paper's real-world study on your own logs."),
+    (tradeoff, "Tell what anonymity costs on your own logs, against k."),
+):
+    app.command(short_help=_in_short)(_command)
 app.add_typer(groups, name="groups", no_args_is_help=True)
 app.add_typer(keys, name="keys", no_args_is_help=True)
 app.add_typer(serve, name="serve", no_args_is_help=True)

@@ -131,9 +131,9 @@ def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str])
     options = made.options
     share, now = made.progress()
     bar = "█" * round(_BAR_WIDTH * share) + "░" * (_BAR_WIDTH - round(_BAR_WIDTH * share))
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), collapse_padding=True)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("campaign", no_wrap=True)
-    for name in ("spent", "of", "shown", "cap", "reach", "95 %", "truth", "over", "truth"):
+    for name in ("spent", "of", "cap", "reach", "95 %", "truth", "over", "truth"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in standings:
         low, high = one.interval
@@ -141,7 +141,6 @@ def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str])
             one.campaign,
             f"{one.spend:,.2f}",
             f"{one.budget:,.2f}",
-            f"{one.impressions:,}",
             str(one.cap),
             f"{one.reach:,.0f}",
             f"{low:,.0f}-{high:,.0f}",
@@ -156,18 +155,23 @@ def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str])
         f"{bar} {now:%a %d %b %H:%M} UTC, {options.speed:,.0f} times as fast",
     ]
     foot = [
-        "[dim]reach: impressions that count, at most `cap` a person; over: people with more.",
-        "The truth is the simulation's: the ad system does not know it.[/dim]",
+        "[dim]reach: impressions that count, at most `cap` a person; over: people with more.[/dim]",
+        "[dim]The truth is the simulation's: the ad system does not know it.[/dim]",
         where,
     ]
-    return Group(*head, table, "\n".join(foot[:2]), *foot[2:])
+    if "console" in addresses and addresses["console"].startswith("http"):
+        foot.append("Ctrl-C ends it; the next start goes on from there.")
+    return Group(*head, table, *foot)
 
 
 def _show(made: "Demo", standings: list["Standing"]) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     kept = {"console": f"Kept in {made.options.folder}."}
-    Console(highlight=False).print(_table(made, standings, kept))
+    shown = Console(highlight=False)
+    if not shown.is_terminal:  # a file has room for every line
+        shown = Console(highlight=False, width=max(shown.width, 120))
+    shown.print(_table(made, standings, kept))
 
 
 def _document(made: "Demo", standings: list["Standing"]) -> dict[str, Any]:

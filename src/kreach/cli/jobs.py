@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["jobs"]
 
-jobs = typer.Typer(help="Hourly and nightly work over the logs of all bidders, for a scheduler.")
+jobs = typer.Typer(help="Hourly and nightly work over the logs of all bidders.")
 
 Out = Annotated[Path, typer.Option(help="Where the output goes; not in the store.")]
 Config = Annotated[

@@ -150,7 +150,7 @@ def reporting(
     run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: told_to_reload})
 
 
-@serve.command()
+@serve.command(short_help="Tell which group a visitor is of: the publisher's side.")
 def gateway(
     config: Config = None,
     check_config: CheckOnly = False,
@@ -180,7 +180,7 @@ def gateway(
     run(gateway_site(settings, log), log, bind(settings.host, settings.port))
 
 
-@serve.command()
+@serve.command(short_help="Show campaigns, plans and privacy in a browser.")
 def console(
     config: Config = None,
     check_config: CheckOnly = False,

@@ -148,7 +148,7 @@ def test_a_store_without_keys_is_said_and_not_made(tmp_path: Path) -> None:
 def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     done = kreach("keys", *arguments)
     assert (done.code, done.out) == (2, "")
-    assert "Usage" in done.err
+    assert "--help` tells more" in done.err
 
 
 @pytest.mark.parametrize("command", ["add", "list", "rotate", "revoke"])

@@ -150,7 +150,7 @@ def test_whatever_happens_budgets_hold_and_no_impression_is_lost(tmp_path: Path)
         await until(freed, "a sibling speaks for the dead")
 
         async def all_spent() -> bool:
-            truth = check(chaos)
+            truth = Truth(chaos.fleet)  # spend only grows: it is checked when all of it is known
             return truth.spend[1] > 0.97 * limits[1] and truth.spend[2] > 0.9 * limits[2]
 
         await until(all_spent, "the others spend the rest")
@@ -172,7 +172,7 @@ def test_redis_is_not_there_at_first_and_then_gone_for_long(tmp_path: Path) -> N
         redis = held.enter_context(RedisServer(tmp_path))
         redis.kill()
         fleet = Fleet(tmp_path, GROUPS, GROUP_SIZE, 2, redis.url, redis=REDIS)
-        keep(fleet, document("one", 3.0, expected_requests=1_500))
+        keep(fleet, document("one", 2.0, expected_requests=1_000))
         processes = [held.enter_context(fleet.start(name)) for name in fleet.names]
         run = FleetRun([process.address() for process in processes], GROUPS, GROUP_SIZE, seed=3)
         record = await run.run(100)
@@ -193,16 +193,16 @@ def test_redis_is_not_there_at_first_and_then_gone_for_long(tmp_path: Path) -> N
 
         await until(dry, "what they hold is spent")
         spent = Truth(fleet).spend[1]
-        assert held_before <= spent == record.spend_micros["one"] < 1_500_000
+        assert held_before <= spent == record.spend_micros["one"] < 1_000_000
         for address in run.addresses:
             assert (await asked(address, "/healthz"))["status"] == "ok"
         redis.start()
 
         async def all_spent() -> bool:
-            return (await run.run(100)).spend_micros["one"] > 2_900_000
+            return (await run.run(100)).spend_micros["one"] > 1_900_000
 
         await until(all_spent, "they go on")
-        assert Truth(fleet).spend[1] == record.spend_micros["one"] <= 3_000_000
+        assert Truth(fleet).spend[1] == record.spend_micros["one"] <= 2_000_000
         await counts_agree(redis.url, fleet, 1)
         for process in processes:
             assert process.stop() == 0

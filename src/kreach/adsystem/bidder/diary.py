@@ -52,7 +52,11 @@ class Diary:
             state.journal.submit("memory", (f"traffic:{version}", stamp, value))
             for number, play in list(desk.plays.items()):
                 yield
-                tallies: dict[str, float] = {"bids": play.bids, "wins": play.wins, "losses": play.losses}
+                tallies: dict[str, float] = {
+                    "bids": play.bids,
+                    "wins": play.wins,
+                    "losses": play.losses,
+                }
                 tallies |= {"seen": play.seen, "suited": play.suited}
                 memory = play.bidder.memory() | {"multiplier": desk.multiplier(play)}
                 value = json.dumps(memory | tallies).encode()
