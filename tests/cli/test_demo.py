@@ -135,6 +135,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     [
         (("--people", "500", "--group-size", "100"), "people must make at least ten groups"),
         (("--minutes", "0"), "minutes must lie between"),
+        (("--minutes", "0.1"), "minutes must be at least 0.101 for 7 days"),
         (("--days", "1000"), "days must lie between"),
     ],
 )

@@ -1,5 +1,6 @@
 """Wheel and sdist: what is in them, and that the wheel works in an empty environment."""
 
+import json
 import os
 import subprocess
 import sys
@@ -101,6 +102,18 @@ def test_the_command_of_the_wheel_works(environment: Path, tmp_path: Path) -> No
     text = run(command, "--help", cwd=tmp_path)
     for name in ("demo", "measure", "groups", "plan", "serve", "evaluate", "reproduce"):
         assert name in text
+
+
+def test_the_wheel_runs_the_whole_system(environment: Path, tmp_path: Path) -> None:
+    command = environment / "bin" / "kreach"
+    asked = ("--people", "400", "--minutes", "0.15", "--visits", "4", "--json")
+    told = json.loads(run(command, "demo", *asked, cwd=tmp_path))
+    assert told["share_of_flight"] == 1.0
+    assert {one["campaign"] for one in told["campaigns"]} == {
+        *("spring-shoes", "city-concert", "paper-rule"),
+    }
+    assert all(one["impressions"] > 0 for one in told["campaigns"])
+    assert list((tmp_path / "kreach-demo" / "store" / "log").rglob("*.parquet"))
 
 
 def test_the_library_of_the_wheel_measures(environment: Path, tmp_path: Path) -> None:

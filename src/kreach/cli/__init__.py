@@ -18,9 +18,7 @@ def main() -> None:
     from kreach.cli.app import app  # noqa: PLC0415
 
     # typer has no name for it
-    wrong_usage = cast(
-        "type[Exception]", typer.BadParameter.__bases__[0]
-    )
+    wrong_usage = cast("type[Exception]", typer.BadParameter.__bases__[0])
     try:
         sys.exit(app(prog_name="kreach", standalone_mode=False))
     except wrong_usage as error:

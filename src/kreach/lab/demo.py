@@ -28,7 +28,7 @@ from kreach.lab.processes import Child, Process
 from kreach.publisher.audit import audit
 from kreach.publisher.build import BuildOptions, build_groups
 from kreach.publisher.store import read_build
-from kreach.service.clock import ClockSettings
+from kreach.service.clock import FASTEST, ClockSettings
 from kreach.service.run import bind
 
 __all__ = ["Demo", "DemoOptions", "Standing"]
@@ -66,6 +66,10 @@ class DemoOptions:
             if not least <= getattr(self, name) <= most:
                 rule = f"lie between {least:g} and {most:g}"
                 raise KreachError.rule(name, rule, getattr(self, name))
+        if self.speed > FASTEST:
+            least = self.days * 1_440.0 / FASTEST
+            rule = f"be at least {least:.3f} for {self.days:g} days"
+            raise KreachError.rule("minutes", rule, self.minutes)
         if self.people < 10 * self.group_size:
             raise KreachError.rule("people", "make at least ten groups", self.people)
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 
-__all__ = ["Clock", "ClockSettings", "SteadyClock"]
+__all__ = ["FASTEST", "Clock", "ClockSettings", "SteadyClock"]
+
+FASTEST = 100_000.0  # seconds shown in a second
 
 Clock = Callable[[], float]
 """Seconds since 1970, UTC."""
@@ -55,8 +57,8 @@ class ClockSettings(Settings, frozen=True, kw_only=True):
     begins: Path | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.speed <= 100_000.0:
-            raise KreachError.rule("speed", "be above 0 and at most 100000", self.speed)
+        if not 0.0 < self.speed <= FASTEST:
+            raise KreachError.rule("speed", f"be above 0 and at most {FASTEST:.0f}", self.speed)
         if (self.begins is None) != (self.shown == 0.0) or self.shown < 0.0:
             raise KreachError.rule("shown", "be given together with begins", self.shown)
         if self.speed != 1.0 and self.begins is None:
