@@ -31,7 +31,7 @@ from kreach.lab.processes import Process
 from tests.cli.command import kreach
 
 ROOT = Path(__file__).resolve().parents[2]
-PEOPLE, VISITS = 1_000, 3_000
+PEOPLE, VISITS = 1_000, 3_600
 EXPIRY_SECONDS = 4
 HARD_CAP = 2
 LEVEL = 0.9999

@@ -21,7 +21,7 @@ CALLS = [
     ("POST", "/v1/campaigns"),
     ("GET", _ONE),
     ("PATCH", _ONE),
-    *(("GET", f"{_ONE}/{kind}") for kind in ("reach", "series", "pacing", "plan")),
+    *(("GET", f"{_ONE}/{kind}") for kind in ("reach", "series", "curve", "pacing", "plan")),
 ]
 OF_PUBLISHERS = [("GET", "/v1/suppressions")]
 OF_ALL = [("GET", "/healthz"), ("GET", "/openapi.json"), ("GET", "/v1/catalogues")]

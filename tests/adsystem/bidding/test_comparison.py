@@ -19,7 +19,7 @@ from kreach.lab.auctions import Outcome, Stream, paper_stream, run_auctions
 
 FloatArray = npt.NDArray[np.float64]
 
-PEOPLE, REQUESTS, REPETITIONS = 120, 2_000, 8
+PEOPLE, REQUESTS, REPETITIONS = 120, 2_000, 12
 SPREAD = float(np.sqrt(0.5))
 
 

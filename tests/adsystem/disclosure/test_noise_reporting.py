@@ -220,6 +220,22 @@ def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
         models.CampaignStatus.model_validate(reporting.status("spring", 0.9))
 
 
+def test_a_curve_is_the_numbers_so_far_and_costs_nothing_more(shared: AdSystemSettings) -> None:
+    with noisy(shared, START + 4.5 * DAY, None) as reporting:
+        whole = reporting.reach("spring", Window(), [2], 0.9, None)
+        kept = len(reporting._spending)
+        curve = reporting.curve("spring", "hour", [2], 0.9, None)
+        models.CurveDocument.model_validate(curve)
+        assert len(reporting._spending) == kept
+        assert [point["ts"] for point in curve["points"]] == [
+            f"2026-11-0{day}T00:00:00Z" for day in (2, 3, 4, 5)
+        ]
+        last = curve["points"][-1]
+        assert last["impressions"] == whole["impressions"]
+        (told,), (report,) = last["reports"], whole["reports"]
+        assert told == {name: report[name] for name in told}
+
+
 def test_before_the_first_point_there_is_nothing_but_a_reason(tmp_path: Path) -> None:
     shop = Shop(tmp_path, make_catalogue("disjoint"))
     shop.add(make_campaign("spring"))

@@ -181,7 +181,7 @@ def test_a_body_that_is_no_campaign_is_refused(tmp_path: Path) -> None:
 UNKNOWN = ["nobody", "%00", "a%20b", "%F0%9F%92%A9", "x" * 200, "'; DROP TABLE campaigns", "%ff"]
 
 
-@pytest.mark.parametrize("rest", ["", "/reach", "/series", "/pacing", "/plan"])
+@pytest.mark.parametrize("rest", ["", "/reach", "/series", "/curve", "/pacing", "/plan"])
 def test_an_unknown_campaign_is_not_found(rest: str, tmp_path: Path) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for name in UNKNOWN:

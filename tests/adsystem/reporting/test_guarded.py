@@ -156,6 +156,15 @@ async def _series(folder: Path) -> None:
                 assert period["period"] == reach_documents((alone,), 0.95)
                 assert period["cumulative"] == reach_documents((running,), 0.95)
             assert (document["start"], document["end"]) == (edges[0][0], edges[1][1])
+            curve = service.curve("spring", "day", [1], 0.95, None)
+            models.CurveDocument.model_validate(curve)
+            assert [(p["ts"], p["impressions"]) for p in curve["points"]] == [
+                (edges[0][1], 30),
+                (edges[1][1], 40),
+            ]
+            for point, period in zip(curve["points"], document["series"], strict=True):
+                (told,), (report,) = point["reports"], period["cumulative"]
+                assert told == {name: report[name] for name in told}
             by_hour = service.series("spring", EVER, "hour", [1], 0.95, None)["series"]
             assert [p["impressions"] for p in by_hour] == [10, 10, 10, 10]
             with pytest.raises(Withheld):
@@ -371,6 +380,8 @@ async def _unguarded(folder: Path) -> None:
             assert reach_of(service, window) == bare.reach("spring", window, [1, 2], 0.95, None)
             asked = (EVER, "day", [1], 0.95, None)
             assert service.series("spring", *asked) == bare.series("spring", *asked)
+            short = ("hour", [1], 0.95, None)
+            assert service.curve("spring", *short) == bare.curve("spring", *short)
             assert service.listing(None, 5) == bare.listing(None, 5)
             assert service.pacing("spring", EVER, 10)["budget_micros"] > 0
             plan = service.plan("spring", PlanQuestion(None, 1, (5.0,), None, 0.9))

@@ -22,7 +22,7 @@ from tests.adsystem.reporting.stores import START, Shop, make_campaign, make_cat
 
 NEW = {"id": "spring", "budget": 12.5, "start": "2026-11-01T00:00:00Z"}
 NEW["end"] = "2026-12-01T00:00:00Z"
-KINDS = ("", "/reach", "/series?by=day", "/pacing", "/plan?requests=50")
+KINDS = ("", "/reach", "/series?by=day", "/curve", "/pacing", "/plan?requests=50")
 
 
 def made(folder: Path, **more: Any) -> Keyed:

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.report import reach_documents
 from kreach.adsystem.reporting.outlooks import regrouped
 from kreach.boundary.audience import DisjointAudience
 from kreach.errors import KreachError
 from tests.adsystem.access.keyed import Keyed, bearer
-from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.reporting.stores import Shop, make_catalogue
 from tests.adsystem.reporting.test_campaigns import assert_refused, with_client
 
 
@@ -121,36 +120,3 @@ def test_groups_that_differ_in_their_visits() -> None:
     audience = kr.Audience.disjoint([30, 30], dispersion=[0.5, 2.0])
     with pytest.raises(KreachError, match="group_size must be left out: groups differ"):
         regrouped(audience, 10)
-
-
-def test_a_series_that_is_asked_again_is_the_same_and_costs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-
-    def counted(*args: object) -> object:
-        made.append(args)
-        return reach_documents(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("kreach.adsystem.reporting.documents.reach_documents", counted)
-
-    async def run() -> None:
-        shop = Shop(tmp_path, make_catalogue("dispersed"))
-        shop.add(make_campaign("spring"))
-        async with shop.open(), reporting(shop) as client:
-            for group in (1, 2):
-                shop.now += 3_600.0
-                await shop.sell([group, group, 7])
-            ask = "/v1/campaigns/spring/series?by=hour&cap=1&cap=2"
-            first = (await client.get(ask)).json()
-            before = len(made)
-            assert before == 4 - 1  # of the first hour alone and so far, the impressions are one
-            assert (await client.get(ask)).json() == first
-            assert len(made) == before
-            shop.now += 3_600.0
-            await shop.sell([3])
-            more = (await client.get(ask)).json()
-            assert more["series"][:-1] == first["series"]
-            assert len(made) == before + 2
-
-    asyncio.run(run())

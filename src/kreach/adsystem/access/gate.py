@@ -39,7 +39,7 @@ _MAY = {
         ("POST", "/v1/campaigns"),
         ("GET", _ONE),
         ("PATCH", _ONE),
-        ("GET", f"{_ONE}/(?:reach|series|pacing|plan)"),
+        ("GET", f"{_ONE}/(?:reach|series|curve|pacing|plan)"),
         ("GET", "/v1/catalogues"),
     ),
     "publisher": (

@@ -59,6 +59,16 @@ class Reports(Protocol):
     ) -> Document:
         """Reach period by period."""
 
+    def curve(
+        self,
+        campaign_id: str,
+        by: str,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> Document:
+        """Reach so far over time, for a chart."""
+
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """How the money went."""
 
@@ -133,6 +143,19 @@ class OwnCampaigns:
         with self._own_words(campaign_id):
             kept = self._prefix + campaign_id
             return self._shown(self._inner.series(kept, window, by, caps, level, catalogue))
+
+    def curve(
+        self,
+        campaign_id: str,
+        by: str,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> Document:
+        """Reach so far over time, for a chart."""
+        with self._own_words(campaign_id):
+            kept = self._prefix + campaign_id
+            return self._shown(self._inner.curve(kept, by, caps, level, catalogue))
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """How the money went."""

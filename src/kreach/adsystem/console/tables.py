@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["Row", "csv_of", "frequency_rows", "plan_rows", "report_rows", "series_rows"]
+__all__ = ["Row", "csv_of", "curve_rows", "frequency_rows", "plan_rows", "report_rows"]
 
 Row = dict[str, Any]
 
@@ -77,20 +77,19 @@ def frequency_rows(document: Row) -> list[Row]:
     return rows
 
 
-def series_rows(document: Row) -> list[Row]:
-    """A row for each period and cap of a series: everything up to its end."""
+def curve_rows(document: Row) -> list[Row]:
+    """A row for each point and cap of a curve."""
     return [
         {
-            "start": period["start"],
-            "end": period["end"],
-            "impressions_in_period": period["impressions"],
+            "until": point["ts"],
+            "impressions": point["impressions"],
             "cap": report["cap"],
             "reach_so_far": report["reach"],
             **_ends("reach_so_far", report["interval"]),
             "level": report["level"],
         }
-        for period in document.get("series", [])
-        for report in period["cumulative"] or []
+        for point in document.get("points", [])
+        for report in point["reports"]
     ]
 
 

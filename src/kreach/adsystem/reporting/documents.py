@@ -10,11 +10,13 @@ from kreach.adsystem.measurement.report import ReachReport, measure
 from kreach.boundary.audience import Audience
 from kreach.numeric.types import IntArray
 
-__all__ = ["Documents", "measured"]
+__all__ = ["Documents", "in_short", "measured"]
 
 _MOST_REPORTS = 20_000  # of one cap each, some kilobytes
 
-Key = tuple[int, bytes, tuple[int, ...], float]
+Key = tuple[str, int, bytes, tuple[int, ...], float]
+
+_IN_SHORT = ("cap", "reach", "std", "interval", "level", "interval_method")
 
 
 def measured(
@@ -25,6 +27,37 @@ def measured(
     people = first.targeted_user_count
     rest = (ReachReport(cap, first.impressions, people, first.exposure) for cap in caps[1:])
     return (first, *rest)
+
+
+def in_short(report: dict[str, Any]) -> dict[str, Any]:
+    """What a curve tells of a report."""
+    return {name: report[name] for name in _IN_SHORT}
+
+
+def _curve_documents(
+    audience: Audience, counts: IntArray, caps: tuple[int, ...], level: float
+) -> list[dict[str, Any]]:
+    """Reach and its normal interval, which takes no distribution."""
+    return [
+        {
+            "cap": report.cap,
+            "reach": report.reach,
+            "std": report.std,
+            "interval": list(report.interval(level, "normal")),
+            "level": level,
+            "interval_method": "normal",
+        }
+        for report in measured(audience, counts, caps)
+    ]
+
+
+def _full_documents(
+    audience: Audience, counts: IntArray, caps: tuple[int, ...], level: float
+) -> list[dict[str, Any]]:
+    return reach_documents(measured(audience, counts, caps), level)
+
+
+_MADE_BY = {"full": _full_documents, "curve": _curve_documents}
 
 
 class Documents:
@@ -39,21 +72,26 @@ class Documents:
         self._reports = 0
 
     def of(
-        self, audience: Audience, counts: IntArray, caps: tuple[int, ...], level: float
+        self,
+        audience: Audience,
+        counts: IntArray,
+        caps: tuple[int, ...],
+        level: float,
+        kind: str = "full",
     ) -> list[dict[str, Any]]:
-        """One document for each cap."""
+        """One document for each cap: "full", or what a "curve" needs."""
         # An audience is known by its identity, which nobody else has while it is kept here.
-        key = (id(audience), blake2b(counts.tobytes()).digest(), caps, level)
+        key = (kind, id(audience), blake2b(counts.tobytes()).digest(), caps, level)
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
                 return self._made[key][1]
-        found = reach_documents(measured(audience, counts, caps), level)
+        found = _MADE_BY[kind](audience, counts, caps, level)
         with self._lock:
             if key not in self._made:
                 self._made[key] = (audience, found)
                 self._reports += len(caps)
             while self._reports > _MOST_REPORTS and len(self._made) > 1:
-                (_, _, oldest, _), _ = self._made.popitem(last=False)
+                (_, _, _, oldest, _), _ = self._made.popitem(last=False)
                 self._reports -= len(oldest)
         return found

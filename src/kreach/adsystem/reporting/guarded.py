@@ -13,6 +13,7 @@ from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.disclosure.guard import TOO_FEW, Note, Withheld, chosen_chapters, text_of
 from kreach.adsystem.disclosure.suppressions import Suppressions
 from kreach.adsystem.ledger.account import MICROS, as_micros
+from kreach.adsystem.reporting.documents import in_short
 from kreach.adsystem.reporting.reach import Subject
 from kreach.adsystem.reporting.service import Reporting, caps_of, facts_of, page_of
 from kreach.adsystem.reporting.shown import Shown, iso
@@ -162,6 +163,26 @@ class GuardedReporting:
         series = self._shown.series(subject, chosen, by, asked, level)
         whole = self._shown.report(subject, chosen, asked, level)
         return whole | {"by": by, "series": series} | self._facts(kept, subject, chosen)
+
+    def curve(
+        self,
+        campaign_id: str,
+        by: str,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> Document:
+        """Reach so far at the ends of periods, as the series tells it."""
+        if not self._settings.enabled:
+            return self._inner.curve(campaign_id, by, caps, level, catalogue)
+        told = self.series(campaign_id, Window(), by, caps, level, catalogue)
+        names = ("campaign", "catalogue", "people", "by", "suppressed")
+        points, so_far = [], 0
+        for period in told["series"]:
+            so_far += period["impressions"]
+            reports = [in_short(report) for report in period["cumulative"]]
+            points.append({"ts": period["end"], "impressions": so_far, "reports": reports})
+        return {name: told[name] for name in names} | {"points": points}
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """Spend and impressions at the ends of chapters."""

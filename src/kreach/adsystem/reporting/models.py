@@ -14,6 +14,7 @@ __all__ = [
     "CampaignList",
     "CampaignStatus",
     "CatalogueList",
+    "CurveDocument",
     "Failure",
     "Health",
     "PacingDocument",
@@ -317,6 +318,36 @@ class SeriesDocument(ReachDocument):
 
     by: str
     series: list[SeriesPeriod]
+
+
+class CurveReport(_Out):
+    """Reach at one cap, in short."""
+
+    cap: int
+    reach: float
+    std: float
+    interval: list[float]
+    level: float
+    interval_method: str
+
+
+class CurvePoint(_Out):
+    """Everything up to `ts`."""
+
+    ts: str
+    impressions: int
+    reports: list[CurveReport]
+
+
+class CurveDocument(_Out):
+    """Reach so far over time; with noise, at the points where it is told."""
+
+    campaign: str
+    catalogue: str
+    people: int | None
+    by: str
+    points: list[CurvePoint]
+    suppressed: list[Suppressed] = []
 
 
 class PacingDocument(_Out):

@@ -212,6 +212,21 @@ class NoisyReporting:
             found = self._documents.series(found, by, told, asked, level)
             return self._documents.stopped(found, points)
 
+    def curve(
+        self,
+        campaign_id: str,
+        by: str,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> Document:
+        """The numbers so far, at their own points, whatever the period: they cost nothing more."""
+        kept, chosen, points = self._subject(campaign_id, catalogue)
+        asked = noisy_caps(kept, caps, self._most_cap)
+        with self._noting(campaign_id, "curve"):
+            self._check_audience(kept, chosen)
+        return self._documents.curve(kept, chosen, points, by, asked, level)
+
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """Spend and impressions at points."""
         kept = self._inner.campaigns.get(campaign_id)

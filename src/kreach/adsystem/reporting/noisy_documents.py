@@ -15,6 +15,7 @@ from kreach.adsystem.disclosure.noise_reports import cap_documents, noise_docume
 from kreach.adsystem.disclosure.spending import Charge, Refused
 from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.measurement.report import measure
+from kreach.adsystem.reporting.documents import in_short
 from kreach.adsystem.reporting.noisy_source import Point, Points
 from kreach.adsystem.reporting.service import Reporting, caps_of, facts_of
 from kreach.boundary.catalogue import Catalogue
@@ -228,6 +229,35 @@ class NoisyDocuments:
             notes.append(Note(f"cumulative at {_some(apart)}", NOT_NOISY, why))
         suppressed = [*whole["suppressed"], *(note.document() for note in notes)]
         return whole | {"suppressed": suppressed, "by": by, "series": rows}
+
+    def curve(
+        self,
+        kept: Kept,
+        catalogue: Catalogue,
+        points: Points,
+        by: str,
+        caps: tuple[int, ...],
+        level: float,
+    ) -> Document:
+        """The numbers so far, in short."""
+        audience = self._shelf.audience(catalogue, kept.campaign.audience)
+        rows = [
+            {
+                "ts": iso_of(point.end),
+                "impressions": point.answer.shown.impressions,
+                "reports": [
+                    in_short(report)
+                    for report in cap_documents(
+                        point.answer, self._caps(point.answer, caps)[0], level
+                    )
+                ],
+            }
+            for point in points.points
+        ]
+        document: Document = {"campaign": kept.campaign.id, "catalogue": catalogue.version}
+        document |= {"by": by}
+        document |= {"people": audience.targeted_user_count, "points": rows, "suppressed": []}
+        return self.stopped(document, points)
 
     def pacing(
         self, kept: Kept, told: Document, series: dict[str, Points], window: Window, points: int

@@ -5,6 +5,7 @@ these impressions, to the last digit, whatever kind of groups there are.
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "Found",
     "Subject",
     "Totals",
+    "curve_of",
     "reach_in",
     "reach_so_far",
     "series_of",
@@ -166,35 +168,63 @@ def series_of(
     if span is None:
         whole = reach_in(now, subject, window, caps)
         return whole, {**whole.report.document(level), "by": by, "series": []}
+    running = np.zeros(len(subject.catalogue), dtype=np.int64)
+    series: list[dict[str, Any]] = []
+    for period, counts in _counted_periods(now, subject, span, by, most_seconds):
+        running = running + counts
+        series.append(
+            {
+                "start": _iso(period.start),
+                "end": _iso(period.end),
+                "impressions": int(counts.sum()),
+                "period": documents.of(subject.audience, counts, caps, level),
+                "cumulative": documents.of(subject.audience, running, caps, level),
+            }
+        )
+    rows = _rows(now, subject, span)
+    report = _window_report(subject, span, measured(subject.audience, running, caps), rows)
+    document = {**report.document(level), "by": by, "series": series}
+    return Found(report, rows.spend_micros), document
+
+
+def curve_of(
+    now: Snapshot,
+    subject: Subject,
+    documents: Documents,
+    by: str,
+    caps: tuple[int, ...],
+    level: float,
+) -> list[dict[str, Any]]:
+    """Reach so far at the end of each period: what a series says, in short and quickly."""
+    span = _span(now, subject, Window(), by)
+    if span is None:
+        return []
+    running = np.zeros(len(subject.catalogue), dtype=np.int64)
+    points = []
+    for period, counts in _counted_periods(now, subject, span, by, MOST_SECONDS):
+        running = running + counts
+        found = documents.of(subject.audience, running, caps, level, "curve")
+        points.append({"ts": _iso(period.end), "impressions": int(running.sum()), "reports": found})
+    return points
+
+
+def _counted_periods(
+    now: Snapshot, subject: Subject, span: Window, by: str, most_seconds: float
+) -> Iterator[tuple[Window, IntArray]]:
+    """Impressions by group, period by period, as long as there is time."""
     periods = span.periods(by)
     if len(periods) > MOST_PERIODS:
         rule = f"hold at most {MOST_PERIODS} periods"
         raise KreachError.rule("window", rule, f"{len(periods)} by {by}")
     deadline = time.monotonic() + most_seconds
-    groups = len(subject.catalogue)
-    at_once = max(min(_MOST_CELLS // max(groups, 1), 48), 1)
-    running = np.zeros(groups, dtype=np.int64)
-    series: list[dict[str, Any]] = []
+    at_once = max(min(_MOST_CELLS // max(len(subject.catalogue), 1), 48), 1)
     for low in range(0, len(periods), at_once):
         block = periods[low : low + at_once]
         for period, counts in zip(block, _counts_by_period(now, subject, block, by), strict=True):
             if time.monotonic() > deadline:
                 rule = f"take at most {most_seconds:g} seconds: ask for fewer periods or caps"
                 raise KreachError.rule("series", rule, f"{len(periods)} periods")
-            running = running + counts
-            series.append(
-                {
-                    "start": _iso(period.start),
-                    "end": _iso(period.end),
-                    "impressions": int(counts.sum()),
-                    "period": documents.of(subject.audience, counts, caps, level),
-                    "cumulative": documents.of(subject.audience, running, caps, level),
-                }
-            )
-    rows = _rows(now, subject, span)
-    report = _window_report(subject, span, measured(subject.audience, running, caps), rows)
-    document = {**report.document(level), "by": by, "series": series}
-    return Found(report, rows.spend_micros), document
+            yield period, counts
 
 
 def _span(now: Snapshot, subject: Subject, window: Window, by: str) -> Window | None:

@@ -19,6 +19,7 @@ from kreach.adsystem.reporting.reach import (
     Found,
     Subject,
     Totals,
+    curve_of,
     reach_in,
     reach_so_far,
     series_of,
@@ -230,6 +231,27 @@ class Reporting:
                 now, subject, self.documents, window, by, caps_of(kept, caps), level
             )
         return document | facts_of(kept, found.spend_micros, self._shared.currency)
+
+    def curve(
+        self,
+        campaign_id: str,
+        by: str,
+        caps: Iterable[int],
+        level: float,
+        catalogue: str | None,
+    ) -> dict[str, Any]:
+        """Reach so far over time, for a chart."""
+        kept = self.campaigns.get(campaign_id)
+        with self.live.snapshot() as now:
+            subject = self._subject(now, kept, catalogue)
+            points = curve_of(now, subject, self.documents, by, caps_of(kept, caps), level)
+        return {
+            "campaign": campaign_id,
+            "catalogue": subject.catalogue.version,
+            "people": subject.audience.targeted_user_count,
+            "by": by,
+            "points": points,
+        }
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> dict[str, Any]:
         """How the money went."""

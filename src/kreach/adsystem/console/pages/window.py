@@ -21,7 +21,7 @@ from kreach.adsystem.console.parts import (
     csv_button,
 )
 from kreach.adsystem.console.standing import why_not
-from kreach.adsystem.console.tables import report_rows, series_rows
+from kreach.adsystem.console.tables import curve_rows, report_rows
 from kreach.adsystem.console.words import (
     between,
     count,
@@ -55,7 +55,7 @@ class WindowPanel:
         self._by = _AUTO
         self._cap: int | None = None
         self._window: tuple[str, str] | None = None
-        self._series: dict[str, Any] = {}
+        self._curve: dict[str, Any] = {}
         self._so_far: dict[str, Any] = {}
         self._report: dict[str, Any] = {}
         with card(name="over time"):
@@ -71,7 +71,7 @@ class WindowPanel:
                         value=_AUTO,
                         on_change=self._pick_period,
                     ).props("no-caps unelevated dense padding='4px 12px'")
-                    csv_button("reach over time", lambda: series_rows(self._series))
+                    csv_button("reach over time", lambda: curve_rows(self._curve))
             with box("k-live"):
                 self.chart = Chart("Reach so far, with its band, over time", name="over time")
             self._notes = Notes()
@@ -159,11 +159,11 @@ class WindowPanel:
     # -- what is asked and shown --------------------------------------------------------------
 
     def wanted(self, campaign: dict[str, Any] | None) -> dict[str, Question]:
-        """The series, and the report of the window if one is chosen."""
+        """The curve, and the report of the window if one is chosen."""
         if campaign is None or self._cap is None:
             return {}
         asked = (("by", self._period(campaign)), ("cap", self._cap))
-        found = {"series": of_campaign(self._name, "series", *asked)}
+        found = {"curve": of_campaign(self._name, "curve", *asked)}
         if self._window is not None:
             caps = sorted({1, 2, 3, 4, 5, *(one["limit"] for one in campaign["caps"])})
             ends = (("start", self._window[0]), ("end", self._window[1]))
@@ -175,14 +175,14 @@ class WindowPanel:
         """Draw the chart and the report of the window."""
         if self._cap is None:
             self._begin(campaign)
-        if "series" in answers:
-            self._series = answers["series"].document or {}
+        if "curve" in answers:
+            self._curve = answers["curve"].document or {}
             self._so_far = answers["reach"].document or {}
-            trouble = answers["series"].trouble
+            trouble = answers["curve"].trouble
             said = str(trouble) if isinstance(trouble, Refused) else None
-            if not answers["series"].version:
-                said = "Waiting for reporting: a series of many periods takes it a while."
-            self._notes.tell(said, why_not(self._series))
+            if not answers["curve"].version:
+                said = "Waiting for reporting."
+            self._notes.tell(said, why_not(self._curve))
             self._draw(campaign)
         if "window" in answers:
             self._show_window(answers)
@@ -202,13 +202,15 @@ class WindowPanel:
 
     def _points(self, campaign: dict[str, Any]) -> list[tuple[str, float, float, float]]:
         """Ends of periods, and what is known now: the last period is not over."""
+        if not self._curve:
+            return []
         last = min(self._console.now(), moment_of(campaign["end"]))
         points = [(campaign["start"], 0.0, 0.0, 0.0)]
         points += [
-            (period["end"], report["reach"], *report["interval"])
-            for period in self._series.get("series", [])
-            for report in period["cumulative"] or []
-            if moment_of(period["end"]) <= last
+            (point["ts"], report["reach"], *report["interval"])
+            for point in self._curve["points"]
+            for report in point["reports"]
+            if moment_of(point["ts"]) <= last
         ]
         for report in self._so_far.get("reports", []):
             at = self._so_far["end"] or utc_text(last)
