@@ -12,7 +12,7 @@ demo: .venv/demo
 
 test: .venv/ready
 	@$(SHELL) tools/find_browser.sh
-	$(RUN)pytest -n auto --dist loadgroup
+	$(RUN)pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup
 
 check: .venv/ready
 	$(RUN)ruff format --check .

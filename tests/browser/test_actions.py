@@ -25,7 +25,7 @@ def test_a_campaign_is_made_paused_resumed_and_ended(world: World, page: Page) -
     page.keyboard.type("winter sale")
     page.keyboard.press("Enter")
     field = page.locator("label", has=named(page, "field id"))
-    expect(field).to_contain_text("id: string should match pattern")
+    expect(field).to_contain_text("id: must be 1 to 64 letters, digits, - or _")
     page.get_by_label("Name", exact=True).fill("winter-sale")
     page.get_by_label("Budget", exact=True).fill("-3")
     page.get_by_label("Budget", exact=True).press("Enter")

@@ -60,7 +60,8 @@ class Window:
     def holding(self, first: datetime, last: datetime, by: str) -> "Window":
         """This window, with open ends closed around the given times at full periods."""
         end = self.end or start_of_period(last, by) + _LENGTH[by]
-        start = self.start or min(start_of_period(first, by), end - _LENGTH[by])
+        before_end = end - timedelta(microseconds=1)
+        start = self.start or start_of_period(min(first, before_end), by)
         return Window(start, max(end, start + timedelta(microseconds=1)))
 
     def periods(self, by: str) -> list["Window"]:

@@ -51,9 +51,10 @@ def group_variance(
     longer = _excess_reach(k, n, a, cap)
     sparse = random & ((n <= cap) | ((n < cap * k) & (longer <= _LONGEST)))
     either = np.flatnonzero(sparse & (k <= _SMALL) & (longer > cap))
-    mean = n[either] / k[either]
-    law = exposure_law(n[either], k[either], a[either], cap - 1)
-    sparse[either] = mean - law.capped_mean(cap) < _RARE * k[either] * mean
+    if either.size:  # then the cap is small
+        mean = n[either] / k[either]
+        law = exposure_law(n[either], k[either], a[either], cap - 1)
+        sparse[either] = mean - law.capped_mean(cap) < _RARE * k[either] * mean
     crowded = random & ~sparse
     variance[sparse] = _sparse_variance(k[sparse], u[sparse], n[sparse], a[sparse], cap)
     variance[crowded] = _crowded_variance(k[crowded], u[crowded], n[crowded], a[crowded], cap)
@@ -82,8 +83,9 @@ def group_variance_at_least(
     longer = _excess_reach(k, n, a, count - 1)
     sparse = random & (n < count * k) & (longer <= _LONGEST)
     either = np.flatnonzero(sparse & (k <= _SMALL) & (longer > count))
-    law = exposure_law(n[either], k[either], a[either], count - 1)
-    sparse[either] = law.tail < _RARE * k[either]
+    if either.size:
+        law = exposure_law(n[either], k[either], a[either], count - 1)
+        sparse[either] = law.tail < _RARE * k[either]
     for rows_of, above in ((sparse, True), (random & ~sparse, False)):
         rows = np.flatnonzero(rows_of)
         if rows.size == 0:

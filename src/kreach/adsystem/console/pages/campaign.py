@@ -217,7 +217,7 @@ class _Campaign:
         pace = pace_of(campaign, self._console.now())
         budget = money(campaign["budget"], currency)
         tell = {title: tile.tell for title, tile in self._tiles.items()}
-        tell["Spent"](spent, f"of {budget}, {pace.words}")
+        tell["Spent"](spent.replace("\u00a0", " "), f"of {budget}, {pace.words}")
         share = f"{percent(found.share)} of {count(found.people)} people"
         unique = interval(found.unique_interval, found.level)
         tell["People reached"](count(found.unique), f"{unique}, {share}" if told else "")
