@@ -154,4 +154,4 @@ def test_places_of_another_size_count_little_by_the_papers_rule(tmp_path: Path) 
             exchange.bid(made_request("g0"))
             fallen[others] = before - exchange.metric(LAMBDA)
     assert fallen[0] > 0.0
-    assert fallen[2] == pytest.approx(fallen[0] / 3.0, rel=0.02)
+    assert fallen[2] == pytest.approx(fallen[0] / 3.0, rel=0.05)

@@ -358,5 +358,5 @@ class Money(RuleBasedStateMachine):
             assert owed <= max(known.granted - self._spent(number), 0)
 
 
-Money.TestCase.settings = settings(max_examples=400, stateful_step_count=50)
+Money.TestCase.settings = settings(max_examples=250, stateful_step_count=50)
 TestMoney = Money.TestCase

@@ -292,7 +292,7 @@ def test_money_is_never_given_out_twice(servers: list[RedisServer], tmp_path: Pa
     machine = type("Machine", (Sharing,), told)
     try:
         # no shrinking: with a real Redis it takes minutes, and the steps tell enough
-        chosen = settings(max_examples=40, stateful_step_count=60, phases=[Phase.generate])
+        chosen = settings(max_examples=28, stateful_step_count=60, phases=[Phase.generate])
         run_state_machine_as_test(machine, settings=chosen)
     finally:
         for client in clients:

@@ -187,7 +187,7 @@ def test_others_impressions_count_once(servers: list[RedisServer], tmp_path: Pat
     clients = [redis.Redis.from_url(server.url) for server in servers]
     told = {"servers": servers, "folder": tmp_path, "clients": clients}
     try:
-        chosen = settings(max_examples=32, stateful_step_count=40, phases=[Phase.generate])
+        chosen = settings(max_examples=24, stateful_step_count=40, phases=[Phase.generate])
         run_state_machine_as_test(type("Machine", (Counting,), told), settings=chosen)
     finally:
         for client in clients:

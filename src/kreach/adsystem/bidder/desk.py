@@ -1,10 +1,8 @@
 """All campaigns on one catalogue: who bids for a request, and how much."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
@@ -28,7 +26,8 @@ __all__ = ["Asked", "Desk", "PlanTask"]
 
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
-_RECENT = 256  # requests that campaigns look at, to see how many suit them
+_FIRST_LOOKS = 256  # requests that campaigns look at, to see how many suit them,
+_LOOK_EVERY = 8  # and later one of so many, or fewer where there are many campaigns
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,8 @@ class Desk:
         self._alone: list[Play] = []
         self._audiences: dict[str, tuple[int | None, Audience]] = {}
         self._prior = 5.0 * len(catalogue)
-        self._recent: deque[BidRequest] = deque(maxlen=_RECENT)
-        self._noted = 0  # requests that were among the recent ones
+        self._looks = 0  # at requests, by all campaigns
+        self._until_look = 1
 
     def put(
         self, number: int, campaign: Campaign, account: Account, audience: Callable[[], Audience]
@@ -119,7 +118,7 @@ class Desk:
         if before is not None:
             play.bids, play.wins, play.losses = before.bids, before.wins, before.losses
             if play.looks_like(before):
-                play.looked, play.seen, play.suited = before.looked, before.seen, before.suited
+                play.seen, play.suited = before.seen, before.suited
             self._take_up(before, play)
         self._seat(play)
         return play
@@ -214,8 +213,9 @@ class Desk:
         requests = by_group[group] + 1
         by_group[group] = requests
         traffic.total += 1
-        self._recent.append(request)
-        self._noted += 1
+        self._until_look -= 1
+        if self._until_look <= 0:
+            self._look(request)
         share = (requests + 5.0) / (traffic.total + self._prior)
         alone: Sequence[tuple[float, Play]] = ()
         if self._alone:
@@ -290,14 +290,12 @@ class Desk:
         bidder, slot = play.bidder, play.slot
         narrow = slot is not None and self.board.most_counted[slot] >= self.board.columns[slot] - 1
         due = isinstance(bidder, PlanningBidder) and bidder.plan_due(now)
-        if slot is not None and not due and self._noted - play.looked >= _RECENT // 4:
-            self._look(play)
+        if slot is not None:
             self.board.shares[slot] = play.share
         if not (narrow or due) or now >= play.end:
             return None
         if not isinstance(bidder, PlanningBidder):
             return PlanTask(None, self._worth(play, 0.0))
-        self._look(play)
         bidder.arrivals.share = play.share
         solve = bidder.plan_job(now)
         by_group = np.frombuffer(self.traffic.by_group, dtype=np.uint32)
@@ -307,11 +305,13 @@ class Desk:
         most_left /= self.traffic.total + self._prior
         return PlanTask(solve, None if slot is None else self._worth(play, most_left))
 
-    def _look(self, play: Play) -> None:
-        """Let a campaign see the latest requests that it has not looked at."""
-        new = min(self._noted - play.looked, len(self._recent))
-        play.look_at(islice(reversed(self._recent), new))
-        play.looked = self._noted
+    def _look(self, request: BidRequest) -> None:
+        """Let campaigns see whether a request suits them. Nothing of it is kept."""
+        for play in self.plays.values():
+            play.look_at(request)
+        self._looks += 1
+        often = self._looks < _FIRST_LOOKS
+        self._until_look = 1 if often else max(_LOOK_EVERY, len(self.plays) // 4)
 
     def adopt(self, play: Play, plan: Plan | None, worth: Worth | None) -> None:
         """Bid by what was planned; a campaign that was changed meanwhile plans anew."""

@@ -1,6 +1,6 @@
 """A campaign at play on one catalogue: its bidder, its account and its tallies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log
 
@@ -150,8 +150,7 @@ class Play:
     bids: int = 0
     wins: int = 0
     losses: int = 0
-    looked: int = 0  # requests of the desk when it last looked at them,
-    seen: float = 0.0  # how many it has looked at, the later ones counting more,
+    seen: float = 0.0  # requests it has looked at, the later ones counting more,
     suited: float = 0.0  # and how many of these had a place for it
 
     def __post_init__(self) -> None:
@@ -190,11 +189,10 @@ class Play:
             return True
         return imp.banner.fits(*self.size)
 
-    def look_at(self, requests: Iterable[BidRequest]) -> None:
-        """See how many of some requests have a place for it."""
-        for request in requests:
-            self.seen += 1.0
-            self.suited += any(self.suits(request, imp) for imp in request.imp)
+    def look_at(self, request: BidRequest) -> None:
+        """See whether a request has a place for it."""
+        self.seen += 1.0
+        self.suited += any(self.suits(request, imp) for imp in request.imp)
         if self.seen > _MOST_SEEN:  # what suits may change
             self.seen, self.suited = self.seen / 2.0, self.suited / 2.0
 
