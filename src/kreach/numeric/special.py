@@ -13,6 +13,7 @@ __all__ = ["log1pmx", "log_gamma_cross"]
 
 _SERIES_TERMS = 24  # r² ≤ 1/9 below: 24 terms leave less than 10⁻²³
 _STIRLING_FROM = 16.0
+_FEW = 4_096
 
 
 def log1pmx(x: FloatArray) -> FloatArray:
@@ -26,7 +27,8 @@ def log1pmx(x: FloatArray) -> FloatArray:
     square = r * r
     series = np.zeros_like(r)
     for j in range(_SERIES_TERMS, 0, -1):
-        series = (series + 1.0 / (2 * j + 1)) * square
+        series += 1.0 / (2 * j + 1)
+        series *= square
     far = np.where(near, 0.0, x)
     return np.where(near, 2.0 * r * series - x * r, np.log1p(far) - far)
 
@@ -55,6 +57,17 @@ def _stirling_rest(z: FloatArray) -> FloatArray:
     return -inverse * square * series
 
 
+def _log_ratio(b: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """ln [b(b+x+y)/((b+x)(b+y))], from whichever of the ratio and its distance to 1 is small."""
+    touched = x > 0  # with x = 0 every ratio is 1, also at base 0
+    whole = np.where(touched, (b + x) * (b + y), 1.0)
+    lost = np.where(touched, x * y / whole, 0.0)
+    kept = np.where(touched, b * (b + x + y), 1.0)
+    with np.errstate(divide="ignore"):
+        result: FloatArray = np.where(lost < 0.5, np.log1p(-lost), np.log(kept / whole))
+    return result
+
+
 def log_gamma_cross(base: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """ln [ Γ(base + x) Γ(base + y) / (Γ(base) Γ(base + x + y)) ] for base, x, y ≥ 0.
 
@@ -74,18 +87,16 @@ def log_gamma_cross(base: FloatArray, x: FloatArray, y: FloatArray) -> FloatArra
     small = base < _STIRLING_FROM
     if small.any():
         b, xs, ys = base[small], x[small], y[small]
-        moved = np.zeros_like(b)
-        with np.errstate(divide="ignore"):
-            for _ in range(int(_STIRLING_FROM)):
-                touched = xs > 0  # with x = 0 every ratio is 1, also at base 0
-                lost = np.where(touched, xs * ys / np.where(touched, (b + xs) * (b + ys), 1.0), 0.0)
-                kept = np.where(touched, b * (b + xs + ys), 1.0)
-                whole = np.where(touched, (b + xs) * (b + ys), 1.0)
-                moved += np.where(lost < 0.5, np.log1p(-lost), np.log(kept / whole))
-                b = b + 1.0
+        steps = np.arange(_STIRLING_FROM)
+        if b.size <= _FEW:  # then calls cost more than numbers
+            moved = _log_ratio(b + steps[:, None], xs, ys).sum(axis=0)
+        else:
+            moved = np.zeros_like(b)
+            for step in steps:
+                moved += _log_ratio(b + step, xs, ys)
         total[small] = moved
         base = base.copy()
-        base[small] = b
+        base[small] = b + _STIRLING_FROM
     high = base + y
     total += (
         (base - 0.5) * log1pmx(x / base)
