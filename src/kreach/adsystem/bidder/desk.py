@@ -27,7 +27,7 @@ __all__ = ["Asked", "Desk", "PlanTask"]
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
 _FIRST_LOOKS = 256  # requests that campaigns look at, to see how many suit them,
-_LOOK_EVERY = 8  # and later one of so many, or fewer where there are many campaigns
+_LOOK_EVERY = 4  # and later one of so many times the number of campaigns
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class Desk:
             play.look_at(request)
         self._looks += 1
         often = self._looks < _FIRST_LOOKS
-        self._until_look = 1 if often else max(_LOOK_EVERY, len(self.plays) // 4)
+        self._until_look = 1 if often else _LOOK_EVERY * len(self.plays)
 
     def adopt(self, play: Play, plan: Plan | None, worth: Worth | None) -> None:
         """Bid by what was planned; a campaign that was changed meanwhile plans anew."""
