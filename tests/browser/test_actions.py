@@ -135,8 +135,8 @@ def test_what_is_withheld_is_told_with_its_reason(
     operator = kreach(*add, "operator").out.strip()
     key_file = tmp_path / "key"
     key_file.write_text(acme + "\n")
-    floors = {"KREACH_GUARD_LEAST_AUDIENCE": "10", "KREACH_GUARD_LEAST_PEOPLE": "10"}
-    given = {"KREACH_REPORTING_KEYS": "true", **floors}
+    floors = ("LEAST_AUDIENCE", "LEAST_PEOPLE", "LEAST_DIFFERENCE")  # margins are as large as that
+    given = {"KREACH_REPORTING_KEYS": "true"} | {f"KREACH_GUARD_{one}": "10" for one in floors}
     with serving(world.folder, "reporting", *where, more=given) as reporting:
         url = f"http://127.0.0.1:{reporting.port}"
         campaign = {"id": "own", "budget": 5, "start": "2026-11-01T00:00:00Z"}

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,12 @@ def test_expectations_queries_and_methods_go_the_other_way(bidder: Service) -> N
 
 
 def test_a_body_that_is_too_long(bidder: Service) -> None:
-    heard = talk(bidder, post(b"x" * 300_000), answers=2)
+    for _ in range(20):  # who is closed upon while sending may not get to read the answer
+        with suppress(ConnectionResetError, BrokenPipeError):
+            heard = talk(bidder, post(b"x" * 300_000), answers=2)
+            break
+    else:
+        raise AssertionError("the answer never came through")
     assert heard.startswith(b"HTTP/1.1 413")
     assert heard.count(b"connection: close") == 1
     assert heard.endswith(b"<closed>")
