@@ -163,6 +163,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     lives.one()
     lives.still_born()
     lives.one()
+    lives.one()
     lives.still_born()
     lives.one(patient=True)
     exchange, store = lives.exchange, lives.store

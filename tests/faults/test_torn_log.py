@@ -116,7 +116,7 @@ def test_a_tail_that_is_cut_anywhere_leaves_a_prefix(tmp_path: Path, dead: Dead)
     truth = rows_in_order(tmp_path / "whole" / "store")
     assert dict(truth) == dead.acknowledged
     chance = random.Random(22)
-    cuts = [0, 31, 32, 33, *(chance.randrange(dead.all_bytes) for _ in range(7))]
+    cuts = [0, 1, 31, 32, 33, *(chance.randrange(dead.all_bytes) for _ in range(8))]
     kept = set()
     for at, cut in enumerate(sorted(cuts)):
         tail = dead.copy(tmp_path / str(at))
@@ -133,7 +133,7 @@ def test_a_tail_that_is_cut_anywhere_leaves_a_prefix(tmp_path: Path, dead: Dead)
 @pytest.mark.parametrize("harm", ["cut", "garbage behind", "garbage over"])
 def test_what_was_acknowledged_survives_a_torn_end(tmp_path: Path, dead: Dead, harm: str) -> None:
     chance = random.Random(harm)
-    for at in range(2):
+    for at in range(4):
         tail = dead.copy(tmp_path / str(at))
         with tail.open("r+b") as file:
             if harm == "cut":

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from kreach.errors import KreachError
 
-__all__ = ["PERIODS", "Window", "as_moment", "as_period"]
+__all__ = ["PERIODS", "Window", "as_moment", "as_period", "iso_text"]
 
 PERIODS = ("hour", "day", "week")
 _MOST_PERIODS = 10_000
@@ -88,3 +88,8 @@ def start_of_period(moment: datetime, by: str) -> datetime:
         return hour
     day = hour.replace(hour=0)
     return day if by == "day" else day - timedelta(days=day.weekday())
+
+
+def iso_text(moment: datetime) -> str:
+    """A time in UTC as documents write it."""
+    return moment.isoformat().replace("+00:00", "Z")

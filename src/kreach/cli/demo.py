@@ -177,11 +177,13 @@ def _show(made: "Demo", standings: list["Standing"]) -> None:
 def _document(made: "Demo", standings: list["Standing"]) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415
 
+    from kreach.boundary.moments import iso_text  # noqa: PLC0415
+
     share, now = made.progress()
     return {
         "people": made.options.people,
         "group_size": made.options.group_size,
         "share_of_flight": share,
-        "now": now.isoformat().replace("+00:00", "Z"),
+        "now": iso_text(now),
         "campaigns": [asdict(one) for one in standings],
     }

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.moments import iso_text
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Place, lognormal_prices
 from kreach.lab.live import LiveRun, LiveWorld, Mishaps
@@ -391,7 +392,7 @@ class Demo:
         names = list(seen.campaigns)
         now = min(self.clock(), self.ends)
         point = {
-            "ts": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"),
+            "ts": iso_text(datetime.fromtimestamp(now, UTC)),
             "campaigns": {
                 name: {
                     "impressions": seen.impressions(name),

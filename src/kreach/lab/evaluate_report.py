@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.moments import iso_text
 from kreach.lab.approaches import APPROACHES
 from kreach.lab.evaluate import BUDGET_SHARES, WIN_SHARES, Row, StudyOptions
 from kreach.lab.exhibits import COLOURS, INK, MUTED, Exhibit, new_figure
@@ -67,7 +68,7 @@ def _setting(options: StudyOptions, site: Site) -> dict[str, Any]:
         "people": site.people.count,
         "history_visits": len(site.before.user),
         "flight_requests": len(site.after.user),
-        "split": site.split.isoformat().replace("+00:00", "Z"),
+        "split": iso_text(site.split),
         "group_size": options.group_size,
         "strategy": options.strategy,
         "campaigns": options.campaigns,

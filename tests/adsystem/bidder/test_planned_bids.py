@@ -6,6 +6,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -155,3 +156,21 @@ def test_places_of_another_size_count_little_by_the_papers_rule(tmp_path: Path) 
             fallen[others] = before - exchange.metric(LAMBDA)
     assert fallen[0] > 0.0
     assert fallen[2] == pytest.approx(fallen[0] / 3.0, rel=0.05)
+
+
+def test_a_campaign_that_comes_later_looks_at_its_first_requests_too(tmp_path: Path) -> None:
+    catalogue = made_catalogue(sizes=np.full(6, 20))
+    campaigns = [sized_campaign("planning", 0.1)]
+    with bidding(tmp_path, campaigns, catalogues=[catalogue]) as exchange:
+        ask_for_both(exchange, 100, 2)
+        later = msgspec.structs.replace(campaigns[0], id="later")
+        exchange.state.campaigns.add(later)
+        exchange.wait(lambda: len(exchange.state.kept) == 2)
+        ask_for_both(exchange, 30, 2)
+        (play,) = (
+            play
+            for play in exchange.state.desks["v1"].plays.values()
+            if play.campaign.id == "later"
+        )
+        assert play.seen == 90.0
+        assert play.suited == 30.0

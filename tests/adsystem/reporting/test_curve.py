@@ -2,9 +2,11 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kreach as kr
 from kreach.adsystem.impressions.report import reach_documents
 from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, reporting
 
@@ -49,9 +51,9 @@ def test_a_series_that_is_asked_again_is_the_same_and_costs_nothing(
 ) -> None:
     made = []
 
-    def counted(*args: object) -> object:
-        made.append(args)
-        return reach_documents(*args)  # type: ignore[arg-type]
+    def counted(reports: tuple[kr.ReachReport, ...], level: float) -> list[dict[str, Any]]:
+        made.append(reports)
+        return reach_documents(reports, level)
 
     monkeypatch.setattr("kreach.adsystem.reporting.documents.reach_documents", counted)
 

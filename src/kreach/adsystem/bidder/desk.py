@@ -80,7 +80,7 @@ class Desk:
         self._alone: list[Play] = []
         self._audiences: dict[str, tuple[int | None, Audience]] = {}
         self._prior = 5.0 * len(catalogue)
-        self._looks = 0  # at requests, by all campaigns
+        self._looks = 0  # at requests, since a campaign came that had seen none
         self._until_look = 1
 
     def put(
@@ -120,6 +120,9 @@ class Desk:
             if play.looks_like(before):
                 play.seen, play.suited = before.seen, before.suited
             self._take_up(before, play)
+        if not play.seen:
+            self._looks = 0
+            self._until_look = 1
         self._seat(play)
         return play
 

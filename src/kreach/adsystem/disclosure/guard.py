@@ -11,7 +11,7 @@ from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.moments import Window
+from kreach.boundary.moments import Window, iso_text
 from kreach.errors import KreachError
 
 __all__ = [
@@ -143,7 +143,7 @@ def moment_of(micros: int) -> datetime:
 
 def text_of(micros: int) -> str:
     """A time as documents write it."""
-    return moment_of(micros).isoformat().replace("+00:00", "Z")
+    return iso_text(moment_of(micros))
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
+from kreach.boundary.moments import iso_text
 from kreach.service.clock import Clock
 
 __all__ = ["Suppressions"]
@@ -75,4 +76,4 @@ class Suppressions:
 
 
 def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    return iso_text(datetime.fromtimestamp(seconds, UTC))

@@ -17,7 +17,7 @@ from kreach.adsystem.impressions.tables import GroupTable
 from kreach.adsystem.measurement.distribution import exact_cost
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.boundary.checks import as_probability, as_whole_number
-from kreach.boundary.moments import Window
+from kreach.boundary.moments import Window, iso_text
 from kreach.errors import KreachError
 
 __all__ = ["Period", "SeriesReport", "WindowReport", "measure_series", "measure_window"]
@@ -127,7 +127,7 @@ def _window_document(window: Window) -> dict[str, str | None]:
 
 
 def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    return None if moment is None else iso_text(moment)
 
 
 def reach_documents(reports: tuple[ReachReport, ...], level: float) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from kreach.adsystem.jobs.sources import Sources
 from kreach.adsystem.jobs.stores import ListedFile, digest, view_log
 from kreach.adsystem.jobs.subjects import Subjects, read_campaigns
 from kreach.adsystem.jobs.table import ReachRow
+from kreach.boundary.moments import iso_text
 from kreach.errors import KreachError
 
 __all__ = ["Done", "NotComplete", "Run", "Summary", "do_periods"]
@@ -26,7 +27,7 @@ _MOVING = timedelta(minutes=5)  # how often a bidder moves expired rows, unless 
 
 def iso(moment: datetime) -> str:
     """A time in UTC as text."""
-    return moment.isoformat().replace("+00:00", "Z")
+    return iso_text(moment)
 
 
 class NotComplete(KreachError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from kreach.adsystem.reporting.live import journal_reader, micros_of
 from kreach.adsystem.settings import log_folders
-from kreach.boundary.moments import Window
+from kreach.boundary.moments import Window, iso_text
 
 __all__ = ["last_pace", "pacing_of"]
 
@@ -102,7 +102,7 @@ def _entry(row: tuple[Any, ...]) -> dict[str, Any]:
     moment = _EPOCH + timedelta(microseconds=ts)
     usable = multiplier is not None and isfinite(multiplier)
     return {
-        "ts": moment.isoformat().replace("+00:00", "Z"),
+        "ts": iso_text(moment),
         "multiplier": multiplier if usable else None,
         "spent_micros": spent,
         "reserved_micros": reserved,

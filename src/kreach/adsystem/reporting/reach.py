@@ -20,7 +20,7 @@ from kreach.adsystem.reporting.live import Snapshot, micros_of
 from kreach.adsystem.reporting.standing import NOTHING, Standing, Total
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.moments import Window, start_of_period
+from kreach.boundary.moments import Window, iso_text, start_of_period
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -259,4 +259,4 @@ def _counts_by_period(now: Snapshot, subject: Subject, block: list[Window], by: 
 
 
 def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    return None if moment is None else iso_text(moment)

@@ -28,7 +28,7 @@ from kreach.adsystem.reporting.shelf import Shelf
 from kreach.adsystem.reporting.standing import NOTHING, Standing
 from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.moments import Window
+from kreach.boundary.moments import Window, iso_text
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
@@ -345,7 +345,7 @@ def _release(catalogue: Catalogue) -> dict[str, Any]:
         visits = "dispersion"
     return {
         "version": catalogue.version,
-        "created": catalogue.created.isoformat().replace("+00:00", "Z"),
+        "created": iso_text(catalogue.created),
         "group_size": catalogue.group_size,
         "groups": len(catalogue),
         "people": people,

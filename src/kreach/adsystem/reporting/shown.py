@@ -30,7 +30,7 @@ from kreach.adsystem.reporting.reach import MOST_PERIODS, MOST_SECONDS, Subject
 from kreach.adsystem.reporting.service import Reporting
 from kreach.adsystem.settings import GuardSettings, guard_key
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.moments import Window
+from kreach.boundary.moments import Window, iso_text
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.service.clock import Clock
@@ -274,4 +274,4 @@ def _window(book: Book, chosen: range) -> Window:
 
 def iso(moment: datetime | None) -> str | None:
     """A time as documents write it; None stays None."""
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    return None if moment is None else iso_text(moment)
