@@ -79,7 +79,7 @@ def test_tests_that_a_reason_names_exist(reason: str) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that pages name: visits, prices, settings, a release, a log."""
+    """A folder with what pages name: visits, prices, settings, a release, a key, a log."""
     folder = tmp_path_factory.mktemp("shell")
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(ROOT / "examples" / "kreach.toml", folder)
@@ -99,6 +99,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert built.code == 0, built.err
     shutil.copy(folder / "groups" / "release" / "groups.parquet", folder)
     shutil.copytree(folder / "groups", folder / "examples" / "groups")
+    key = kreach("keys", "add", "--config", str(folder / "kreach.toml"), "--role", "operator")
+    assert key.code == 0, key.err
     (folder / "log").mkdir()
     duckdb.execute(
         "copy (select 'spring' as campaign, \"group\","

@@ -1,9 +1,9 @@
 """Attacks on reports: they work where nothing is guarded, and are worth little where it is.
 
 Games are few here, on campaigns a third as busy as those of `python -m benchmarks attacks`, which
-plays more: what the attacker looks for is one impression on either. They are seeded but for the
-noise and the guard's key; bounds are such that an attack without advantage passes them by chance
-less than once in ten thousand runs.
+plays more: what the attacker looks for is one impression on either. They are seeded, the
+guard's key too, but for the noise; bounds are such that an attack without advantage passes them by
+chance less than once in ten thousand runs.
 """
 
 from functools import cache

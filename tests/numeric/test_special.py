@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from kreach.numeric.special import log1pmx, log_gamma_cross
+from kreach.numeric.special import log1pmx, log_gamma_cross, normal_half_width
 
 BASES = [1e-9, 1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0, 5.0, 15.9999, 16.0, 17.0, 1e2, 1e4, 1e6, 1e9, 1e12]
 STEPS = [1e-6, 1e-3, 0.1, 0.6, 1.0, 2.0, 10.0, 1e2, 1e4, 1e6, 1e9]
@@ -72,3 +72,11 @@ def test_log_gamma_cross_of_whole_numbers_is_a_ratio_of_factorials() -> None:
     # Γ(4)Γ(5)/(Γ(2)Γ(7)) = 3!·4!/(1!·6!) = 1/5
     value = log_gamma_cross(np.array([2.0]), np.array([2.0]), np.array([3.0]))
     assert np.exp(value)[0] == pytest.approx(0.2, rel=1e-14)
+
+
+@pytest.mark.parametrize("level", [1e-9, 0.1, 0.5, 0.9, 0.95, 0.999, 1 - 1e-9, 1 - 2.0**-53])
+def test_half_width_holds_the_level(level: float) -> None:
+    z = normal_half_width(level)
+    with mp.workdps(40):
+        outside = float(mp.erfc(mp.mpf(z) / mp.sqrt(2)))
+    assert outside == pytest.approx(1.0 - level, rel=1e-12)

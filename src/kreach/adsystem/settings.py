@@ -19,6 +19,7 @@ from kreach.errors import KreachError
 from kreach.service.config import Settings
 
 __all__ = [
+    "GUARD_KEY",
     "AdSystemSettings",
     "BidderSettings",
     "ConsoleSettings",
@@ -37,7 +38,7 @@ __all__ = [
 
 
 BIDDERS_FOLDER = "bidders"
-_GUARD_KEY = "guard.key"
+GUARD_KEY = "guard.key"
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 
@@ -329,7 +330,7 @@ def token_key(settings: BidderSettings, store: Path) -> bytes:
 
 def guard_key(store: Path) -> bytes:
     """The key of the guard's margins: made at the first start and kept."""
-    return _kept_key(store / _GUARD_KEY)
+    return _kept_key(store / GUARD_KEY)
 
 
 def _kept_key(path: Path) -> bytes:
@@ -403,7 +404,7 @@ def check_adsystem(
     names = [EVERYONE, *settings.audiences]
     least, apart = floors.least_audience, floors.least_difference
     told = verdicts(names, read, least, apart)
-    if (settings.store / _GUARD_KEY).exists():  # a check makes nothing
+    if (settings.store / GUARD_KEY).exists():  # a check makes nothing
         margin = margins(guard_key(settings.store), apart)
         told = verdicts(names, read, least, apart, margin)
     if broken:

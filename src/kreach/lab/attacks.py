@@ -29,6 +29,7 @@ from kreach.adsystem.reporting.guarded import GuardedReporting
 from kreach.adsystem.reporting.noisy import NoisyReporting
 from kreach.adsystem.reporting.service import Reporting
 from kreach.adsystem.settings import (
+    GUARD_KEY,
     AdSystemSettings,
     GuardSettings,
     NoiseSettings,
@@ -93,6 +94,8 @@ class _Scene:
         )
         self.group = int(chance.integers(_GROUPS))
         self._row = 0
+        self.shared.store.mkdir()
+        (self.shared.store / GUARD_KEY).write_text(chance.bytes(32).hex() + "\n")  # as seeded
 
     def campaign(self, name: str, audience: str = "everyone") -> dict[str, Any]:
         """A campaign's definition."""

@@ -1,19 +1,29 @@
-"""Two special functions that keep their accuracy where the textbook forms lose it.
+"""Special functions that keep their accuracy where the textbook forms lose it.
 
 Every factorial and beta function of the exposure laws reaches us as a *second difference* of
 ln Γ. Evaluated term by term it loses everything: ln Γ(10⁹) is about 2·10¹⁰, so a difference of
 order 1 keeps five digits. `log_gamma_cross` evaluates the second difference as a whole.
 """
 
+from statistics import NormalDist
+
 import numpy as np
 
 from kreach.numeric.types import FloatArray
 
-__all__ = ["log1pmx", "log_gamma_cross"]
+__all__ = ["log1pmx", "log_gamma_cross", "normal_half_width"]
 
 _SERIES_TERMS = 24  # r² ≤ 1/9 below: 24 terms leave less than 10⁻²³
 _STIRLING_FROM = 16.0
 _FEW = 4_096
+
+
+def normal_half_width(level: float) -> float:
+    """z with P(|Z| ≤ z) = level for a standard normal Z, 0 < level < 1.
+
+    From the tail (1 − level)/2, which is exact near 1, where ½ + level/2 rounds to 1.
+    """
+    return -NormalDist().inv_cdf((1.0 - level) / 2.0)
 
 
 def log1pmx(x: FloatArray) -> FloatArray:

@@ -107,6 +107,14 @@ def test_intervals_stop_at_what_is_possible() -> None:
     assert report.interval(0.999) == (1.0, 2.0)
 
 
+def test_the_level_next_to_one() -> None:
+    report = kr.measure(kr.Audience.disjoint([50] * 40), [50] * 40, 1)
+    low, high = report.interval(1.0 - 2.0**-53, "normal")
+    assert high - low == pytest.approx(2 * 8.292361 * report.std, rel=1e-6)
+    low, high = report.at_least_interval(1, 1.0 - 2.0**-53)
+    assert 0.0 < low < report.reach < high
+
+
 @every_world
 def test_a_million_frequencies(world: str) -> None:
     campaign = WORLDS[world]

@@ -12,6 +12,7 @@ from kreach.adsystem.disclosure.chapters import Book, Floors
 from kreach.adsystem.disclosure.growth import Growth, Watched
 from kreach.adsystem.settings import GuardSettings
 from kreach.numeric.types import IntArray
+from kreach.service.recent import Recent
 
 __all__ = ["Keeper"]
 
@@ -36,7 +37,7 @@ class Keeper:
         self._looked: dict[Place, int] = {}
         self._behind: dict[Place, int] = {}  # where to look again when the grid goes on
         self._flights: dict[int, Flight] = {}
-        self._counts: OrderedDict[Place, tuple[int, IntArray]] = OrderedDict()
+        self._counts = Recent[Place, tuple[int, IntArray]](_MOST_COUNTS, lambda held: len(held[1]))
 
     # -- what is known ------------------------------------------------------------------------
 
@@ -55,8 +56,7 @@ class Keeper:
         """Impressions by group in chapters that are shown. What was added up is kept at hand."""
         known, added = 0, np.zeros(groups, dtype=np.int64)
         if chosen.start == 0:
-            with self._lock:
-                at_hand, before = self._counts.get(place, (0, added))
+            at_hand, before = self._counts.get(place) or (0, added)
             if at_hand <= chosen.stop and len(before) == groups:
                 known, added = at_hand, before.copy()
         rest = range(max(chosen.start, known), chosen.stop)
@@ -69,12 +69,9 @@ class Keeper:
 
     def _keep(self, place: Place, chapters: int, counts: IntArray) -> None:
         with self._lock:
-            if self._counts.get(place, (0, counts))[0] <= chapters:
-                self._counts[place] = (chapters, counts)
-                self._counts.move_to_end(place)
-            kept = sum(len(held) for _, held in self._counts.values())
-            while kept > _MOST_COUNTS and len(self._counts) > 1:
-                kept -= len(self._counts.popitem(last=False)[1][1])
+            at_hand, _ = self._counts.get(place) or (0, counts)
+            if at_hand <= chapters:
+                self._counts.put(place, (chapters, counts))
 
     def behind(self, place: Place) -> bool:
         """Whether the log lacks rows that chapters hold: then none can be closed."""

@@ -18,10 +18,10 @@ holds with its level although numbers so far are shown as running maxima, which 
 
 from dataclasses import dataclass
 from math import sqrt
-from statistics import NormalDist
 
 from kreach.adsystem.disclosure.noise import MILLIS
 from kreach.adsystem.disclosure.noise_answers import Answer
+from kreach.numeric.special import normal_half_width
 
 __all__ = ["Interval", "Intervals"]
 
@@ -125,6 +125,6 @@ class Intervals:
 
 
 def _around(noisy: float, std: float, level: float, most: float, shown: float) -> Interval:
-    half = NormalDist().inv_cdf(0.5 + level / 2.0) * std
+    half = normal_half_width(level) * std
     low, high = (min(max(end, 0.0), most) for end in (noisy - half, noisy + half))
     return min(low, shown), max(high, shown)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from kreach.adsystem.measurement.sampling import sample_reach
 from kreach.boundary.audience import Audience
 from kreach.boundary.checks import as_counts, as_probability, as_whole_number
 from kreach.errors import KreachError
+from kreach.numeric.special import normal_half_width
 from kreach.numeric.types import FloatArray
 
 __all__ = ["ReachReport", "measure"]
@@ -131,7 +131,7 @@ class ReachReport:
             return 0.0, 0.0
         mean = float(self.at_least(count)[-1])
         std = sqrt(self.exposure.at_least_variance(count))
-        half = NormalDist().inv_cdf(0.5 + level / 2.0) * std
+        half = normal_half_width(level) * std
         most = min(self.targeted_user_count, self.impressions // count)
         return min(max(mean - half, 0.0), float(most)), min(mean + half, float(most))
 
@@ -183,7 +183,7 @@ class ReachReport:
             tail = (1.0 - level) / 2.0
             return float(law.quantile(tail)), float(law.quantile(1.0 - tail))
         if method == "normal":
-            half = NormalDist().inv_cdf(0.5 + level / 2.0) * self.std
+            half = normal_half_width(level) * self.std
         elif method == "chebyshev":
             half = self.std / sqrt(1.0 - level)
         else:

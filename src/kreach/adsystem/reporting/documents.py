@@ -1,7 +1,5 @@
 """Documents of impressions by group, each made once: what is over does not change any more."""
 
-import threading
-from collections import OrderedDict
 from hashlib import blake2b
 from typing import Any
 
@@ -9,12 +7,14 @@ from kreach.adsystem.impressions.report import reach_documents
 from kreach.adsystem.measurement.report import ReachReport, measure
 from kreach.boundary.audience import Audience
 from kreach.numeric.types import IntArray
+from kreach.service.recent import Recent
 
 __all__ = ["Documents", "in_short", "measured"]
 
 _MOST_REPORTS = 20_000  # of one cap each, some kilobytes
 
 Key = tuple[str, int, bytes, tuple[int, ...], float]
+_Made = tuple[Audience, list[dict[str, Any]]]
 
 _IN_SHORT = ("cap", "reach", "std", "interval", "level", "interval_method")
 
@@ -67,9 +67,7 @@ class Documents:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: OrderedDict[Key, tuple[Audience, list[dict[str, Any]]]] = OrderedDict()
-        self._reports = 0
+        self._made = Recent[Key, _Made](_MOST_REPORTS, lambda made: len(made[1]))
 
     def of(
         self,
@@ -82,16 +80,5 @@ class Documents:
         """One document for each cap: "full", or what a "curve" needs."""
         # An audience is known by its identity, which nobody else has while it is kept here.
         key = (kind, id(audience), blake2b(counts.tobytes()).digest(), caps, level)
-        with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key][1]
-        found = _MADE_BY[kind](audience, counts, caps, level)
-        with self._lock:
-            if key not in self._made:
-                self._made[key] = (audience, found)
-                self._reports += len(caps)
-            while self._reports > _MOST_REPORTS and len(self._made) > 1:
-                (_, _, _, oldest, _), _ = self._made.popitem(last=False)
-                self._reports -= len(oldest)
-        return found
+        made = self._made.of(key, lambda: (audience, _MADE_BY[kind](audience, counts, caps, level)))
+        return made[1]

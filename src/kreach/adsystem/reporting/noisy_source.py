@@ -7,7 +7,6 @@ flight and noisy numbers only.
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
+from kreach.service.recent import Recent
 
 __all__ = ["NoisySource", "Point", "Points"]
 
@@ -75,7 +75,7 @@ class NoisySource:
         self._reporting, self._spending, self._budget = reporting, spending, budget
         self._draw, self._clock = draw, clock
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[str, str], tuple[Point, ...]] = OrderedDict()
+        self._held = Recent[tuple[str, str], tuple[Point, ...]](_MOST_HELD)
         self._targets: dict[tuple[str, str], Target] = {}
 
     def span(self, kept: KeptCampaign) -> Span:
@@ -112,16 +112,11 @@ class NoisySource:
     def _kept_points(self, kept: KeptCampaign, version: str) -> tuple[Point, ...]:
         """Those at hand, and what the ledger has beyond: points are only ever added."""
         key = (kept.campaign.id, version)
-        with self._lock:
-            held = self._held.get(key, ())
+        held = self._held.get(key) or ()
         with _ledger():
             found = self._spending.points(*key, *([held[-1].end] if held else []))
         points = held + tuple(_point(one) for one in found)
-        with self._lock:
-            self._held[key] = points
-            self._held.move_to_end(key)
-            while len(self._held) > _MOST_HELD:
-                self._held.popitem(last=False)
+        self._held.put(key, points)
         return points
 
     def _drawn_points(

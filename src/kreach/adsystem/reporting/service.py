@@ -1,7 +1,5 @@
 """What reporting answers, without HTTP. For use by several threads."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,6 +29,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.moments import Window, iso_text
 from kreach.errors import KreachError
 from kreach.service.logs import Log
+from kreach.service.recent import Recent
 
 __all__ = ["CampaignEnded", "Reporting", "caps_of", "facts_of", "page_of"]
 
@@ -56,9 +55,8 @@ class Reporting:
             raise
         self._standing = Standing()
         self.documents = Documents()
-        self._remembered: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._remembered = Recent[tuple[Any, ...], dict[str, Any]](_REMEMBERED)
         self._unique: dict[int, tuple[tuple[int, ...], float | None]] = {}  # by campaign
-        self._lock = threading.Lock()
 
     @property
     def shared(self) -> AdSystemSettings:
@@ -186,11 +184,10 @@ class Reporting:
         mine = totals.get(subject.place, NOTHING)
         every = sum(t.impressions for place, t in totals.items() if place[0] == subject.place[0])
         key = ("so far", now.generation, subject.place, mine.impressions, every, caps, level)
-        known, document = self._recall(key)
-        if not known:
-            found = reach_so_far(now, self._standing, subject, caps)
-            document = found.report.document(level)
-            self._remember(key, document)
+        document = self._remembered.of(
+            key,
+            lambda: reach_so_far(now, self._standing, subject, caps).report.document(level),
+        )
         return document, mine.spend_micros
 
     def reach(
@@ -265,12 +262,12 @@ class Reporting:
         kept = self.campaigns.get(campaign_id)
         newest = self.shelf.newest
         key = ("plan", kept.number, kept.revision, newest.version, asked)
-        known, document = self._recall(key)
-        if not known:
-            audience = self.shelf.audience(newest, kept.campaign.audience)
-            document = outlooks(kept.campaign, audience, asked)
-            self._remember(key, document)
-        found: dict[str, Any] = document
+        found = self._remembered.of(
+            key,
+            lambda: outlooks(
+                kept.campaign, self.shelf.audience(newest, kept.campaign.audience), asked
+            ),
+        )
         return {"catalogue": newest.version, "currency": self._shared.currency, **found}
 
     def catalogues(self) -> dict[str, Any]:
@@ -302,19 +299,6 @@ class Reporting:
                 return None
         except LogFailing as error:
             return str(error)
-
-    def _recall(self, key: tuple[Any, ...]) -> tuple[bool, Any]:
-        with self._lock:
-            if key not in self._remembered:
-                return False, None
-            self._remembered.move_to_end(key)
-            return True, self._remembered[key]
-
-    def _remember(self, key: tuple[Any, ...], value: Any) -> None:
-        with self._lock:
-            self._remembered[key] = value
-            while len(self._remembered) > _REMEMBERED:
-                self._remembered.popitem(last=False)
 
 
 def page_of(kept: list[Kept], after: str | None, limit: int) -> tuple[list[Kept], str | None]:

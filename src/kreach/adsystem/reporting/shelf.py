@@ -1,7 +1,6 @@
 """The catalogues that publishers released, and audiences on them."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 
 from kreach.adsystem.settings import AdSystemSettings, read_audience, read_catalogues
@@ -9,6 +8,7 @@ from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.logs import Log
+from kreach.service.recent import Recent
 
 __all__ = ["Shelf"]
 
@@ -23,7 +23,9 @@ class Shelf:
         self._lock = threading.Lock()
         self._catalogues = {found.version: found for found in read_catalogues(shared)}
         self._strange: set[str] = set()
-        self._audiences: OrderedDict[tuple[str, str], Audience] = OrderedDict()
+        self._audiences = Recent[tuple[str, str], Audience](
+            _MOST_GROUPS, lambda audience: audience.group_count
+        )
 
     @property
     def versions(self) -> list[str]:
@@ -45,18 +47,7 @@ class Shelf:
     def audience(self, catalogue: Catalogue, name: str) -> Audience:
         """The people that a campaign targets, as far as this catalogue tells."""
         key = (catalogue.version, name)
-        with self._lock:
-            found = self._audiences.get(key)
-            if found is not None:
-                self._audiences.move_to_end(key)
-                return found
-        made = read_audience(self._shared, catalogue, name)
-        with self._lock:
-            self._audiences[key] = made
-            kept = sum(audience.group_count for audience in self._audiences.values())
-            while kept > _MOST_GROUPS and len(self._audiences) > 1:
-                kept -= self._audiences.popitem(last=False)[1].group_count
-        return made
+        return self._audiences.of(key, lambda: read_audience(self._shared, catalogue, name))
 
     def meet(self, versions: Iterable[str]) -> None:
         """Look for a version that the bidder has and we have not: a folder may be a new one."""

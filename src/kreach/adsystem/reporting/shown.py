@@ -4,10 +4,8 @@ Impressions by group come from chapters as they were written down when they were
 is the library's, so every number is that of `measure` on these impressions.
 """
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -34,6 +32,7 @@ from kreach.boundary.moments import Window, iso_text
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.service.clock import Clock
+from kreach.service.recent import Recent
 
 __all__ = ["Shown", "iso"]
 
@@ -56,8 +55,7 @@ class Shown:
         names = [EVERYONE, *inner.shared.audiences]
         key = guard_key(inner.shared.store)
         self._audiences = Audiences(inner.shelf.audience, names, settings, key)
-        self._lock = threading.Lock()
-        self._remembered: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._remembered = Recent[tuple[Any, ...], Any](_REMEMBERED)  # chapters do not change
         self._unique: dict[tuple[int, str], tuple[int, float]] = {}
         self._versions: dict[str, None] = {}  # of catalogues that the log has rows of
 
@@ -159,7 +157,9 @@ class Shown:
     ) -> Document:
         """The document of some chapters, with what they cost."""
         key = ("report", _place(subject), chosen, caps, level)
-        found: Document = self._remember(key, partial(self._report, subject, chosen, caps, level))
+        found: Document = self._remembered.of(
+            key, partial(self._report, subject, chosen, caps, level)
+        )
         return found
 
     def _report(
@@ -194,7 +194,7 @@ class Shown:
         """Chapters put together by periods, each alone and cumulative."""
         key = ("series", _place(subject), chosen, by, caps, level)
         made = partial(self._series, subject, chosen, by, caps, level)
-        found: list[Document] = self._remember(key, made)
+        found: list[Document] = self._remembered.of(key, made)
         return found
 
     def _series(
@@ -248,19 +248,6 @@ class Shown:
 
     def _counts(self, subject: Subject, chosen: range) -> IntArray:
         return self._keeper.counts(_place(subject), chosen, len(subject.catalogue))
-
-    def _remember(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """What was made of the same chapters before: they do not change."""
-        with self._lock:
-            if key in self._remembered:
-                self._remembered.move_to_end(key)
-                return self._remembered[key]
-        made = make()
-        with self._lock:
-            self._remembered[key] = made
-            while len(self._remembered) > _REMEMBERED:
-                self._remembered.popitem(last=False)
-        return made
 
 
 def _place(subject: Subject) -> tuple[int, str]:

@@ -4,8 +4,6 @@ What was counted up to a row of each journal is brought up to a newer snapshot b
 Should some of these have moved into files unseen, the log is counted again.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -15,6 +13,7 @@ import numpy as np
 from kreach.adsystem.impressions.engine import Columns
 from kreach.adsystem.reporting.live import Snapshot
 from kreach.numeric.types import IntArray
+from kreach.service.recent import Recent
 
 __all__ = ["NOTHING", "Standing", "Total"]
 
@@ -69,10 +68,8 @@ class Standing:
     """Totals of all campaigns; counts by group of those that were asked for lately."""
 
     def __init__(self, most_counts: int = _MOST_COUNTS) -> None:
-        self._most_counts = most_counts
-        self._lock = threading.Lock()
         self._totals: _Held[dict[Place, Total]] | None = None
-        self._counts: OrderedDict[Place, _Held[IntArray]] = OrderedDict()
+        self._counts = Recent[Place, _Held[IntArray]](most_counts, lambda held: len(held.value))
 
     def totals(self, now: Snapshot) -> dict[Place, Total]:
         """Totals by campaign and catalogue."""
@@ -99,8 +96,7 @@ class Standing:
         """Counts of several campaigns, those that are at hand first; the others share scans."""
         missing = []
         for campaign in campaigns:
-            with self._lock:
-                held = self._counts.get((campaign, catalogue))
+            held = self._counts.get((campaign, catalogue))
             if held is not None and held.serves(now):
                 yield campaign, self._brought_up(now, campaign, catalogue, held)
             else:
@@ -123,11 +119,7 @@ class Standing:
     def _brought_up(
         self, now: Snapshot, campaign: int, catalogue: int, held: _Held[IntArray]
     ) -> IntArray:
-        place = (campaign, catalogue)
         if held.rows == now.last_rows:
-            with self._lock:
-                if place in self._counts:
-                    self._counts.move_to_end(place)
             return held.value
         found = now.ask(
             f"""SELECT group_number AS g, count(*) AS n FROM {now.newer(held.rows)}
@@ -138,17 +130,11 @@ class Standing:
         if len(found["g"]):
             counts = counts.copy()  # the other may be in use
             counts[found["g"]] += found["n"]
-        self._keep(now, place, counts)
+        self._keep(now, (campaign, catalogue), counts)
         return counts
 
     def _keep(self, now: Snapshot, place: Place, counts: IntArray) -> None:
-        with self._lock:
-            self._counts[place] = _Held(now.generation, now.last_rows, counts)
-            self._counts.move_to_end(place)
-            kept = sum(len(held.value) for held in self._counts.values())
-            while kept > self._most_counts and len(self._counts) > 1:
-                _, oldest = self._counts.popitem(last=False)
-                kept -= len(oldest.value)
+        self._counts.put(place, _Held(now.generation, now.last_rows, counts))
 
 
 def _totals(found: Columns) -> dict[Place, Total]:
