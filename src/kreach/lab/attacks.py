@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import campaign_from
+from kreach.adsystem.campaigns.questions import ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.ledger.journal import Journal
@@ -184,7 +185,7 @@ Guess = tuple[bool | None, bool]
 
 
 def _impressions(view: View, name: str, start: datetime | None, end: datetime | None) -> int | None:
-    found = view.reach(name, Window(start, end), [1], 0.95, None)["impressions"]
+    found = view.reach(name, ReachQuestion(Window(start, end), (1,)))["impressions"]
     return None if found is None else int(found)
 
 
@@ -286,7 +287,7 @@ def _people(scene: _Scene, mode: str, name: str, audience: str) -> int | str:
             view.create(scene.campaign(name, audience))
         scene.background(name)
         with scene.seen(mode) as view:
-            found = view.reach(name, Window(), [1], 0.95, None)["people"]
+            found = view.reach(name, ReachQuestion(caps=(1,)))["people"]
             return "not told" if found is None else int(found)
     except KreachError as error:
         return type(error).__name__

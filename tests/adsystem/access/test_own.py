@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.access.own import OwnCampaigns
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
 from kreach.adsystem.reporting.service import Reporting
 from kreach.adsystem.settings import ReportingSettings
@@ -37,8 +37,10 @@ def asked(view: OwnCampaigns, name: str) -> dict[str, Callable[[], dict[str, Any
     return {
         "status": lambda: view.status(name, 0.95),
         "change": lambda: view.change(name, {"budget": 6.0}),
-        "reach": lambda: view.reach(name, Window(), [1], 0.95, None),
-        "series": lambda: view.series(name, Window.between("2026-11-01"), "day", [1], 0.9, None),
+        "reach": lambda: view.reach(name, ReachQuestion(caps=(1,))),
+        "series": lambda: view.series(
+            name, "day", ReachQuestion(Window.between("2026-11-01"), (1,), level=0.9)
+        ),
         "pacing": lambda: view.pacing(name, Window(), 10),
         "plan": lambda: view.plan(name, PlanQuestion(50, 1, (1.0,), None, 0.95)),
     }
@@ -63,8 +65,8 @@ def test_documents_that_are_kept_stay_as_they_are(reporting: Reporting) -> None:
     own = OwnCampaigns(reporting, "acme")
     own.create(NEW)
     for _ in range(2):
-        assert own.reach("spring", Window(), [1], 0.95, None)["campaign"] == "spring"
-        assert reporting.reach("acme.spring", Window(), [1], 0.95, None)["campaign"] == (
+        assert own.reach("spring", ReachQuestion(caps=(1,)))["campaign"] == "spring"
+        assert reporting.reach("acme.spring", ReachQuestion(caps=(1,)))["campaign"] == (
             "acme.spring"
         )
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import kreach as kr
 from kreach.adsystem.campaigns.campaign import Cap
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.disclosure.noise import Draw, Part
@@ -54,6 +54,7 @@ DAY = timedelta(days=1)
 LONG_AFTER = START + 60 * DAY
 _AT, _TO = "2026-11-02T00:00:00Z", "2026-11-09T00:00:00Z"
 _LEDGER = shutil.ignore_patterns("noise.*")
+question = partial(ReachQuestion, level=0.9)
 
 
 def without_noise(part: Part, values: Sequence[int]) -> list[int]:
@@ -144,15 +145,15 @@ def test_but_for_noise_numbers_are_those_of_the_library(kind: str, tmp_path: Pat
         return shop.measured("spring", catalogue, cap, *edges)
 
     with noisy(shop.shared, START + 4.5 * DAY) as reporting:
-        so_far = reporting.reach("spring", Window(), [1, 3], 0.9, None)
+        so_far = reporting.reach("spring", question(caps=(1, 3)))
         assert (so_far["start"], so_far["end"]) == ("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z")
         for told in so_far["reports"]:
             check_numbers(told, expected(told["cap"], 0, 4))
         assert so_far["spend_micros"] == spend(shop, 0, 4)
-        part = reporting.reach("spring", window(1, 3), [2], 0.95, None)
+        part = reporting.reach("spring", ReachQuestion(window(1, 3), (2,)))
         check_numbers(part["reports"][0], expected(2, 1, 3))
         assert part["spend_micros"] == spend(shop, 1, 3)
-        series = reporting.series("spring", Window(), "day", [2], 0.95, None)
+        series = reporting.series("spring", "day", ReachQuestion(caps=(2,)))
         assert len(series["series"]) == 4
         for day, row in enumerate(series["series"]):
             check_numbers(row["period"][0], expected(2, day, day + 1))
@@ -176,9 +177,9 @@ def everything(reporting: NoisyReporting) -> list[Any]:
     asked = [Window(), window(0, 2), window(1, 3), window(1.5, 3), window(2, 40), window(2, 3)]
     asks: list[Ask] = []
     for one in asked:
-        asks.append(partial(reporting.reach, "spring", one, [1, 2], 0.9, None))
-        asks.append(partial(reporting.series, "spring", one, "day", [], 0.9, None))
-        asks.append(partial(reporting.series, "spring", one, "week", [], 0.9, "v1"))
+        asks.append(partial(reporting.reach, "spring", question(one, (1, 2))))
+        asks.append(partial(reporting.series, "spring", "day", question(one)))
+        asks.append(partial(reporting.series, "spring", "week", question(one, catalogue="v1")))
     for ask in asks:
         try:
             told.append(ask())
@@ -207,11 +208,11 @@ def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
         models.CampaignList.model_validate(reporting.listing(None, 10))
         models.CampaignStatus.model_validate(reporting.status("spring", 0.9))
         models.PacingDocument.model_validate(reporting.pacing("spring", Window(), 10))
-        models.ReachDocument.model_validate(reporting.reach("spring", Window(), [], 0.9, None))
-        series = reporting.series("spring", Window(), "day", [], 0.9, None)
+        models.ReachDocument.model_validate(reporting.reach("spring", question()))
+        series = reporting.series("spring", "day", question())
         models.SeriesDocument.model_validate(series)
         with pytest.raises(Withheld) as refused:
-            reporting.reach("spring", window(0.5, 1), [], 0.9, None)
+            reporting.reach("spring", question(window(0.5, 1)))
         models.Failure.model_validate(refused.value.document())
         assert reporting.suppressed_by_reason() == {"window not of whole cells": 1}
         assert len(reporting.suppressions()["suppressions"]) == 1
@@ -222,9 +223,9 @@ def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
 
 def test_a_curve_is_the_numbers_so_far_and_costs_nothing_more(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY, None) as reporting:
-        whole = reporting.reach("spring", Window(), [2], 0.9, None)
+        whole = reporting.reach("spring", question(caps=(2,)))
         kept = len(reporting._spending)
-        curve = reporting.curve("spring", "hour", [2], 0.9, None)
+        curve = reporting.curve("spring", "hour", question(caps=(2,)))
         models.CurveDocument.model_validate(curve)
         assert len(reporting._spending) == kept
         assert [point["ts"] for point in curve["points"]] == [
@@ -243,8 +244,8 @@ def test_before_the_first_point_there_is_nothing_but_a_reason(tmp_path: Path) ->
         with noisy(shop.shared, now, None) as reporting:
             for told in (
                 reporting.status("spring", 0.9)["status"],
-                reporting.reach("spring", Window(), [], 0.9, None),
-                reporting.series("spring", Window(), "day", [], 0.9, None),
+                reporting.reach("spring", question()),
+                reporting.series("spring", "day", question()),
             ):
                 assert told["impressions"] is told["spend_micros"] is None
                 assert told["suppressed"][0]["reason"] == "not over yet"
@@ -259,8 +260,8 @@ def test_the_same_question_has_one_answer_for_ever(shared: AdSystemSettings) -> 
     """OpenDP draws; levels, caps and restarts change nothing, nor do later settings."""
 
     def told(reporting: NoisyReporting) -> list[Any]:
-        found = reporting.reach("spring", window(1, 3), [1, 3], 0.9, None)
-        series = reporting.series("spring", window(0, 3), "day", [3], 0.95, None)
+        found = reporting.reach("spring", question(window(1, 3), (1, 3)))
+        series = reporting.series("spring", "day", ReachQuestion(window(0, 3), (3,)))
         status = reporting.status("spring", 0.95)["status"]
         return [found, series, {**status, "as_of": None}]
 
@@ -268,7 +269,8 @@ def test_the_same_question_has_one_answer_for_ever(shared: AdSystemSettings) -> 
     with noisy(shared, now, None) as reporting:
         first = told(reporting)
         assert told(reporting) == first
-        other = reporting.reach("spring", window(1, 3), [2], 0.5, None)["reports"][0]
+        half = ReachQuestion(window(1, 3), (2,), level=0.5)
+        other = reporting.reach("spring", half)["reports"][0]
         assert other["unique_reach"] == first[0]["reports"][0]["unique_reach"]
         assert other["at_least"] == first[0]["reports"][0]["at_least"]
         kept = len(reporting._spending)
@@ -284,8 +286,8 @@ def test_numbers_so_far_never_fall_from_day_to_day(shared: AdSystemSettings) -> 
     before: dict[str, Any] | None = None
     for day in range(1, 8):
         with noisy(shared, START + (day + 0.1) * DAY, seeded(day)) as reporting:
-            told = reporting.reach("spring", Window(), [1, 4, 9], 0.9, None)
-            series = reporting.series("spring", Window(), "day", [1, 4, 9], 0.9, None)["series"]
+            told = reporting.reach("spring", question(caps=(1, 4, 9)))
+            series = reporting.series("spring", "day", question(caps=(1, 4, 9)))["series"]
         assert series[-1]["cumulative"] == told["reports"]
         for earlier, later in pairwise(series):
             check_grown(earlier["cumulative"], later["cumulative"])
@@ -326,7 +328,7 @@ def test_rules_hold_whatever_is_asked_and_drawn(
         else:
             check_told(told["reports"], told["people"])
     for by in ("day", "week"):
-        series = made.series("spring", Window(), by, [1, 3, 9], 0.9, None)
+        series = made.series("spring", by, question(caps=(1, 3, 9)))
         for row in series["series"]:
             check_told(row["period"] or [], series["people"])
             check_told(row["cumulative"] or [], series["people"])
@@ -347,7 +349,7 @@ def opened(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rep
 
 def told_or_reason(reporting: NoisyReporting, asked: Window) -> dict[str, Any] | str:
     try:
-        return reporting.reach("spring", asked, [1, 3, 9], 0.9, None)
+        return reporting.reach("spring", question(asked, (1, 3, 9)))
     except Withheld as error:
         return error.reason
 
@@ -390,8 +392,8 @@ def test_windows_that_cannot_be_told(
     with noisy(shared, START + 4.5 * DAY) as reporting:
         asked = window(first, last)
         asks: list[Ask] = [
-            lambda: reporting.reach("spring", asked, [], 0.9, None),
-            lambda: reporting.series("spring", asked, "day", [], 0.9, None),
+            lambda: reporting.reach("spring", question(asked)),
+            lambda: reporting.series("spring", "day", question(asked)),
         ]
         for ask in asks:
             with pytest.raises(Withheld, match=said) as refused:
@@ -403,25 +405,25 @@ def test_windows_that_cannot_be_told(
 def test_windows_are_cut_off_at_the_flight(shared: AdSystemSettings) -> None:
     """So that a question about the flight and days around it is not another one."""
     with noisy(shared, LONG_AFTER) as reporting:
-        whole = reporting.reach("spring", Window(), [1], 0.9, None)
-        wide = reporting.reach("spring", window(-7.3, 55.1), [1], 0.9, None)
+        whole = reporting.reach("spring", question(caps=(1,)))
+        wide = reporting.reach("spring", question(window(-7.3, 55.1), (1,)))
         assert wide == whole
         assert whole["end"] == "2026-12-02T00:00:00Z"  # a day more, for notices that come late
-        assert reporting.reach("spring", Window(None, START + 2 * DAY), [1], 0.9, None) == (
-            reporting.reach("spring", window(-1, 2), [1], 0.9, None)
+        assert reporting.reach("spring", question(Window(None, START + 2 * DAY), (1,))) == (
+            reporting.reach("spring", question(window(-1, 2), (1,)))
         )
 
 
 def test_other_things_that_are_refused(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY) as reporting:
         with pytest.raises(kr.KreachError, match="cap must be at most 9 with noise, got 10"):
-            reporting.reach("spring", Window(), [1, 10], 0.9, None)
+            reporting.reach("spring", question(caps=(1, 10)))
         with pytest.raises(kr.KreachError, match="by must be one of day, week: with noise"):
-            reporting.series("spring", Window(), "hour", [], 0.9, None)
+            reporting.series("spring", "hour", question())
         with pytest.raises(kr.KreachError, match="catalogue must be one of v1, got 'v9'"):
-            reporting.reach("spring", Window(), [], 0.9, "v9")
+            reporting.reach("spring", question(catalogue="v9"))
         with pytest.raises(UnknownCampaign):
-            reporting.reach("winter", Window(), [], 0.9, None)
+            reporting.reach("winter", question())
         with pytest.raises(UnknownCampaign):
             reporting.status("winter", 0.9)
 
@@ -430,7 +432,7 @@ def test_caps_of_the_campaign_that_are_not_counted_are_left_out_and_named(tmp_pa
     shop = Shop(tmp_path, make_catalogue("disjoint"))
     shop.add(make_campaign("spring", caps=(Cap(limit=30),)))
     with noisy(shop.shared, START + 2.5 * DAY) as reporting:
-        reach = reporting.reach("spring", Window(), [], 0.9, None)
+        reach = reporting.reach("spring", question())
         status = reporting.status("spring", 0.9)["status"]
         for told, reports in ((reach, reach["reports"]), (status, status["reach"])):
             assert [one["cap"] for one in reports] == [1]
@@ -439,10 +441,10 @@ def test_caps_of_the_campaign_that_are_not_counted_are_left_out_and_named(tmp_pa
 
 def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY, None, most_questions=2) as reporting:
-        first = reporting.reach("spring", window(1, 3), [1], 0.9, None)
-        reporting.reach("spring", window(2, 4), [1], 0.9, None)
+        first = reporting.reach("spring", question(window(1, 3), (1,)))
+        reporting.reach("spring", question(window(2, 4), (1,)))
         with pytest.raises(Withheld) as refused:
-            reporting.reach("spring", window(2, 3), [1], 0.9, None)
+            reporting.reach("spring", question(window(2, 3), (1,)))
         assert "at 2026-11-03T00:00:00Z there is 0 of 0.125" in str(refused.value)
         assert refused.value.reason == "privacy budget spent"
         assert refused.value.allowed is not None
@@ -451,9 +453,9 @@ def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSetting
             ("2026-11-03T00:00:00Z", "2026-11-05T00:00:00Z"),
             ("2026-11-02T00:00:00Z", "2026-11-04T00:00:00Z"),
         ]
-        assert reporting.reach("spring", window(1, 3), [1], 0.9, None) == first
-        assert reporting.reach("spring", window(3, 4), [1], 0.9, None)["impressions"] is not None
-        series = reporting.series("spring", Window(), "day", [1], 0.9, None)
+        assert reporting.reach("spring", question(window(1, 3), (1,))) == first
+        assert reporting.reach("spring", question(window(3, 4), (1,)))["impressions"] is not None
+        series = reporting.series("spring", "day", question(caps=(1,)))
         told = [row["period"] is not None for row in series["series"]]
         assert told == [True, True, False, True]
         note = series["suppressed"][-1]
@@ -467,15 +469,15 @@ def test_a_flight_that_is_made_longer_stops_when_its_points_are_spent(
     with noisy(shared, START + 40.5 * DAY, most_points=31) as reporting:
         assert len(reporting.pacing("spring", Window(), 1_000)["pacing"]) == 31
         reporting.change("spring", {"end": (START + 50 * DAY).isoformat()})
-        told = reporting.reach("spring", Window(), [1], 0.9, None)
+        told = reporting.reach("spring", question(caps=(1,)))
         assert told["end"] == "2026-12-02T00:00:00Z"
         note = told["suppressed"][-1]
         assert note["what"] == "numbers so far after 2026-12-02T00:00:00Z"
         assert (note["reason"], "at most 31" in note["why"]) == ("privacy budget spent", True)
         assert reporting.status("spring", 0.9)["status"]["suppressed"][0] == note
-        later = reporting.reach("spring", window(31, 40), [1], 0.9, None)  # windows are told still
+        later = reporting.reach("spring", question(window(31, 40), (1,)))  # windows are told still
         assert later["impressions"] == 0
-        series = reporting.series("spring", Window(), "week", [1], 0.9, None)
+        series = reporting.series("spring", "week", question(caps=(1,)))
         assert series["series"][-1]["cumulative"] is None
 
 
@@ -490,7 +492,7 @@ def test_a_long_flight_has_fewer_points(tmp_path: Path) -> None:
             "2026-11-16",
             "2026-11-21",
         ]
-        series = reporting.series("spring", Window(), "day", [1], 0.9, None)
+        series = reporting.series("spring", "day", question(caps=(1,)))
         assert [row["cumulative"] is not None for row in series["series"]] == (
             [False] * 4 + [True]
         ) * 4
@@ -510,28 +512,28 @@ def test_a_series_costs_one_question_and_the_whole_of_it_another(
     shared: AdSystemSettings,
 ) -> None:
     with noisy(shared, START + 4.5 * DAY, most_questions=2) as reporting:
-        series = reporting.series("spring", window(1, 4), "day", [1], 0.9, None)
+        series = reporting.series("spring", "day", question(window(1, 4), (1,)))
         assert [row["impressions"] for row in series["series"]] == [30, 30, 30]
         assert [row["cumulative"] for row in series["series"]] == [None] * 3
         assert (series["impressions"], series["reports"]) == (None, [])
         assert series["suppressed"][0]["reason"] == "not asked for"
-        whole = reporting.reach("spring", window(1, 4), [1], 0.9, None)
-        again = reporting.series("spring", window(1, 4), "day", [1], 0.9, None)
+        whole = reporting.reach("spring", question(window(1, 4), (1,)))
+        again = reporting.series("spring", "day", question(window(1, 4), (1,)))
         assert again["reports"] == whole["reports"]
         assert again["series"] == series["series"]
         with pytest.raises(Withheld, match=r"0 of 0\.125"):
-            reporting.reach("spring", window(1, 3), [1], 0.9, None)
+            reporting.reach("spring", question(window(1, 3), (1,)))
 
 
 def test_a_week_is_told_when_it_is_over(shared: AdSystemSettings) -> None:
     """START is a Sunday: the first week has one day."""
     with noisy(shared, START + 10.5 * DAY) as reporting:
-        rows = reporting.series("spring", Window(), "week", [1], 0.9, None)["series"]
+        rows = reporting.series("spring", "week", question(caps=(1,)))["series"]
         assert [(row["start"][8:10], row["end"][8:10]) for row in rows] == [
             ("01", "02"),
             ("02", "09"),
         ]
-        rows = reporting.series("spring", window(0, 10), "week", [1], 0.9, None)["series"]
+        rows = reporting.series("spring", "week", question(window(0, 10), (1,)))["series"]
         assert [row["end"][8:10] for row in rows] == ["02", "09", "11"]
 
 
@@ -560,8 +562,8 @@ def test_totals_are_of_all_catalogues_and_reach_of_the_newest_that_has_impressio
     with noisy(shop.shared, START + 4.5 * DAY, **fine) as reporting:
         status = reporting.status("spring", 0.9)["status"]
         assert (status["catalogue"], status["impressions"]) == ("v2", 3 * GROUPS)
-        assert reporting.reach("spring", Window(), [1], 0.9, None)["catalogue"] == "v2"
-        assert reporting.reach("spring", Window(), [1], 0.9, "v1")["impressions"] == 2 * GROUPS
+        assert reporting.reach("spring", question(caps=(1,)))["catalogue"] == "v2"
+        assert reporting.reach("spring", question(catalogue="v1"))["impressions"] == 2 * GROUPS
         assert reporting.listing(None, 5)["campaigns"][0]["status"]["catalogue"] == "v2"
     without_old = msgspec.structs.replace(shop.shared, catalogues=shop.shared.catalogues[1:])
     with noisy(without_old, START + 5.5 * DAY, **fine) as reporting:
@@ -577,7 +579,7 @@ def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSet
         reporting, guarded, NoiseSettings(), guard, LONG_AFTER.timestamp, without_noise
     )
     with pytest.raises(Withheld, match="audience must have clearly more than 10000 people"):
-        made.reach("spring", Window(), [], 0.9, None)
+        made.reach("spring", question())
     status = made.status("spring", 0.9)["status"]
     assert status["impressions"] is status["unique_reach"] is None
     assert (status["reach"], status["pace"]) == ([], None)
@@ -599,12 +601,12 @@ def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSet
 
 def test_without_its_ledger_nothing_is_told(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY, None) as reporting:
-        reporting.reach("spring", window(1, 3), [1], 0.9, None)
+        reporting.reach("spring", question(window(1, 3), (1,)))
         (shared.store / FILE).rename(shared.store / "elsewhere")
         asks: list[Ask] = [
-            lambda: reporting.reach("spring", window(1, 3), [1], 0.9, None),
-            lambda: reporting.reach("spring", Window(), [1], 0.9, None),
-            lambda: reporting.series("spring", Window(), "day", [1], 0.9, None),
+            lambda: reporting.reach("spring", question(window(1, 3), (1,))),
+            lambda: reporting.reach("spring", question(caps=(1,))),
+            lambda: reporting.series("spring", "day", question(caps=(1,))),
             lambda: reporting.status("spring", 0.9),
             lambda: reporting.listing(None, 10),
             lambda: reporting.pacing("spring", Window(), 10),
@@ -622,15 +624,15 @@ def test_without_its_ledger_nothing_is_told(shared: AdSystemSettings) -> None:
 def test_what_was_told_is_told_without_a_log(shared: AdSystemSettings) -> None:
     now = START + 4.5 * DAY
     with noisy(shared, now, None) as reporting:
-        known = reporting.reach("spring", window(1, 3), [1], 0.9, None)
+        known = reporting.reach("spring", question(window(1, 3), (1,)))
         so_far = reporting.status("spring", 0.9)
     (shared.store / "live.sqlite3").write_text("this is no journal " * 400)
     with noisy(shared, now, None) as reporting:
-        assert reporting.reach("spring", window(1, 3), [1], 0.9, None) == known
+        assert reporting.reach("spring", question(window(1, 3), (1,))) == known
         assert reporting.status("spring", 0.9) == so_far
         kept = len(reporting._spending)
         with pytest.raises(LogFailing):
-            reporting.reach("spring", window(1, 4), [1], 0.9, None)
+            reporting.reach("spring", question(window(1, 4), (1,)))
         assert len(reporting._spending) == kept
 
 
@@ -638,7 +640,7 @@ def test_many_who_ask_at_once_are_told_the_same(shared: AdSystemSettings) -> Non
     with noisy(shared, START + 4.5 * DAY, None) as reporting:
 
         def ask(at: int) -> str:
-            series = reporting.series("spring", Window(), "day", [1, 2], 0.9, None)
+            series = reporting.series("spring", "day", question(caps=(1, 2)))
             return json.dumps([series, reporting.status("spring", 0.9)])
 
         with ThreadPoolExecutor(6) as pool:
@@ -650,7 +652,7 @@ def test_many_who_ask_at_once_are_told_the_same(shared: AdSystemSettings) -> Non
 def test_prices_above_the_limit_count_as_the_limit(shared: AdSystemSettings, shop: Shop) -> None:
     """Prices here are up to 0.5 per thousand; counted up to 0.1 they are at most 100 micros."""
     with noisy(shared, START + 4.5 * DAY, most_price_cpm=0.1) as reporting:
-        told = reporting.reach("spring", Window(), [1], 0.9, None)
+        told = reporting.reach("spring", question(caps=(1,)))
         assert told["spend_micros"] == sum(min(row[4], 100) for row in shop.sold)
         assert told["spend_micros"] < spend(shop, 0, 4)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kreach.adsystem.access.own import OwnCampaigns, Reports
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.impressions.report import reach_documents
@@ -78,7 +78,7 @@ def status_of(service: Reports, name: str = "spring") -> dict[str, Any]:
 def reach_of(
     service: Reports | OwnCampaigns, window: Window = EVER, catalogue: str | None = None
 ) -> dict[str, Any]:
-    document = service.reach("spring", window, [1, 2], 0.95, catalogue)
+    document = service.reach("spring", ReachQuestion(window, (1, 2), catalogue=catalogue))
     models.ReachDocument.model_validate(document)
     return document
 
@@ -143,7 +143,7 @@ async def _series(folder: Path) -> None:
             await sell_hours(shop, 23, 25, each=5)  # a chapter across midnight
             await sell_hours(shop, 25, 27)
             settled(shop, 30)
-            document = service.series("spring", EVER, "day", [1], 0.95, None)
+            document = service.series("spring", "day", ReachQuestion(caps=(1,)))
             models.SeriesDocument.model_validate(document)
             edges = [(p["start"], p["end"], p["impressions"]) for p in document["series"]]
             assert edges == [
@@ -156,7 +156,7 @@ async def _series(folder: Path) -> None:
                 assert period["period"] == reach_documents((alone,), 0.95)
                 assert period["cumulative"] == reach_documents((running,), 0.95)
             assert (document["start"], document["end"]) == (edges[0][0], edges[1][1])
-            curve = service.curve("spring", "day", [1], 0.95, None)
+            curve = service.curve("spring", "day", ReachQuestion(caps=(1,)))
             models.CurveDocument.model_validate(curve)
             assert [(p["ts"], p["impressions"]) for p in curve["points"]] == [
                 (edges[0][1], 30),
@@ -165,10 +165,10 @@ async def _series(folder: Path) -> None:
             for point, period in zip(curve["points"], document["series"], strict=True):
                 (told,), (report,) = point["reports"], period["cumulative"]
                 assert told == {name: report[name] for name in told}
-            by_hour = service.series("spring", EVER, "hour", [1], 0.95, None)["series"]
+            by_hour = service.series("spring", "hour", ReachQuestion(caps=(1,)))["series"]
             assert [p["impressions"] for p in by_hour] == [10, 10, 10, 10]
             with pytest.raises(Withheld):
-                service.series("spring", Window.between("2026-11-02"), "day", [1], 0.95, None)
+                service.series("spring", "day", ReachQuestion(Window.between("2026-11-02"), (1,)))
 
 
 def test_other_windows_are_refused_with_what_would_be_allowed(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def _few(folder: Path) -> None:
             found = reach_of(service)
             assert (found["impressions"], found["reports"], found["spend"]) == (None, [], None)
             assert found["suppressed"][0]["reason"] == "too few so far"
-            series = service.series("spring", EVER, "day", [1], 0.95, None)
+            series = service.series("spring", "day", ReachQuestion(caps=(1,)))
             models.SeriesDocument.model_validate(series)
             assert (series["series"], series["impressions"]) == ([], None)
             pacing = service.pacing("spring", EVER, 100)
@@ -377,11 +377,10 @@ async def _unguarded(folder: Path) -> None:
             bare = service._inner
             assert status_of(service)["impressions"] == 3
             window = Window.between("2026-11-01T00:10Z", "2026-11-01T00:40Z")
-            assert reach_of(service, window) == bare.reach("spring", window, [1, 2], 0.95, None)
-            asked = (EVER, "day", [1], 0.95, None)
-            assert service.series("spring", *asked) == bare.series("spring", *asked)
-            short = ("hour", [1], 0.95, None)
-            assert service.curve("spring", *short) == bare.curve("spring", *short)
+            assert reach_of(service, window) == bare.reach("spring", ReachQuestion(window, (1, 2)))
+            one = ReachQuestion(caps=(1,))
+            assert service.series("spring", "day", one) == bare.series("spring", "day", one)
+            assert service.curve("spring", "hour", one) == bare.curve("spring", "hour", one)
             assert service.listing(None, 5) == bare.listing(None, 5)
             assert service.pacing("spring", EVER, 10)["budget_micros"] > 0
             plan = service.plan("spring", PlanQuestion(None, 1, (5.0,), None, 0.9))
@@ -413,7 +412,7 @@ async def _own(folder: Path) -> None:
                 reach_of(own, Window.between("2026-11-01T00:30Z"))
             assert "acme" not in str(refused.value)
             with pytest.raises(UnknownCampaign):
-                own.reach("winter", EVER, [1], 0.95, None)
+                own.reach("winter", ReachQuestion(caps=(1,)))
 
 
 def test_a_second_process_and_a_restart_show_the_same(tmp_path: Path) -> None:

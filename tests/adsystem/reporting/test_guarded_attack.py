@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.adsystem.campaigns.questions import ReachQuestion
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.reporting.guarded import GuardedReporting
 from kreach.boundary.moments import Window
@@ -66,13 +67,13 @@ def _ask_for_everything(
 ) -> None:
     listed = service.listing(None, 10)["campaigns"][0]["status"]
     told = [listed, service.status("spring", 0.95)["status"]]
-    told.append(service.reach("spring", EVER, [1], 0.95, None))
+    told.append(service.reach("spring", ReachQuestion(caps=(1,))))
     for document in told:
         if document["impressions"] is not None:
             totals.add((document["impressions"], document["spend_micros"]))
     for entry in service.pacing("spring", EVER, 1_000)["pacing"]:
         totals.add((entry["impressions"], entry["spent_micros"]))
-    series = service.series("spring", EVER, "hour", [1], 0.95, None)["series"]
+    series = service.series("spring", "hour", ReachQuestion(caps=(1,)))["series"]
     for period in series:
         windows.add((period["start"], period["end"]))
     moments = [START.timestamp() + 600.0 * float(n) for n in generator.integers(0, 200, 2)]
@@ -80,12 +81,13 @@ def _ask_for_everything(
     for start, end in [(m, m + 600.0) for m in moments] + [(min(moments), max(moments))]:
         window = Window.between(*(_text(moment) for moment in (start, max(end, start + 1.0))))
         try:
-            asked.append(service.reach("spring", window, [1], 0.95, None))
+            asked.append(service.reach("spring", ReachQuestion(window, (1,))))
         except Withheld as error:
             near = error.allowed or {"start": [], "end": []}
             edges = [(a, b) for a in near["start"] for b in near["end"] if a < b]
             asked += [
-                service.reach("spring", Window.between(*edge), [1], 0.95, None) for edge in edges
+                service.reach("spring", ReachQuestion(Window.between(*edge), (1,)))
+                for edge in edges
             ]
     for document in asked:
         windows.add((document["start"], document["end"]))

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
@@ -90,7 +90,7 @@ async def _audiences(folder: Path) -> None:
                 assert (status["impressions"], status["reach"], status["pace"]) == (None, [], None)
                 assert status["suppressed"][0]["reason"] == reason
                 with pytest.raises(Withheld) as refused:
-                    service.reach(name, EVER, [1], 0.95, None)
+                    service.reach(name, ReachQuestion(caps=(1,)))
                 assert refused.value.reason == reason
                 assert service.pacing(name, EVER, 10)["pacing"] == []
         asked = {(e["campaign"], e["asked"]) for e in service.suppressions()["suppressions"]}

@@ -6,13 +6,13 @@ to ask for an own campaign that does not exist, in every step.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from kreach.adsystem.access.key import as_advertiser
 from kreach.adsystem.campaigns.campaign import ID_PART, ID_RULE
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
@@ -38,35 +38,13 @@ class Reports(Protocol):
     def status(self, campaign_id: str, level: float) -> Document:
         """A campaign and how it stands."""
 
-    def reach(
-        self,
-        campaign_id: str,
-        window: Window,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def reach(self, campaign_id: str, asked: ReachQuestion) -> Document:
         """Reach so far, or in a window."""
 
-    def series(
-        self,
-        campaign_id: str,
-        window: Window,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach period by period."""
 
-    def curve(
-        self,
-        campaign_id: str,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach so far over time, for a chart."""
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
@@ -117,45 +95,23 @@ class OwnCampaigns:
         with self._own_words(campaign_id):
             return self._shown(self._inner.status(self._prefix + campaign_id, level))
 
-    def reach(
-        self,
-        campaign_id: str,
-        window: Window,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def reach(self, campaign_id: str, asked: ReachQuestion) -> Document:
         """Reach so far, or in a window."""
         with self._own_words(campaign_id):
             kept = self._prefix + campaign_id
-            return self._shown(self._inner.reach(kept, window, caps, level, catalogue))
+            return self._shown(self._inner.reach(kept, asked))
 
-    def series(
-        self,
-        campaign_id: str,
-        window: Window,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach period by period."""
         with self._own_words(campaign_id):
             kept = self._prefix + campaign_id
-            return self._shown(self._inner.series(kept, window, by, caps, level, catalogue))
+            return self._shown(self._inner.series(kept, by, asked))
 
-    def curve(
-        self,
-        campaign_id: str,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach so far over time, for a chart."""
         with self._own_words(campaign_id):
             kept = self._prefix + campaign_id
-            return self._shown(self._inner.curve(kept, by, caps, level, catalogue))
+            return self._shown(self._inner.curve(kept, by, asked))
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """How the money went."""

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from kreach.adsystem.access.gate import Gate, Viewer
 from kreach.adsystem.access.ring import KeyRing
 from kreach.adsystem.campaigns.campaign import ID
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.reporting import models
@@ -255,10 +255,10 @@ def _report(app: FastAPI, services: Services) -> None:
         catalogue: Version = None,
     ) -> Response:
         """Reach so far, or in [start, end); caps default to 1 and the campaign's own."""
-        window = Window.between(start, end)
-        made.add("so far" if window == Window() else "window")
-        asked = (_known(campaign), window, cap, level, catalogue)
-        return answer(await services.measuring.run(services.view(viewer).reach, *asked))
+        asked = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
+        made.add("so far" if asked.so_far else "window")
+        ask = services.view(viewer).reach
+        return answer(await services.measuring.run(ask, _known(campaign), asked))
 
     @app.get(
         "/v1/campaigns/{campaign}/series",
@@ -277,8 +277,9 @@ def _report(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """Reach in each hour, day or week (from Monday, UTC), alone and cumulative."""
         made.add("series")
-        asked = (_known(campaign), Window.between(start, end), by, cap, level, catalogue)
-        return answer(await services.measuring.run(services.view(viewer).series, *asked))
+        asked = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
+        ask = services.view(viewer).series
+        return answer(await services.measuring.run(ask, _known(campaign), by, asked))
 
     @app.get(
         "/v1/campaigns/{campaign}/curve",
@@ -295,8 +296,9 @@ def _report(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """Reach so far at the end of each hour, day or week: what a chart needs, quickly."""
         made.add("curve")
-        asked = (_known(campaign), by, cap, level, catalogue)
-        return answer(await services.measuring.run(services.view(viewer).curve, *asked))
+        asked = ReachQuestion(caps=tuple(cap), level=level, catalogue=catalogue)
+        ask = services.view(viewer).curve
+        return answer(await services.measuring.run(ask, _known(campaign), by, asked))
 
     @app.get(
         "/v1/campaigns/{campaign}/pacing",

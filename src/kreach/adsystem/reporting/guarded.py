@@ -1,12 +1,12 @@
 """Reporting as advertisers see it: whole chapters, and a reason for all that is not told."""
 
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import EVER, PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.disclosure.audiences import NOT_HERE
 from kreach.adsystem.disclosure.chapters import Book
@@ -127,55 +127,33 @@ class GuardedReporting:
 
     # -- reports ------------------------------------------------------------------------------
 
-    def reach(
-        self,
-        campaign_id: str,
-        window: Window,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def reach(self, campaign_id: str, asked: ReachQuestion) -> Document:
         """Reach in all chapters that are shown, or in some."""
         if not self._settings.enabled:
-            return self._inner.reach(campaign_id, window, caps, level, catalogue)
-        kept, subject, chosen = self._asked(campaign_id, window, catalogue, "reach")
+            return self._inner.reach(campaign_id, asked)
+        kept, subject, chosen = self._asked(campaign_id, asked, "reach")
         if chosen is None:
             return self._nothing(kept, subject, "reach")
-        found = self._shown.report(subject, chosen, caps_of(kept, caps), level)
+        found = self._shown.report(subject, chosen, caps_of(kept, asked.caps), asked.level)
         return found | self._facts(kept, subject, chosen)
 
-    def series(
-        self,
-        campaign_id: str,
-        window: Window,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach period by period; a period ends with the chapter that is under way at its end."""
         if not self._settings.enabled:
-            return self._inner.series(campaign_id, window, by, caps, level, catalogue)
-        kept, subject, chosen = self._asked(campaign_id, window, catalogue, "series")
+            return self._inner.series(campaign_id, by, asked)
+        kept, subject, chosen = self._asked(campaign_id, asked, "series")
         if chosen is None:
             return self._nothing(kept, subject, "series") | {"by": by, "series": []}
-        asked = caps_of(kept, caps)
-        series = self._shown.series(subject, chosen, by, asked, level)
-        whole = self._shown.report(subject, chosen, asked, level)
+        caps = caps_of(kept, asked.caps)
+        series = self._shown.series(subject, chosen, by, caps, asked.level)
+        whole = self._shown.report(subject, chosen, caps, asked.level)
         return whole | {"by": by, "series": series} | self._facts(kept, subject, chosen)
 
-    def curve(
-        self,
-        campaign_id: str,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach so far at the ends of periods, as the series tells it."""
         if not self._settings.enabled:
-            return self._inner.curve(campaign_id, by, caps, level, catalogue)
-        told = self.series(campaign_id, Window(), by, caps, level, catalogue)
+            return self._inner.curve(campaign_id, by, asked)
+        told = self.series(campaign_id, by, replace(asked, window=EVER))
         names = ("campaign", "catalogue", "people", "by", "suppressed")
         points, so_far = [], 0
         for period in told["series"]:
@@ -245,25 +223,25 @@ class GuardedReporting:
         return _money(kept, books) | {"suppressed": [note.document() for note in notes]}
 
     def _asked(
-        self, campaign_id: str, window: Window, version: str | None, what: str
+        self, campaign_id: str, asked: ReachQuestion, what: str
     ) -> tuple[Kept, Subject, range | None]:
         """What a report is about; no chapters if there are none yet. Refuses what is withheld."""
         kept = self._inner.campaigns.get(campaign_id)
         self._shown.bring_up([kept])
-        catalogue = self._shown.catalogue(kept, version)
-        asked = f"{what} {_words(window)}"
-        self._check_audience(campaign_id, kept.campaign.audience, catalogue, asked)
+        catalogue = self._shown.catalogue(kept, asked.catalogue)
+        words = f"{what} {_words(asked.window)}"
+        self._check_audience(campaign_id, kept.campaign.audience, catalogue, words)
         subject = self._shown.subject(kept, catalogue)
         book = self._shown.book(kept, catalogue)
-        if not book.shown and window == Window():
+        if not book.shown and asked.so_far:
             return kept, subject, None
         try:
             if not book.shown:
                 why = Note.too_few(self._settings, _ALL).why
-                raise Withheld(f"window must wait: {why}, got {_words(window)}", TOO_FEW)
-            return kept, subject, chosen_chapters(book, window)
+                raise Withheld(f"window must wait: {why}, got {_words(asked.window)}", TOO_FEW)
+            return kept, subject, chosen_chapters(book, asked.window)
         except Withheld as error:
-            self._suppressions.add(error.reason, campaign_id, asked)
+            self._suppressions.add(error.reason, campaign_id, words)
             raise
 
     def _nothing(self, kept: Kept, subject: Subject, asked: str) -> Document:

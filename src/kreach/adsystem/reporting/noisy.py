@@ -6,13 +6,13 @@ cover is null, with the reason.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.disclosure.audiences import NOT_HERE
 from kreach.adsystem.disclosure.guard import Audiences, Withheld
@@ -159,73 +159,51 @@ class NoisyReporting:
 
     # -- reports ------------------------------------------------------------------------------
 
-    def reach(
-        self,
-        campaign_id: str,
-        window: Window,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def reach(self, campaign_id: str, asked: ReachQuestion) -> Document:
         """Reach up to the last point, or in a window of whole cells."""
-        kept, chosen, points = self._subject(campaign_id, catalogue)
-        asked = noisy_caps(kept, caps, self._most_cap)
+        kept, chosen, points = self._subject(campaign_id, asked.catalogue)
+        caps, window = noisy_caps(kept, asked.caps, self._most_cap), asked.window
         with self._noting(campaign_id, f"reach {_words(window)}"):
             self._check_audience(kept, chosen)
             span = self._source.span(kept)
-            if window == Window():
+            if asked.so_far:
                 if points.last is None:
                     return self._documents.nothing(kept, chosen, span)
                 start, end, answer = span.first, points.last.end, points.last.answer
             else:
                 start, end = window_in(span, window)
                 answer = self._told(kept, chosen, points, start, end)
-            found = self._documents.reach(kept, chosen, (start, end), answer, asked, level)
+            found = self._documents.reach(kept, chosen, (start, end), answer, caps, asked.level)
             return self._documents.stopped(found, points)
 
-    def series(
-        self,
-        campaign_id: str,
-        window: Window,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """Reach period by period: each alone a window, cumulative the numbers so far."""
-        kept, chosen, points = self._subject(campaign_id, catalogue)
-        asked = noisy_caps(kept, caps, self._most_cap)
+        kept, chosen, points = self._subject(campaign_id, asked.catalogue)
+        caps, window = noisy_caps(kept, asked.caps, self._most_cap), asked.window
         with self._noting(campaign_id, f"series {_words(window)}"):
             self._check_audience(kept, chosen)
             span = self._source.span(kept)
-            if points.last is None and window == Window():
+            if points.last is None and asked.so_far:
                 return self._documents.nothing(kept, chosen, span) | {"by": by, "series": []}
             start, end = window_in(span, window)
             if window.end is None and points.refused is None and points.last is not None:
                 end = max(points.last.end, start + span.cell)
             periods = _periods(span, start, end, by, cut=window.end is not None)
             whole = self._known(kept, chosen, points, start, end)
-            found = self._documents.reach(kept, chosen, (start, end), whole, asked, level)
+            found = self._documents.reach(kept, chosen, (start, end), whole, caps, asked.level)
             alone = self._alone(kept, chosen, points, periods)
             so_far = [points.at(high) if start == span.first else None for _, high in periods]
             told = list(zip(periods, alone, so_far, strict=True))
-            found = self._documents.series(found, by, told, asked, level)
+            found = self._documents.series(found, by, told, caps, asked.level)
             return self._documents.stopped(found, points)
 
-    def curve(
-        self,
-        campaign_id: str,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> Document:
+    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
         """The numbers so far, at their own points, whatever the period: they cost nothing more."""
-        kept, chosen, points = self._subject(campaign_id, catalogue)
-        asked = noisy_caps(kept, caps, self._most_cap)
+        kept, chosen, points = self._subject(campaign_id, asked.catalogue)
+        caps = noisy_caps(kept, asked.caps, self._most_cap)
         with self._noting(campaign_id, "curve"):
             self._check_audience(kept, chosen)
-        return self._documents.curve(kept, chosen, points, by, asked, level)
+        return self._documents.curve(kept, chosen, points, by, caps, asked.level)
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """Spend and impressions at points."""

@@ -10,7 +10,7 @@ import numpy as np
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.errors import KreachError
 

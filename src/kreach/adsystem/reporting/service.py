@@ -5,7 +5,7 @@ from typing import Any
 
 from kreach.adsystem.bidder.play import check_playable
 from kreach.adsystem.campaigns.campaign import EVERYONE, campaign_from
-from kreach.adsystem.campaigns.plans import PlanQuestion
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, Kept, UnknownCampaign
 from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.measurement.report import measure
@@ -190,58 +190,38 @@ class Reporting:
         )
         return document, mine.spend_micros
 
-    def reach(
-        self,
-        campaign_id: str,
-        window: Window,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> dict[str, Any]:
+    def reach(self, campaign_id: str, asked: ReachQuestion) -> dict[str, Any]:
         """Reach so far, or in a window."""
         kept = self.campaigns.get(campaign_id)
-        asked = caps_of(kept, caps)
+        caps = caps_of(kept, asked.caps)
         with self.live.snapshot() as now:
-            subject = self._subject(now, kept, catalogue)
-            if window == Window():
-                document, spend = self._so_far(now, subject, asked, level)
+            subject = self._subject(now, kept, asked.catalogue)
+            if asked.so_far:
+                document, spend = self._so_far(now, subject, caps, asked.level)
                 return document | facts_of(kept, spend, self._shared.currency)
-            found = reach_in(now, subject, window, asked)
-        document = found.report.document(level)
+            found = reach_in(now, subject, asked.window, caps)
+        document = found.report.document(asked.level)
         return document | facts_of(kept, found.spend_micros, self._shared.currency)
 
-    def series(
-        self,
-        campaign_id: str,
-        window: Window,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> dict[str, Any]:
+    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> dict[str, Any]:
         """Reach period by period."""
         kept = self.campaigns.get(campaign_id)
         found: Found
         with self.live.snapshot() as now:
-            subject = self._subject(now, kept, catalogue)
+            subject = self._subject(now, kept, asked.catalogue)
+            caps = caps_of(kept, asked.caps)
             found, document = series_of(
-                now, subject, self.documents, window, by, caps_of(kept, caps), level
+                now, subject, self.documents, asked.window, by, caps, asked.level
             )
         return document | facts_of(kept, found.spend_micros, self._shared.currency)
 
-    def curve(
-        self,
-        campaign_id: str,
-        by: str,
-        caps: Iterable[int],
-        level: float,
-        catalogue: str | None,
-    ) -> dict[str, Any]:
+    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> dict[str, Any]:
         """Reach so far over time, for a chart."""
         kept = self.campaigns.get(campaign_id)
         with self.live.snapshot() as now:
-            subject = self._subject(now, kept, catalogue)
-            points = curve_of(now, subject, self.documents, by, caps_of(kept, caps), level)
+            subject = self._subject(now, kept, asked.catalogue)
+            caps = caps_of(kept, asked.caps)
+            points = curve_of(now, subject, self.documents, by, caps, asked.level)
         return {
             "campaign": campaign_id,
             "catalogue": subject.catalogue.version,

@@ -1,0 +1,43 @@
+"""What is asked about a campaign."""
+
+from dataclasses import dataclass
+
+from kreach.boundary.moments import Window
+
+__all__ = ["EVER", "PlanQuestion", "ReachQuestion"]
+
+EVER = Window()
+
+
+@dataclass(frozen=True)
+class ReachQuestion:
+    """Reach in a window of time, at caps; no caps: 1 and the campaign's own.
+
+    `catalogue` is the release whose groups were served, None the newest that the campaign ran on.
+    """
+
+    window: Window = EVER
+    caps: tuple[int, ...] = ()
+    level: float = 0.95
+    catalogue: str | None = None
+
+    @property
+    def so_far(self) -> bool:
+        """Whether all impressions are meant."""
+        return self.window == EVER
+
+
+@dataclass(frozen=True)
+class PlanQuestion:
+    """What budgets will reach, or what a reach will cost; None and nothing: as the campaign says.
+
+    With `group_size` the plan is for the same people in even groups of that size: what would
+    another k cost?
+    """
+
+    requests: int | None = None
+    cap: int | None = None
+    budgets: tuple[float, ...] = ()
+    reach: float | None = None
+    level: float = 0.95
+    group_size: int | None = None
