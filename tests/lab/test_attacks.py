@@ -6,16 +6,17 @@ guard's key too, but for the noise; bounds are such that an attack without advan
 chance less than once in ten thousand runs.
 """
 
-from functools import cache
+from functools import cache, partial
 from unittest.mock import patch
 
 import pytest
 
+from kreach.adsystem.settings import GuardSettings
 from kreach.lab import attacks
 from kreach.lab.attacks import ATTACKS, Scored, attack_table
 
 GAMES = 4
-ON_PEOPLE = tuple(ATTACKS)[:7]  # without those who know all other impressions
+ON_PEOPLE = tuple(ATTACKS)[:8]  # without those who know all other impressions
 
 pytestmark = pytest.mark.xdist_group("attacks")
 
@@ -35,10 +36,20 @@ def test_open_reports_tell_all(attack: str) -> None:
 @pytest.mark.parametrize("mode", ["guard", "noise"])
 def test_guarded_reports_tell_next_to_nothing(mode: str) -> None:
     found = [scored(attack, mode) for attack in ON_PEOPLE]
-    assert sum(one.advantage for one in found) / len(found) < 0.7  # 24 of 28
+    assert sum(one.advantage for one in found) / len(found) < 0.7  # 27 of 32
     for one in found:
         if one.attack != "polling of the spend":  # is answered, with numbers that do not move
             assert one.refused == 1.0, one
+
+
+def test_pairs_alone_do_not_hold_off_sums() -> None:
+    pairs = partial(GuardSettings, audiences_together=2)
+    with (
+        patch.object(attacks, "GuardSettings", pairs),
+        patch.object(attacks, "_IMPRESSIONS", 1_000),
+    ):
+        found = attack_table(GAMES, 3, ("audiences that add up to her",), ("guard",))[0]
+    assert (found.advantage, found.refused) == (1.0, 0.0)
 
 
 def test_only_noise_holds_against_who_knows_all_others() -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
+from kreach.adsystem.disclosure.sums import check_together
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import read_catalogue, read_groups
@@ -168,8 +169,8 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
     least `least_impressions`, served to groups with at least `least_people` targeted people. A
     point counts when `settle_seconds` have passed since, final numbers are made `closing_seconds`
     after the flight: as long as bidders take notices (`expiry_seconds`), and some. An audience for
-    advertisers has at least `least_audience` people, and if it is not the same as another one,
-    at least `least_difference` people tell the two apart.
+    advertisers has at least `least_audience` people, and at least `least_difference` people tell it
+    from every other, and from what others add up to, `audiences_together` at most.
     """
 
     enabled: bool = True
@@ -178,6 +179,7 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
     least_people: int = 500
     least_audience: int = 1_000
     least_difference: int = 200
+    audiences_together: int = 4
     settle_seconds: float = 60.0
     closing_seconds: float = 1_800.0
 
@@ -189,6 +191,7 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
         _at_least("least_impressions", self.least_impressions, 1, 1_000_000_000)
         _at_least("least_people", self.least_people, 1, 1_000_000_000)
         _at_least("least_difference", self.least_difference, 0, 1_000_000_000)
+        _at_least("audiences_together", self.audiences_together, 2, 6)
         _at_least("settle_seconds", self.settle_seconds, 0.0, 86_400.0)
         _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)
         if not self.least_people <= self.least_audience <= 1_000_000_000:
@@ -400,13 +403,18 @@ def check_adsystem(
         people[name] = audience.targeted_user_count
         return audience
 
-    floors = GuardSettings() if guard is None else guard
+    floors = GuardSettings(audiences_together=2) if guard is None else guard
     names = [EVERYONE, *settings.audiences]
-    least, apart = floors.least_audience, floors.least_difference
-    told = verdicts(names, read, least, apart)
+    least, apart, together = (
+        floors.least_audience,
+        floors.least_difference,
+        floors.audiences_together,
+    )
+    check_together(len(names), together)
+    told = verdicts(names, read, least, apart, together=together)
     if (settings.store / GUARD_KEY).exists():  # a check makes nothing
         margin = margins(guard_key(settings.store), apart)
-        told = verdicts(names, read, least, apart, margin)
+        told = verdicts(names, read, least, apart, margin, together)
     if broken:
         raise broken[0]
     for_advertisers = {name: _verdict(verdict) for name, verdict in told.items()}

@@ -54,6 +54,8 @@ _BASE = 1_400  # people of the attacker's list
 _SECOND = timedelta(seconds=1)
 _REPEATS = 50
 
+Counts = list[int]  # people of an audience, by group
+
 View = Reporting | GuardedReporting | NoisyReporting
 
 
@@ -72,8 +74,10 @@ class Scored:
 class _Scene:
     """A store with a campaign that has run for three days, and a secret."""
 
-    def __init__(self, folder: Path, chance: np.random.Generator, people: dict[str, int]) -> None:
-        """`people` of further audiences, by name: how many of the first so many groups' members."""
+    def __init__(
+        self, folder: Path, chance: np.random.Generator, people: dict[str, Counts]
+    ) -> None:
+        """`people` of further audiences, by name: how many members of each group."""
         self.folder, self.chance = folder, chance
         ids = tuple(f"g{j:03d}" for j in range(_GROUPS))
         sizes = np.full(_GROUPS, _GROUP_SIZE)
@@ -84,10 +88,10 @@ class _Scene:
             catalogues=(folder / "release",),
             audiences={name: folder / f"{name}.csv" for name in people},
         )
-        for name, count in people.items():
+        for name, counts in people.items():
             lines = ["group,size,targeted"]
-            for at, group in enumerate(ids):
-                lines.append(f"{group},{_GROUP_SIZE},{_part(count, at)}")
+            for group, count in zip(ids, counts, strict=True):
+                lines.append(f"{group},{_GROUP_SIZE},{count}")
             (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
         self.now = (START + timedelta(days=_DAYS, hours=4)).timestamp()
         self.second = START + timedelta(
@@ -175,9 +179,14 @@ class _Scene:
             reporting.close()
 
 
-def _part(people: int, group: int) -> int:
+def _first(people: int) -> Counts:
     """So many people, group after group: as many as each holds."""
-    return max(min(people - group * _GROUP_SIZE, _GROUP_SIZE), 0)
+    return [max(min(people - at * _GROUP_SIZE, _GROUP_SIZE), 0) for at in range(_GROUPS)]
+
+
+def _members(low: int, high: int, without: int | None = None) -> Counts:
+    """All people of some groups, one person of one of them left out."""
+    return [_GROUP_SIZE * (low <= at < high) - (at == without) for at in range(_GROUPS)]
 
 
 Guess = tuple[bool | None, bool]
@@ -306,6 +315,16 @@ def _two_advertisers(scene: _Scene, mode: str, secret: bool) -> Guess:
     return one == two, isinstance(two, str)
 
 
+def _audience_sum(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """All are on one of two lists; those on both are too few by one if she is not on both."""
+    told = {name: _people(scene, mode, f"acme.{name}", name) for name in ("left", "right", "both")}
+    counts = [number for number in told.values() if not isinstance(number, str)]
+    if len(counts) < len(told):
+        return None, True
+    left, right, both = counts
+    return left + right - both == _GROUPS * _GROUP_SIZE, False
+
+
 def _audience_size(scene: _Scene, mode: str, secret: bool) -> Guess:
     """A list that is just large enough if she is on it."""
     told = _people(scene, mode, "mine", "edge")
@@ -354,14 +373,17 @@ def _edge() -> int:
     return GuardSettings().least_audience
 
 
-def _audiences(attack: str, secret: bool) -> dict[str, int]:
-    """The audiences of an attack; the secret is whether she is on the first list."""
+def _audiences(attack: str, secret: bool) -> dict[str, Counts]:
+    """The audiences of an attack; the secret is whether she is on the list in question."""
     if attack == "audience of one person":
-        return {"one": 1}
+        return {"one": _first(1)}
     if attack.startswith("audiences that differ"):
-        return {"list": _BASE, "listplus": _BASE if secret else _BASE + 1}
+        return {"list": _first(_BASE), "listplus": _first(_BASE if secret else _BASE + 1)}
+    if attack == "audiences that add up to her":
+        both = _members(20, 80, without=None if secret else 50)
+        return {"left": _members(0, 80), "right": _members(20, 100), "both": both}
     if attack == "audience at the edge of the floor":
-        return {"edge": _edge() if secret else _edge() - 1}
+        return {"edge": _first(_edge() if secret else _edge() - 1)}
     return {}
 
 
@@ -372,6 +394,7 @@ ATTACKS: dict[str, Callable[[_Scene, str, bool], Guess]] = {
     "audience of one person": _tracker,
     "audiences that differ by her": _audience_difference,
     "audiences that differ by her, pooled": _two_advertisers,
+    "audiences that add up to her": _audience_sum,
     "audience at the edge of the floor": _audience_size,
     "knowing all other impressions": _knows_all_others,
     "the same question fifty times": _averaging,

@@ -1,6 +1,7 @@
-"""Audiences that advertisers may use: many people, and none nearly the same as another."""
+"""Audiences that advertisers may use: many people, none nearly the same as what others tell."""
 
 from collections.abc import Mapping
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from kreach.adsystem.disclosure.audiences import (
     served_people,
     verdicts,
 )
+from kreach.adsystem.disclosure.sums import Sums, check_together
 from kreach.boundary.audience import Audience
 from kreach.errors import KreachError
 from tests.strategies import audiences
@@ -29,14 +31,17 @@ def some(*targeted: int) -> Audience:
 
 
 def judged(
-    known: Mapping[str, Audience], least_audience: int = 20, least_difference: int = 5
+    known: Mapping[str, Audience],
+    least_audience: int = 20,
+    least_difference: int = 5,
+    together: int = 4,
 ) -> dict[str, str | None]:
     def read(name: str) -> Audience:
         if name not in known:
             raise KreachError.rule("audience", "be known", name)
         return known[name]
 
-    found = verdicts([*known, "missing"], read, least_audience, least_difference)
+    found = verdicts([*known, "missing"], read, least_audience, least_difference, together=together)
     assert found.pop("missing").reason == NOT_HERE
     return {name: verdict.reason for name, verdict in found.items()}
 
@@ -54,7 +59,8 @@ def test_small_and_close_audiences_are_not_for_advertisers() -> None:
             "half, one exchanged": some(10, 10, 10, 9, 1, 0, 0, 0),  # as many, at distance 2
             "far enough": some(10, 10, 10, 5, 0, 0, 0, 0),
             "nearly": some(10, 10, 10, 6, 0, 0, 0, 0),
-        }
+        },
+        together=2,
     )
     assert found == {
         "everyone": None,
@@ -69,6 +75,38 @@ def test_small_and_close_audiences_are_not_for_advertisers() -> None:
     }
 
 
+def test_nor_are_those_that_others_add_up_to() -> None:
+    lists = {
+        "everyone": some(*SIZES),
+        "left": some(10, 10, 10, 5, 0, 0, 0, 0),
+        "right": some(0, 0, 0, 5, 10, 10, 10, 9),  # everyone less left, but for one person
+        "middle": some(0, 0, 10, 10, 10, 10, 0, 0),
+        "ends": some(10, 10, 0, 0, 0, 0, 9, 8),  # everyone less middle, nearly
+        "left and ends": some(10, 10, 10, 5, 0, 0, 10, 9),
+        "all but the middle of left": some(10, 10, 0, 5, 10, 10, 10, 10),
+    }
+    alone = judged(lists, together=2)
+    assert set(alone.values()) == {None}
+    found = judged(lists, together=3)
+    assert {name for name in lists if found[name]} == {"right", "ends"}
+    told = verdicts(lists, lists.__getitem__, 20, 5, together=3)
+    assert told["right"].near == "everyone − left"
+    assert told["ends"].near == "everyone − middle"
+    assert "everyone" not in told["right"].rule
+
+
+def test_unions_and_intersections_tell_as_much() -> None:
+    lists = {
+        "everyone": some(*SIZES),
+        "first": some(10, 10, 10, 10, 10, 10, 0, 0),
+        "last": some(0, 0, 10, 10, 10, 10, 10, 10),
+        "both": some(0, 0, 10, 10, 10, 9, 0, 0),  # all on both lists but one
+    }
+    assert set(judged(lists, together=3).values()) == {None}
+    told = verdicts(lists, lists.__getitem__, 20, 5)
+    assert (told["both"].reason, told["both"].near) == (TOO_CLOSE, "first + last − everyone")
+
+
 def test_an_audience_that_may_not_be_used_stands_in_nobodys_way() -> None:
     found = judged({"a": some(*[5] * 8), "b": some(*[5] * 7, 2), "c": some(*[5] * 6, 3, 2)})
     assert found == {"a": None, "b": TOO_CLOSE, "c": None}  # c is close to b, which nobody uses
@@ -76,7 +114,9 @@ def test_an_audience_that_may_not_be_used_stands_in_nobodys_way() -> None:
 
 def test_the_rule_tells_floors_and_never_sizes() -> None:
     told = verdicts(["a", "b"], lambda name: some(*[4] * 7, 3 + (name == "a")), 20, 5)
-    assert told["b"].rule == "differ from every other by clearly more than 5 people"
+    assert told["b"].rule == (
+        "differ from every other, and from what others add up to, by clearly more than 5 people"
+    )
     assert told["b"].near == "a"
     told = verdicts(["a"], lambda _: some(*[4] * 8), 33, 5)
     assert told["a"].rule == "have clearly more than 33 people"
@@ -86,30 +126,68 @@ def test_the_rule_tells_floors_and_never_sizes() -> None:
 vectors = st.lists(st.integers(0, 10), min_size=8, max_size=8)
 
 
-@given(st.lists(vectors, min_size=1, max_size=8), st.integers(1, 60), st.integers(0, 30))
-def test_usable_audiences_are_large_and_far_apart_or_the_same(
-    listed: list[list[int]], least_audience: int, least_difference: int
+def closest(mine: list[int], others: list[list[int]], most: int) -> int:
+    """To any sum or difference of up to so many others, by trying all of them."""
+    apart = [10**9]
+    for size in range(1, most + 1):
+        for chosen in combinations(others, size):
+            for signs in product((1, -1), repeat=size):
+                if any(sign > 0 for sign in signs):
+                    added = [
+                        sum(s * c for s, c in zip(signs, group, strict=True))
+                        for group in zip(*chosen, strict=True)
+                    ]
+                    apart.append(sum(abs(a - b) for a, b in zip(mine, added, strict=True)))
+    return min(apart)
+
+
+@given(
+    st.lists(vectors, min_size=1, max_size=6),
+    st.integers(1, 60),
+    st.integers(0, 30),
+    st.integers(2, 5),
+)
+def test_usable_audiences_are_large_and_far_from_what_others_add_up_to(
+    listed: list[list[int]], least_audience: int, least_difference: int, together: int
 ) -> None:
     known = {str(at): some(*targeted) for at, targeted in enumerate(listed)}
-    found = judged(known, least_audience, least_difference)
-    usable = [name for name in known if found[name] is None]
-    for at, name in enumerate(usable):
-        assert sum(listed[int(name)]) >= least_audience
-        for other in usable[:at]:
-            apart = sum(
-                abs(a - b) for a, b in zip(listed[int(name)], listed[int(other)], strict=True)
-            )
-            assert apart >= least_difference
-    for name in set(known) - set(usable):
-        if found[name] == TOO_SMALL:
-            assert sum(listed[int(name)]) < least_audience
+    found = judged(known, least_audience, least_difference, together)
+    usable: list[list[int]] = []
+    for name, targeted in zip(known, listed, strict=True):
+        if sum(targeted) < least_audience:
+            assert found[name] == TOO_SMALL
+        elif closest(targeted, usable, together - 1) < least_difference:
+            assert found[name] == TOO_CLOSE
         else:
-            near = [distance(known[name], known[u]) for u in usable if int(u) < int(name)]
-            assert any(apart < least_difference for apart in near)
+            assert found[name] is None
+            usable.append(targeted)
     # audiences at the end leave those before them as they are
     shorter = dict(list(known.items())[:-1])
-    before = judged(shorter, least_audience, least_difference)
+    before = judged(shorter, least_audience, least_difference, together)
     assert before == {name: found[name] for name in shorter}
+
+
+@given(st.lists(vectors, min_size=1, max_size=6), vectors, st.integers(1, 30), st.integers(1, 4))
+def test_no_sum_that_is_near_is_sifted_out(
+    listed: list[list[int]], mine: list[int], floor: int, most: int
+) -> None:
+    sums = Sums(most)
+    for at, targeted in enumerate(listed):
+        sums.add(str(at), np.array(targeted))
+    found = list(sums.near(np.array(mine), floor))
+    assert len(set(found)) == len(found)
+    near = 10**9
+    for others in found:
+        added = np.sum([sign * np.array(listed[int(name)]) for name, sign in others], axis=0)
+        near = min(near, int(np.abs(np.array(mine) - added).sum()))
+    assert (near < floor) == (closest(mine, listed, most) < floor)
+
+
+def test_more_sums_than_can_be_kept_are_refused_at_once() -> None:
+    check_together(1_000, 3)
+    check_together(40, 6 - 1)
+    with pytest.raises(KreachError, match="audiences_together must be at most 3 with 300 aud"):
+        check_together(300, 4)
 
 
 def test_floors_have_margins_that_only_the_key_knows() -> None:
@@ -131,17 +209,16 @@ def test_floors_have_margins_that_only_the_key_knows() -> None:
 
 
 def test_few_pairs_are_compared() -> None:
-    """A hundred audiences of a million groups are read once each, unless their totals are close."""
+    """A hundred audiences of a million groups are read once each, unless they may be close."""
     reads: list[str] = []
-    sizes = np.full(1_000, 10)
+    sizes, chance = np.full(1_000, 10), np.random.default_rng(7)
+    lists = chance.binomial(10, chance.uniform(0.1, 0.9, (100, 1)), (100, 1_000))
 
     def read(name: str) -> Audience:
         reads.append(name)
-        targeted = np.zeros(1_000, dtype=np.int64)
-        targeted[: 30 + 5 * int(name)] = 10
-        return Audience.disjoint(sizes, targeted)
+        return Audience.disjoint(sizes, lists[int(name)])
 
-    found = verdicts([str(at) for at in range(100)], read, 200, 50)
+    found = verdicts([str(at) for at in range(100)], read, 200, 50, together=3)
     assert all(verdict.reason is None for verdict in found.values())
     assert len(reads) == 100
 
@@ -165,7 +242,7 @@ def test_served_people_rise_with_groups_to_the_whole_audience(
     every = np.arange(audience.group_count)
     assert served_people(audience, every) == audience.targeted_user_count
     assert headcounts(audience).sum() == audience.targeted_user_count
-    assert distance(audience, audience) == 0
+    assert distance(headcounts(audience), headcounts(audience)) == 0
     some_of = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist())))), dtype=np.int64)
     fewer = some_of[: len(some_of) // 2]
     assert served_people(audience, fewer) <= served_people(audience, some_of)
@@ -173,4 +250,4 @@ def test_served_people_rise_with_groups_to_the_whole_audience(
 
 def test_audiences_of_different_catalogues_are_not_compared() -> None:
     with pytest.raises(KreachError, match="be on the same catalogue"):
-        distance(some(*SIZES), Audience.disjoint([10] * 7))
+        distance(np.full(8, 10), np.full(7, 10))

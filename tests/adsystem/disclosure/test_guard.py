@@ -34,6 +34,7 @@ CATALOGUE = Catalogue(
         ({"least_people": 1_001}, "least_audience must be at least least_people"),
         ({"least_audience": 499}, "least_audience must be at least least_people"),
         ({"least_difference": -1}, "least_difference must lie between 0"),
+        ({"audiences_together": 1}, "audiences_together must lie between 2 and 6"),
         ({"settle_seconds": -0.1}, "settle_seconds must lie between 0 and 86400"),
         ({"closing_seconds": 1e9}, "closing_seconds must lie between 0 and 604800"),
     ],
@@ -86,8 +87,10 @@ def test_a_check_tells_what_advertisers_may_use(tmp_path: Path) -> None:
         "half": "yes",
         "nearly half": "audience too close (to half)",
         "few": "audience too small",
-        "other half": "yes",
+        "other half": "audience too close (to everyone − half)",
     }
+    pairs = check_adsystem(shared, GuardSettings(audiences_together=2))
+    assert pairs["for advertisers"]["other half"] == "yes"
     assert "for advertisers" not in check_adsystem(shared)
     assert "for advertisers" not in check_adsystem(shared, GuardSettings(enabled=False))
     (tmp_path / "few.parquet").unlink()
@@ -109,7 +112,8 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
     assert audiences.verdict(CATALOGUE, "half").reason is None
     assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"
     assert set(reads) == set(names)
-    assert len(reads) == 7  # half once more for each of two with nearly as many people
+    # once more: half for one that is close to it, everyone and half for what they leave
+    assert len(reads) == 8
 
 
 def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:

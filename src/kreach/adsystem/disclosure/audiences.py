@@ -1,4 +1,4 @@
-"""Which audiences advertisers may use: those of many people, and no two that nearly agree.
+"""Which audiences advertisers may use: those of many people, and none that others nearly tell.
 
 Two reports on audiences that differ by one person tell about that person. All that reporting tells
 is a function of the head-counts of targeted people by group, so audiences can be told apart by
@@ -14,10 +14,14 @@ learn no more than one. That holds for audiences that are the same, too: if they
 those that differ by one person could not, being refused would tell whether that person is in both.
 Campaigns on the same people name the same audience.
 
+What holds for one other holds for what several add up to (sums.py): everyone less two lists that
+leave out one person is that person. So an audience also keeps its distance from all sums and
+differences of usable ones, up to a number of audiences that are looked at together.
+
 A floor that is known to the person would tell as much: an audience made to be just large enough if
-somebody is in it. So each audience, and each pair, has its own margin above the floor, which nobody
-outside knows. The answer depends on the settings alone, so it tells nothing about what others run,
-and new audiences at the end leave those before them as they are.
+somebody is in it. So each audience, and each such sum, has its own margin above the floor, which
+nobody outside knows. The answer depends on the settings alone, so it tells nothing about what
+others run, and new audiences at the end leave those before them as they are.
 """
 
 import hashlib
@@ -27,6 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kreach.adsystem.disclosure.sums import Signed, Sums
 from kreach.boundary.audience import (
     Audience,
     DisjointAudience,
@@ -58,7 +63,7 @@ class Verdict:
     """Whether advertisers may use an audience: `reason` is None, or says why not.
 
     `rule` completes "audience must ..."; neither tells a size, a distance or another audience.
-    `near` is the one that it is too close to, for operators.
+    `near` is what it is too close to, for operators: another one, or a sum of others.
     """
 
     reason: str | None = None
@@ -87,19 +92,16 @@ def served_people(audience: Audience, groups: IntArray) -> int:
     return int(headcounts(audience)[groups].sum())
 
 
-def distance(one: Audience, other: Audience) -> int:
-    """Σ over groups |targeted − targeted|, for two audiences on the same catalogue.
+def distance(one: IntArray, other: IntArray) -> int:
+    """Σ over groups |targeted − targeted|, of head-counts on the same catalogue.
 
-    >>> a = Audience.disjoint([20, 20, 25], targeted_counts=[20, 5, 25])
-    >>> b = Audience.disjoint([20, 20, 25], targeted_counts=[18, 6, 25])
-    >>> distance(a, b)
+    >>> distance(np.array([20, 5, 25]), np.array([18, 6, 25]))
     3
     """
-    mine, theirs = headcounts(one), headcounts(other)
-    if len(mine) != len(theirs):
-        rule = f"be on the same catalogue ({len(mine)} groups)"
-        raise KreachError.rule("audience", rule, f"{len(theirs)} groups")
-    return int(np.abs(mine - theirs).sum())
+    if len(one) != len(other):
+        rule = f"be on the same catalogue ({len(one)} groups)"
+        raise KreachError.rule("audience", rule, f"{len(other)} groups")
+    return int(np.abs(one - other).sum())
 
 
 def margins(key: bytes, most: int) -> Callable[[str], int]:
@@ -123,14 +125,15 @@ def verdicts(
     least_audience: int,
     least_difference: int,
     margin: Callable[[str], int] = lambda _: 0,
+    together: int = 4,
 ) -> dict[str, Verdict]:
     """What advertisers may do with each audience, in the order given.
 
-    `read` is asked once for each, and again for pairs whose totals are closer than the floor:
-    |total − total| ≤ distance, so others are far enough apart.
+    `together` is how many audiences are looked at at once: 2 is one and another, 3 is one and what
+    two others add up to. `read` is asked once for each, and again for those that may be close.
     """
     found: dict[str, Verdict] = {}
-    usable: dict[str, int] = {}
+    usable = Sums(together - 1)
     for name in names:
         try:
             audience = read(name)
@@ -142,12 +145,24 @@ def verdicts(
             found[name] = Verdict(TOO_SMALL, f"have clearly more than {least_audience} people")
             continue
         found[name] = Verdict()
-        for other, people in usable.items():
-            floor = least_difference + (margin(f"{name}\n{other}") if least_difference else 0)
-            if abs(people - total) < floor and distance(audience, read(other)) < floor:
-                rule = f"differ from every other by clearly more than {least_difference} people"
-                found[name] = Verdict(TOO_CLOSE, rule, other)
+        mine = headcounts(audience)
+        for others in usable.near(mine, 2 * least_difference):  # margins are below the floor
+            text = _text(others)
+            floor = least_difference + margin(f"{name}\n{text}")
+            added = np.sum([sign * headcounts(read(other)) for other, sign in others], axis=0)
+            if distance(mine, added) < floor:
+                rule = (
+                    "differ from every other, and from what others add up to, by clearly more than"
+                    f" {least_difference} people"
+                )
+                found[name] = Verdict(TOO_CLOSE, rule, text)
                 break
         if found[name].reason is None:
-            usable[name] = total
+            usable.add(name, mine)
     return found
+
+
+def _text(others: Signed) -> str:
+    """As operators read it, those with a plus first."""
+    first, *rest = sorted(others, key=lambda one: -one[1])
+    return first[0] + "".join(f" {'+' if sign > 0 else '−'} {name}" for name, sign in rest)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict, margins, verdicts
 from kreach.adsystem.disclosure.chapters import Book
+from kreach.adsystem.disclosure.sums import check_together
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
@@ -94,6 +95,7 @@ class Audiences:
         settings: GuardSettings,
         key: bytes,
     ) -> None:
+        check_together(len(names), settings.audiences_together)
         self._read, self._names, self._settings = read, names, settings
         self._margin = margins(key, settings.least_difference)
         self._lock = Lock()
@@ -111,6 +113,7 @@ class Audiences:
                     floors.least_audience,
                     floors.least_difference,
                     self._margin,
+                    floors.audiences_together,
                 )
         return found.get(name, Verdict(NOT_HERE, "be one that the settings name"))
 
