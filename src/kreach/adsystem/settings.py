@@ -30,6 +30,7 @@ __all__ = [
     "ReportingSettings",
     "bidder_store",
     "check_adsystem",
+    "check_closing",
     "guard_key",
     "log_folders",
     "read_audience",
@@ -348,6 +349,18 @@ def _kept_key(path: Path) -> bytes:
             os.link(draft, path)
         draft.unlink()
     return _key_bytes(path.read_text().strip())
+
+
+def check_closing(bidder: BidderSettings, guard: GuardSettings, noise: NoiseSettings) -> None:
+    """Final numbers are made when no notice can come any more, or its impression is in none."""
+    told: list[tuple[bool, str, float]] = [
+        (guard.enabled, "closing_seconds of [guard]", guard.closing_seconds),
+        (noise.enabled, "closing_seconds of [noise]", noise.closing_seconds),
+    ]
+    for used, name, seconds in told:
+        if used and seconds <= bidder.expiry_seconds:
+            rule = f"be more than expiry_seconds of [bidder] ({bidder.expiry_seconds:g})"
+            raise KreachError.rule(name, rule, seconds)
 
 
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:

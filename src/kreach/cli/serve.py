@@ -112,11 +112,13 @@ def reporting(
     from kreach.adsystem.reporting.noisy import check_noise  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
+        BidderSettings,
         GuardSettings,
         NoiseSettings,
         RedisSettings,
         ReportingSettings,
         check_adsystem,
+        check_closing,
     )
     from kreach.adsystem.sharing.publisher import CampaignPublisher  # noqa: PLC0415
     from kreach.service.clock import ClockSettings  # noqa: PLC0415
@@ -130,6 +132,8 @@ def reporting(
     settings = load_settings(ReportingSettings, "reporting", document, base=base)
     guard = load_settings(GuardSettings, "guard", document, base=base)
     noise = load_settings(NoiseSettings, "noise", document, base=base)
+    if settings.keys:  # there are advertisers
+        check_closing(load_settings(BidderSettings, "bidder", document, base=base), guard, noise)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:

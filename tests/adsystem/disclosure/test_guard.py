@@ -10,7 +10,15 @@ import pytest
 from kreach.adsystem.disclosure.archive import Flight
 from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 from kreach.adsystem.disclosure.keeper import _seen
-from kreach.adsystem.settings import AdSystemSettings, GuardSettings, check_adsystem, read_audience
+from kreach.adsystem.settings import (
+    AdSystemSettings,
+    BidderSettings,
+    GuardSettings,
+    NoiseSettings,
+    check_adsystem,
+    check_closing,
+    read_audience,
+)
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue, write_groups
 from kreach.boundary.moments import Window
@@ -44,6 +52,18 @@ def test_settings_are_checked(given: dict[str, Any], rule: str) -> None:
         GuardSettings(**given)
     with pytest.raises(KreachError, match="guard"):
         load_settings(GuardSettings, "guard", {"guard": given}, environment={})
+
+
+def test_final_numbers_are_made_when_no_notice_can_come() -> None:
+    bidder, long = BidderSettings(), BidderSettings(expiry_seconds=1_800)
+    noise = NoiseSettings(enabled=True)
+    check_closing(bidder, GuardSettings(), noise)
+    check_closing(long, GuardSettings(enabled=False), NoiseSettings())
+    rule = r"closing_seconds of \[guard\] must be more than expiry_seconds of \[bidder\] \(1800\)"
+    with pytest.raises(KreachError, match=rule):
+        check_closing(long, GuardSettings(), noise)
+    with pytest.raises(KreachError, match=r"closing_seconds of \[noise\] must be more"):
+        check_closing(long, GuardSettings(closing_seconds=1_801.0), noise)
 
 
 def test_the_guard_is_on_unless_it_is_turned_off(tmp_path: Path) -> None:

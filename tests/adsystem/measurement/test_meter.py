@@ -1,6 +1,8 @@
 """The streaming meter: bookkeeping, several caps, all or nothing."""
 
 import copy
+import pickle
+from collections.abc import Callable
 from math import fsum
 from typing import Any
 
@@ -182,13 +184,16 @@ def test_answers_are_copies() -> None:
 
 
 @every_world
-def test_a_copy_goes_its_own_way(world: str) -> None:
-    """`copy.deepcopy` gives a whole meter: what is recorded either way is counted once."""
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda meter: pickle.loads(pickle.dumps(meter))])
+def test_a_copy_goes_its_own_way(
+    world: str, copied: Callable[[kr.ReachMeter], kr.ReachMeter]
+) -> None:
+    """A copy, in this process or another, is a whole meter: what either records counts once."""
     campaign = WORLDS[world]
     original = kr.ReachMeter(campaign.audience, [1, 2])
     original.record_many([0, 1])
     original.record(1)
-    twin = copy.deepcopy(original)
+    twin = copied(original)
     twin.record(2)
     twin.record_many([1, 2])
     twin.record(1)

@@ -134,6 +134,10 @@ def test_the_check_of_settings_tells_about_keys(tmp_path: Path) -> None:
     added(config, "--role", "publisher")
     found = json.loads(kreach(*command, "--json").out)
     assert found["keys"] == {"operator": 0, "advertiser": 0, "publisher": 1}
+    config.write_text(config.read_text().replace("enabled = false", "closing_seconds = 1"))
+    done = kreach(*command)
+    assert (done.code, done.out) == (1, "")
+    assert "closing_seconds of [guard] must be more than expiry_seconds of [bidder]" in done.err
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::"])

@@ -7,6 +7,7 @@ the classes of its group and nothing else.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -274,35 +275,32 @@ def _probability_sources(
 ) -> tuple[list[_ProbabilitySource], IntArray | None]:
     """For each kind of group a function (impressions, cap) → p, and the kind of each group."""
     if isinstance(audience, EveryImpression):
-        return [lambda impressions, cap: np.ones(len(impressions))], None
+        return [_certain], None
     if isinstance(audience, ProfiledAudience):
         profiles: list[_ProbabilitySource] = [
-            _profile_source(audience.shares_of(j)) for j in range(audience.group_count)
+            partial(profile_reach_probability, audience.shares_of(j))
+            for j in range(audience.group_count)
         ]
         return profiles, np.arange(audience.group_count)
     if isinstance(audience, DisjointAudience):
         kinds = audience.kinds
         sources: list[_ProbabilitySource] = [
-            _uniform_source(*kind)
+            partial(_uniform, *kind)
             for kind in zip(kinds.size, kinds.targeted, kinds.dispersion, strict=True)
         ]
         return sources, kinds.of_group
     raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
 
 
-def _uniform_source(size: float, targeted: float, dispersion: float) -> _ProbabilitySource:
-    def source(impressions: FloatArray, cap: int) -> FloatArray:
-        kind = (np.array([size]), np.array([targeted]), impressions, np.array([dispersion]))
-        return group_reach_probability(*kind, cap)
+def _uniform(
+    size: float, targeted: float, dispersion: float, impressions: FloatArray, cap: int
+) -> FloatArray:
+    kind = (np.array([size]), np.array([targeted]), impressions, np.array([dispersion]))
+    return group_reach_probability(*kind, cap)
 
-    return source
 
-
-def _profile_source(shares: FloatArray) -> _ProbabilitySource:
-    def source(impressions: FloatArray, cap: int) -> FloatArray:
-        return profile_reach_probability(shares, impressions, cap)
-
-    return source
+def _certain(impressions: FloatArray, cap: int) -> FloatArray:
+    return np.ones(len(impressions))
 
 
 class _OverlappingState:
