@@ -1,6 +1,8 @@
 """The embedded engine and how it reads files. Its complaints stay inside: they quote rows."""
 
+import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ __all__ = [
     "new_engine",
     "no_complaints",
     "parquet_files",
+    "scratch",
     "sql_name",
     "sql_text",
 ]
@@ -29,6 +32,34 @@ def new_engine(database: Path | str | None = None) -> Any:
     engine = duckdb.connect(":memory:" if database is None else str(database))
     engine.execute("SET TimeZone = 'UTC'")
     return engine
+
+
+_lock = threading.Lock()
+_engines: dict[int, Any] = {}  # by process: one that was forked has no threads of its parent
+
+
+@contextmanager
+def scratch() -> Iterator[Any]:
+    """A connection to read and write files with: nothing in memory but what is temporary.
+
+    All are on one engine of this process, which takes a thousand times longer to make. Temporary
+    tables and registered arrays are seen by their own connection only.
+    """
+    import duckdb  # noqa: PLC0415
+
+    process = os.getpid()
+    with _lock:
+        if process not in _engines:
+            _engines[process] = new_engine()
+        connection = _engines[process].cursor()
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    except (duckdb.FatalException, duckdb.InternalException):
+        _engines.pop(process, None)  # it is of no use to anybody any more
+        raise
+    finally:
+        connection.close()
 
 
 @contextmanager

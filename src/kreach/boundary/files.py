@@ -9,7 +9,7 @@ import numpy as np
 
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints, sql_text
+from kreach.boundary.engine import columns_of, file_reader, no_complaints, scratch, sql_text
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -35,8 +35,6 @@ def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
 
 def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | None = None) -> None:
     """The groups file: group, size, targeted, and visit_shares or dispersion where released."""
-    import duckdb  # noqa: PLC0415 - slow to import
-
     targeted = catalogue.sizes if targeted_counts is None else targeted_counts
     group_table = {
         "place": np.arange(len(catalogue)),
@@ -59,7 +57,7 @@ def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | N
             (SELECT place, list(share ORDER BY share) AS visit_shares
              FROM share_table GROUP BY place) USING (place)"""
         columns += ", visit_shares"
-    with duckdb.connect() as engine:
+    with scratch() as engine:
         engine.register("group_table", group_table)
         if share_table:
             engine.register("share_table", share_table)
@@ -68,8 +66,6 @@ def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | N
 
 
 def _write_classes(catalogue: Catalogue, path: Path) -> None:
-    import duckdb  # noqa: PLC0415
-
     classes = catalogue.classes or ()
     names = np.array(catalogue.groups, dtype=object)
     class_table = {
@@ -80,7 +76,7 @@ def _write_classes(catalogue: Catalogue, path: Path) -> None:
             [len(groups) for groups, _ in classes],
         ),
     }
-    with duckdb.connect() as engine:
+    with scratch() as engine:
         engine.register("class_table", class_table)
         query = """SELECT list(group_id ORDER BY group_id) AS groups, any_value(headcount) AS
             headcount FROM class_table GROUP BY place ORDER BY place"""
@@ -96,16 +92,16 @@ def read_catalogue(folder: Path) -> Catalogue:
         class_floor, overlapping = int(facts["class_floor"]), bool(facts["overlapping"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise KreachError.rule("catalogue", "be a released folder", f"{folder} ({error})") from None
-    engine = new_engine()
-    columns_of(engine, "catalogue", folder / "groups.parquet", ("group", "size"))
-    with no_complaints("catalogue", "hold readable groups files"):
-        reader = file_reader("catalogue", folder / "groups.parquet")
-        rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
-        classes = None
-        if overlapping:
-            columns_of(engine, "catalogue", folder / "classes.parquet", ("groups", "headcount"))
-            reader = file_reader("catalogue", folder / "classes.parquet")
-            classes = engine.execute(f"SELECT groups, headcount FROM {reader}").fetchall()
+    with scratch() as engine:
+        columns_of(engine, "catalogue", folder / "groups.parquet", ("group", "size"))
+        with no_complaints("catalogue", "hold readable groups files"):
+            reader = file_reader("catalogue", folder / "groups.parquet")
+            rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
+            classes = None
+            if overlapping:
+                columns_of(engine, "catalogue", folder / "classes.parquet", ("groups", "headcount"))
+                reader = file_reader("catalogue", folder / "classes.parquet")
+                classes = engine.execute(f"SELECT groups, headcount FROM {reader}").fetchall()
     groups = tuple(str(g) for g in rows["group"])
     index = {group: at for at, group in enumerate(groups)}
     return Catalogue(
@@ -133,17 +129,17 @@ def _class_row(
 def read_groups(path: Path) -> tuple[list[str], Audience]:
     """Group ids and audience of a groups file (Parquet or CSV): group, size, and optionally
     targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5])."""
-    engine = new_engine()
-    held = columns_of(engine, "groups", path, ("group", "size"))
-    reader = file_reader("groups", path, text_columns=("group",))
-    shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in held else "NULL"
-    with no_complaints("groups", "be a readable Parquet or CSV file"):
-        rows = engine.execute(
-            f"""SELECT CAST("group" AS VARCHAR) AS id, size,
-            {"targeted" if "targeted" in held else "size"} AS targeted,
-            {"CAST(dispersion AS DOUBLE)" if "dispersion" in held else "NULL"} AS dispersion,
-            {shares} AS visit_shares FROM {reader}"""
-        ).fetchall()
+    with scratch() as engine:
+        held = columns_of(engine, "groups", path, ("group", "size"))
+        reader = file_reader("groups", path, text_columns=("group",))
+        shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in held else "NULL"
+        with no_complaints("groups", "be a readable Parquet or CSV file"):
+            rows = engine.execute(
+                f"""SELECT CAST("group" AS VARCHAR) AS id, size,
+                {"targeted" if "targeted" in held else "size"} AS targeted,
+                {"CAST(dispersion AS DOUBLE)" if "dispersion" in held else "NULL"} AS dispersion,
+                {shares} AS visit_shares FROM {reader}"""
+            ).fetchall()
     ids = [row[0] for row in rows]
     if None in ids or len(set(ids)) != len(ids):
         raise KreachError.rule("groups", "name each group once", f"{path} repeats or misses one")

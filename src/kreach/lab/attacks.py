@@ -10,8 +10,8 @@ is 0 for who guesses and 1 for who knows. What he is refused he makes up for wit
 instead; and where that tells him nothing he throws a coin.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import sqrt
@@ -99,6 +99,8 @@ class _Scene:
         )
         self.group = int(chance.integers(_GROUPS))
         self._row = 0
+        self._view: View | None = None
+        self._open_ones = ExitStack()
         self.shared.store.mkdir()
         (self.shared.store / GUARD_KEY).write_text(chance.bytes(32).hex() + "\n")  # as seeded
 
@@ -153,30 +155,30 @@ class _Scene:
         self.show(name, chosen, self.chance.integers(0, _GROUPS, len(chosen)).tolist())
         return len(chosen)
 
-    @contextmanager
-    def seen(self, mode: str) -> Iterator[View]:
-        """Reports as this mode shows them."""
+    def seen(self, mode: str) -> View:
+        """Reports as this mode shows them; opened once a game."""
+        if self._view is None:
+            self._view = self._open(mode)
+        return self._view
+
+    def _open(self, mode: str) -> View:
         reporting = Reporting(self.shared, ReportingSettings(), Log("lab", lambda line: None))
-        guarded: GuardedReporting | None = None
-        noisy: NoisyReporting | None = None
-        try:
-            guard = GuardSettings()
-            if mode == "open":
-                yield reporting
-                return
-            guarded = GuardedReporting(reporting, guard, lambda: self.now)
-            if mode == "guard":
-                yield guarded
-                return
-            settings = NoiseSettings(enabled=True)
-            noisy = NoisyReporting(reporting, guarded, settings, guard, lambda: self.now)
-            yield noisy
-        finally:
-            if noisy is not None:
-                noisy.close()
-            elif guarded is not None:
-                guarded.close()
-            reporting.close()
+        self._open_ones.callback(reporting.close)
+        if mode == "open":
+            return reporting
+        guard = GuardSettings()
+        guarded = GuardedReporting(reporting, guard, lambda: self.now)
+        if mode == "guard":
+            self._open_ones.callback(guarded.close)
+            return guarded
+        settings = NoiseSettings(enabled=True)
+        noisy = NoisyReporting(reporting, guarded, settings, guard, lambda: self.now)
+        self._open_ones.callback(noisy.close)
+        return noisy
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._open_ones.close()
 
 
 def _first(people: int) -> Counts:
@@ -232,27 +234,27 @@ def _short_window(scene: _Scene, mode: str, secret: bool) -> Guess:
     """The impressions of the one second."""
     _ready(scene, secret)
     half = timedelta(milliseconds=500)
-    with scene.seen(mode) as view:
-        try:
-            told = _impressions(view, "mine", scene.second - half, scene.second + half)
-            return (None if told is None else told >= 1), False
-        except KreachError:
-            return _by_rate(_around(view, "mine", scene.second)), True
+    view = scene.seen(mode)
+    try:
+        told = _impressions(view, "mine", scene.second - half, scene.second + half)
+        return (None if told is None else told >= 1), False
+    except KreachError:
+        return _by_rate(_around(view, "mine", scene.second)), True
 
 
 def _window_difference(scene: _Scene, mode: str, secret: bool) -> Guess:
     """Impressions until just after the second, less those until just before."""
     _ready(scene, secret)
     half = timedelta(milliseconds=500)
-    with scene.seen(mode) as view:
-        try:
-            after = _impressions(view, "mine", None, scene.second + half)
-            before = _impressions(view, "mine", None, scene.second - half)
-            if after is None or before is None:
-                return None, True
-            return after - before >= 1, False
-        except KreachError:
-            return _by_rate(_around(view, "mine", scene.second)), True
+    view = scene.seen(mode)
+    try:
+        after = _impressions(view, "mine", None, scene.second + half)
+        before = _impressions(view, "mine", None, scene.second - half)
+        if after is None or before is None:
+            return None, True
+        return after - before >= 1, False
+    except KreachError:
+        return _by_rate(_around(view, "mine", scene.second)), True
 
 
 def _polling(scene: _Scene, mode: str, secret: bool) -> Guess:
@@ -264,8 +266,8 @@ def _polling(scene: _Scene, mode: str, secret: bool) -> Guess:
         if shown:
             scene.show("mine", [scene.second], [scene.group])
         scene.now = (scene.second + wait).timestamp()
-        with scene.seen(mode) as view:
-            spent.append(view.status("mine", 0.95)["status"]["spend_micros"])
+        view = scene.seen(mode)
+        spent.append(view.status("mine", 0.95)["status"]["spend_micros"])
     if None in spent:
         return None, True
     return spent[1] != spent[0] if spent[1] != spent[0] or mode == "open" else None, False
@@ -275,29 +277,29 @@ def _tracker(scene: _Scene, mode: str, secret: bool) -> Guess:
     """A campaign on an audience of one person; her group shows up when she comes."""
     scene.second = scene.second.replace(microsecond=0)
     try:
-        with scene.seen(mode) as view:
-            view.create(scene.campaign("mine", "one"))
+        view = scene.seen(mode)
+        view.create(scene.campaign("mine", "one"))
     except KreachError:
         return None, True
     if secret:
         scene.show("mine", [scene.second], [0])
-    with scene.seen(mode) as view:
-        try:
-            told = _impressions(view, "mine", None, None)
-        except KreachError:
-            return None, True
-        return (None, True) if told is None else (told >= 1, False)
+    view = scene.seen(mode)
+    try:
+        told = _impressions(view, "mine", None, None)
+    except KreachError:
+        return None, True
+    return (None, True) if told is None else (told >= 1, False)
 
 
 def _people(scene: _Scene, mode: str, name: str, audience: str) -> int | str:
     """How many people an audience has, or how one is refused to know."""
     try:
-        with scene.seen(mode) as view:
-            view.create(scene.campaign(name, audience))
+        view = scene.seen(mode)
+        view.create(scene.campaign(name, audience))
         scene.background(name)
-        with scene.seen(mode) as view:
-            found = view.reach(name, ReachQuestion(caps=(1,)))["people"]
-            return "not told" if found is None else int(found)
+        view = scene.seen(mode)
+        found = view.reach(name, ReachQuestion(caps=(1,)))["people"]
+        return "not told" if found is None else int(found)
     except KreachError as error:
         return type(error).__name__
 
@@ -339,8 +341,8 @@ def _knows_all_others(scene: _Scene, mode: str, secret: bool) -> Guess:
     others = scene.background("mine")
     if secret:
         scene.show("mine", [scene.second], [scene.group])
-    with scene.seen(mode) as view:
-        told = _impressions(view, "mine", None, None)
+    view = scene.seen(mode)
+    told = _impressions(view, "mine", None, None)
     return (None, True) if told is None else (told > others + 0.5, False)
 
 
@@ -350,8 +352,8 @@ def _averaging(scene: _Scene, mode: str, secret: bool) -> Guess:
     others = scene.background("mine")
     if secret:
         scene.show("mine", [scene.second], [scene.group])
-    with scene.seen(mode) as view:
-        told = [_impressions(view, "mine", None, None) for _ in range(_REPEATS)]
+    view = scene.seen(mode)
+    told = [_impressions(view, "mine", None, None) for _ in range(_REPEATS)]
     known = [number for number in told if number is not None]
     return (None, True) if not known else (float(np.mean(known)) > others + 0.5, False)
 
@@ -416,8 +418,11 @@ def attack_table(
             for trial in range(trials):
                 chance = generator_for(seed, a, trial)
                 secret = bool(chance.integers(2))
-                with TemporaryDirectory(dir=folder) as place:
-                    scene = _Scene(Path(place), chance, _audiences(attack, secret))
+                people = _audiences(attack, secret)
+                with (
+                    TemporaryDirectory(dir=folder) as place,
+                    closing(_Scene(Path(place), chance, people)) as scene,
+                ):
                     guess, no = ATTACKS[attack](scene, mode, secret)
                 if guess is None:
                     guess = bool(chance.integers(2))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.engine import file_reader, new_engine, no_complaints, sql_name, sql_text
+from kreach.boundary.engine import file_reader, no_complaints, scratch, sql_name, sql_text
 from kreach.boundary.files import read_catalogue, write_catalogue
 from kreach.errors import KreachError
 from kreach.publisher.gateway import Gateway
@@ -98,8 +98,6 @@ def write_build(
 def _write_people(
     path: Path, user_ids: list[str], people: People, assignment: Assignment, released: Release
 ) -> None:
-    import duckdb  # noqa: PLC0415 - slow to import
-
     table: dict[str, Any] = {"user_id": np.array(user_ids, dtype=object), "visits": people.visits}
     for layer in range(assignment.groups.shape[1]):
         table[f"group_{layer}"] = np.ascontiguousarray(assignment.groups[:, layer])
@@ -107,7 +105,7 @@ def _write_people(
     for name, attribute in people.attributes.items():
         labels = np.array([None if v is None else str(v) for v in attribute.labels], dtype=object)
         table[f"attribute_{name}"] = labels[attribute.codes]
-    with duckdb.connect() as engine:
+    with scratch() as engine:
         engine.register("people_table", table)
         query = "SELECT * FROM people_table"
         engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
@@ -117,9 +115,9 @@ def read_build(folder: Path) -> Build:
     """Read what `write_build` wrote."""
     facts, key = _read_facts(folder)
     group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
-    with no_complaints("folder", "hold a readable people.parquet"):
+    with scratch() as engine, no_complaints("folder", "hold a readable people.parquet"):
         reader = file_reader("folder", folder / "publisher" / "people.parquet")
-        rows = new_engine().execute(f"SELECT * FROM {reader}").fetchnumpy()
+        rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
 
     def layers(head: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         columns = sorted(name for name in rows if name.startswith(head))
@@ -178,8 +176,7 @@ def _read_placed(path: Path) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int
     """User ids and the catalogue's groups of each."""
     ids: list[str] = []
     parts = []
-    with no_complaints("folder", "hold a readable people.parquet"):
-        engine = new_engine()
+    with scratch() as engine, no_complaints("folder", "hold a readable people.parquet"):
         reader = file_reader("folder", path)
         columns = [row[0] for row in engine.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()]
         layers = sorted(name for name in columns if name.startswith("placed_"))

@@ -15,7 +15,7 @@ from kreach.adsystem.impressions.engine import Engine
 from kreach.adsystem.jobs.engines import JobEngine
 from kreach.adsystem.jobs.reach import Period, refuse_copies
 from kreach.adsystem.jobs.stores import ListedFile, first_times
-from kreach.boundary.engine import new_engine, sql_text
+from kreach.boundary.engine import scratch, sql_text
 from kreach.errors import KreachError
 
 __all__ = ["LOG_COLUMNS", "Gathered", "gather_day"]
@@ -103,6 +103,7 @@ def _sizes(folder: Path) -> Gathered:
 def _write_nothing(file: Path) -> None:
     """A day without impressions has a file without rows: its columns are known all the same."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in LOG_COLUMNS.items())
-    engine = new_engine()
-    engine.execute(f"COPY (SELECT {columns} WHERE false) TO '{sql_text(file)}' (FORMAT parquet)")
-    engine.close()
+    with scratch() as engine:
+        engine.execute(
+            f"COPY (SELECT {columns} WHERE false) TO '{sql_text(file)}' (FORMAT parquet)"
+        )

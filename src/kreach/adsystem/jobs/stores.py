@@ -20,7 +20,7 @@ from pathlib import Path
 from kreach.adsystem.ledger.compaction import LOG_FOLDER
 from kreach.adsystem.ledger.journal import FILE, open_reader
 from kreach.adsystem.settings import BIDDERS_FOLDER, log_folders
-from kreach.boundary.engine import new_engine, no_complaints, sql_text
+from kreach.boundary.engine import no_complaints, scratch, sql_text
 from kreach.errors import KreachError
 
 __all__ = [
@@ -178,15 +178,14 @@ def first_times(files: Iterable[ListedFile]) -> dict[ListedFile, datetime]:
             raise KreachError.rule("store", "hold the files that it lists", f"no {file.path}")
     if not named:
         return {}
-    engine = new_engine()
-    listed = ", ".join(f"'{sql_text(escape(path))}'" for path in named)
-    with no_complaints("store", "hold files that can be read"):
-        found = engine.execute(
-            f"""SELECT file_name, sum(row_group_num_rows)::BIGINT,
-            epoch_us(min(CAST(stats_min_value AS TIMESTAMPTZ)))
-            FROM parquet_metadata([{listed}]) WHERE path_in_schema = 'ts' GROUP BY ALL"""
-        ).fetchall()
-    engine.close()
+    with scratch() as engine:
+        listed = ", ".join(f"'{sql_text(escape(path))}'" for path in named)
+        with no_complaints("store", "hold files that can be read"):
+            found = engine.execute(
+                f"""SELECT file_name, sum(row_group_num_rows)::BIGINT,
+                epoch_us(min(CAST(stats_min_value AS TIMESTAMPTZ)))
+                FROM parquet_metadata([{listed}]) WHERE path_in_schema = 'ts' GROUP BY ALL"""
+            ).fetchall()
     told = {path: (rows, first) for path, rows, first in found}
     times: dict[ListedFile, datetime] = {}
     for path, file in named.items():

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from kreach.boundary.engine import new_engine, no_complaints, sql_text
+from kreach.boundary.engine import no_complaints, scratch, sql_text
 
 __all__ = ["FILE", "REACH_COLUMNS", "ReachRow", "write_reach"]
 
@@ -76,14 +76,15 @@ def write_reach(rows: Iterable[ReachRow], complete_until: datetime, file: Path) 
     lines.sort(key=lambda line: (line["campaign"], line["catalogue"], line["span"], line["cap"]))
     shape = json.dumps([REACH_COLUMNS])
     columns = ", ".join(REACH_COLUMNS)
-    engine = new_engine()
-    engine.execute("CREATE TABLE told (document VARCHAR)")
-    engine.execute("INSERT INTO told VALUES (?)", [json.dumps(lines, default=datetime.isoformat)])
-    with no_complaints("out", "be a folder that can be written"):
+    with scratch() as engine:
+        engine.execute("CREATE TEMP TABLE told (document VARCHAR)")
         engine.execute(
-            f"""COPY (SELECT {columns} FROM
-            (SELECT unnest(from_json(document, '{shape}'), recursive := true) FROM told))
-            TO '{sql_text(file)}' (FORMAT parquet)"""
+            "INSERT INTO told VALUES (?)", [json.dumps(lines, default=datetime.isoformat)]
         )
-    engine.close()
+        with no_complaints("out", "be a folder that can be written"):
+            engine.execute(
+                f"""COPY (SELECT {columns} FROM
+                (SELECT unnest(from_json(document, '{shape}'), recursive := true) FROM told))
+                TO '{sql_text(file)}' (FORMAT parquet)"""
+            )
     return len(lines)

@@ -18,7 +18,7 @@ import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.engine import new_engine, sql_text
+from kreach.boundary.engine import scratch, sql_text
 from kreach.errors import KreachError
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
@@ -171,18 +171,17 @@ def _write_day(
         versions[here] = groups[number][0]
         ids[here] = groups[number][1][part["grp"][here]]
     names = np.array([campaigns[number] for number in part["campaign"].tolist()], dtype=object)
-    engine = new_engine()
-    engine.register("part", part | {"id": ids, "version": versions, "name": names})
-    draft = folder / f"{name}.draft"
-    engine.execute(
-        f"""COPY (SELECT printf('{bidder and bidder + "-"}%x', impression) AS impression_id,
-            name AS campaign,
-            id AS "group", make_timestamptz(ts) AS ts, micros / 1e6 AS price,
-            version AS catalogue, micros AS price_micros, make_timestamptz(bid_ts) AS bid_ts,
-            campaign AS campaign_number, catalogue AS catalogue_number, grp AS group_number, row
-            FROM part ORDER BY ts) TO '{sql_text(draft)}' (FORMAT parquet)"""
-    )
-    engine.close()
+    with scratch() as engine:
+        engine.register("part", part | {"id": ids, "version": versions, "name": names})
+        draft = folder / f"{name}.draft"
+        engine.execute(
+            f"""COPY (SELECT printf('{bidder and bidder + "-"}%x', impression) AS impression_id,
+                name AS campaign,
+                id AS "group", make_timestamptz(ts) AS ts, micros / 1e6 AS price,
+                version AS catalogue, micros AS price_micros, make_timestamptz(bid_ts) AS bid_ts,
+                campaign AS campaign_number, catalogue AS catalogue_number, grp AS group_number, row
+                FROM part ORDER BY ts) TO '{sql_text(draft)}' (FORMAT parquet)"""
+        )
     with draft.open("rb") as written:
         os.fsync(written.fileno())
     draft.rename(folder / name)

@@ -11,7 +11,7 @@ from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
 from kreach.adsystem.sharing.pool import Place, Rows
-from kreach.boundary.engine import new_engine, sql_text
+from kreach.boundary.engine import scratch, sql_text
 from kreach.numeric.types import IntArray
 
 __all__ = ["last_row", "own_counts", "rolling_since", "rows_after"]
@@ -67,16 +67,13 @@ def _later(reader: sqlite3.Connection, row: int) -> set[str]:
 
 
 def _from_files(files: list[Path], row: int, most: int) -> list[Any]:
-    engine = new_engine()
-    try:
+    with scratch() as engine:
         listed = ", ".join(f"'{sql_text(file)}'" for file in files)
         found: list[Any] = engine.execute(
             f"""SELECT row, campaign_number, catalogue_number, group_number, epoch_us(bid_ts)
             FROM read_parquet([{listed}]) WHERE row > {row} ORDER BY row LIMIT {most}"""
         ).fetchall()
         return found
-    finally:
-        engine.close()
 
 
 def own_counts(folder: Path, places: set[Place], up_to: int) -> dict[Place, tuple[IntArray, ...]]:
@@ -95,13 +92,12 @@ def own_counts(folder: Path, places: set[Place], up_to: int) -> dict[Place, tupl
         reader.close()
     table = np.array(found, dtype=np.int64).reshape(-1, 4)
     if files:
-        engine = new_engine()
-        listed = ", ".join(f"'{sql_text(file)}'" for file in files)
-        columns = engine.execute(
-            f"""SELECT campaign_number AS c, catalogue_number AS v, group_number AS g,
-            count(*) AS n FROM read_parquet([{listed}]) WHERE row <= {up_to} GROUP BY ALL"""
-        ).fetchnumpy()
-        engine.close()
+        with scratch() as engine:
+            listed = ", ".join(f"'{sql_text(file)}'" for file in files)
+            columns = engine.execute(
+                f"""SELECT campaign_number AS c, catalogue_number AS v, group_number AS g,
+                count(*) AS n FROM read_parquet([{listed}]) WHERE row <= {up_to} GROUP BY ALL"""
+            ).fetchnumpy()
         moved = np.stack([columns[name].astype(np.int64) for name in "cvgn"], axis=1)
         table = np.concatenate([table, moved])
     result: dict[Place, tuple[IntArray, ...]] = {}

@@ -1,0 +1,74 @@
+"""Scratch connections: on one engine, and nobody sees another's tables or settings."""
+
+import os
+import threading
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from kreach.boundary.engine import scratch
+
+
+def test_one_does_not_see_what_another_has() -> None:
+    with scratch() as one, scratch() as other:
+        one.register("numbers", {"n": np.arange(3)})
+        one.execute("CREATE TEMP TABLE told AS SELECT 1")
+        one.execute("SET TimeZone = 'Asia/Tokyo'")
+        for name in ("numbers", "told"):
+            with pytest.raises(duckdb.CatalogException):
+                other.execute(f"FROM {name}")
+        assert other.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
+    with scratch() as later:
+        assert later.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
+        assert later.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
+
+
+def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    """Also where neither its size nor its time tells."""
+    file = tmp_path / "one.parquet"
+    for number in (1, 2, 3):
+        with scratch() as engine:
+            engine.execute(f"COPY (SELECT {number} AS n) TO '{file}' (FORMAT parquet)")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        with scratch() as engine:
+            assert engine.execute(f"FROM '{file}'").fetchall() == [(number,)]
+
+
+def test_an_error_leaves_the_next_one_in_order() -> None:
+    with pytest.raises(duckdb.Error), scratch() as engine:
+        engine.execute("SELECT * FROM nothing")
+    with pytest.raises(duckdb.FatalException), scratch() as engine:
+        raise duckdb.FatalException("broken")
+    with scratch() as engine:
+        assert engine.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_threads_have_their_own() -> None:
+    found: list[int] = []
+
+    def ask(number: int) -> None:
+        with scratch() as engine:
+            engine.execute(f"CREATE TEMP TABLE mine AS SELECT {number} AS n")
+            found.extend(n for (n,) in engine.execute("FROM mine").fetchall())
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(20))
+
+
+def test_a_forked_process_has_an_engine_of_its_own() -> None:
+    with scratch() as engine:
+        engine.execute("SELECT 1")
+    child = os.fork()
+    if child == 0:  # pragma: no cover - in the other process
+        try:
+            with scratch() as engine:
+                os._exit(0 if engine.execute("SELECT sum(n) FROM range(1000) r(n)") else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
