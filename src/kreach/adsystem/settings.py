@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
+from kreach.adsystem.disclosure.archive import kept_digests
+from kreach.adsystem.disclosure.audiences import Verdict, digest_of, margins, verdicts
 from kreach.adsystem.disclosure.sums import check_together
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
@@ -426,8 +427,14 @@ def check_adsystem(
     check_together(len(names), together)
     told = verdicts(names, read, least, apart, together=together)
     if (settings.store / GUARD_KEY).exists():  # a check makes nothing
-        margin = margins(guard_key(settings.store), apart)
-        told = verdicts(names, read, least, apart, margin, together)
+        key = guard_key(settings.store)
+        kept = kept_digests(settings.store, found[-1].version)
+
+        def changed(name: str, audience: Audience) -> bool:
+            digest = digest_of(key, audience)
+            return kept.get(name, digest) != digest
+
+        told = verdicts(names, read, least, apart, margins(key, apart), together, changed)
     if broken:
         raise broken[0]
     for_advertisers = {name: _verdict(verdict) for name, verdict in told.items()}

@@ -1,5 +1,6 @@
 """The guard's settings are checked, and `--check-config` tells what advertisers may use."""
 
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kreach.adsystem.disclosure.archive import Flight
+from kreach.adsystem.disclosure.archive import Archive, Flight, kept_digests
 from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 from kreach.adsystem.disclosure.keeper import _seen
 from kreach.adsystem.settings import (
@@ -127,13 +128,32 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
         return read_audience(shared, catalogue, name)
 
     names = ["everyone", *shared.audiences]
-    audiences = Audiences(read, names, GuardSettings(least_audience=700), b"a key of some length")
+    floors, archive = GuardSettings(least_audience=700), Archive(shared.store)
+    audiences = Audiences(read, names, floors, b"a key of some length", archive.first_digest)
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None
     assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"
     assert set(reads) == set(names)
     # once more: half for one that is close to it, everyone and half for what they leave
     assert len(reads) == 8
+
+
+def test_what_was_first_looked_at_is_kept_whoever_looks_later(tmp_path: Path) -> None:
+    assert kept_digests(tmp_path, "v1") == {}
+    assert not list(tmp_path.iterdir())
+    first, second = Archive(tmp_path), Archive(tmp_path)
+    assert first.first_digest("v1", "sports", b"one") == b"one"
+    assert second.first_digest("v1", "sports", b"other") == b"one"
+    assert second.first_digest("v2", "sports", b"other") == b"other"
+    assert first.first_digest("v1", "news", b"third") == b"third"
+    assert kept_digests(tmp_path, "v1") == {"sports": b"one", "news": b"third"}
+    first.close()
+    second.close()
+    assert kept_digests(tmp_path, "v2") == {"sports": b"other"}
+    (tmp_path / "old").mkdir()
+    with sqlite3.connect(tmp_path / "old" / "chapters.sqlite3") as before:
+        before.execute("CREATE TABLE chapters (campaign INTEGER)")  # by a version without them
+    assert kept_digests(tmp_path / "old", "v1") == {}
 
 
 def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.settings import check_adsystem
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
 from tests.adsystem.reporting.stores import END, GROUPS, Shop, make_campaign, make_catalogue
@@ -96,6 +97,38 @@ async def _audiences(folder: Path) -> None:
         asked = {(e["campaign"], e["asked"]) for e in service.suppressions()["suppressions"]}
         assert ("tracker", "plan") in asked
         assert ("a", "a new campaign") in asked
+
+
+def test_an_audience_that_changed_under_its_name_is_not_for_advertisers(tmp_path: Path) -> None:
+    asyncio.run(_changed(tmp_path))
+
+
+async def _changed(folder: Path) -> None:
+    catalogue = make_catalogue("disjoint")
+    shop = Shop(folder, catalogue)
+    sports = catalogue.sizes * (np.arange(GROUPS) % 2)
+    with_audiences(shop, folder, sports=sports)
+    floors = msgspec.structs.replace(FLOORS, least_audience=70)
+    with guarded(shop, floors) as service:
+        service.create(new_campaign("spring", "sports"))
+        async with shop.open():
+            for hour in range(4):
+                shop.now = at(hour + 0.5)
+                await shop.sell(list(range(GROUPS)))
+            settled(shop, 4)
+            before = service.reach("spring", ReachQuestion(caps=(1,)))
+    with_audiences(shop, folder, sports=sports - (np.arange(GROUPS) == 3))  # one person less
+    with guarded(shop, floors) as service:
+        with pytest.raises(Withheld, match="audience must have a new name when its people change"):
+            service.reach("spring", ReachQuestion(caps=(1,)))
+        assert status_of(service, "spring")["suppressed"][0]["reason"] == "audience changed"
+        with pytest.raises(Withheld, match="a new name"):
+            service.create(new_campaign("summer", "sports"))
+        assert service.catalogues()["audiences"] == ["everyone"]
+    assert check_adsystem(shop.shared, floors)["for advertisers"]["sports"] == "audience changed"
+    with_audiences(shop, folder, sports=sports)  # as it was
+    with guarded(shop, floors) as service:
+        assert service.reach("spring", ReachQuestion(caps=(1,))) == before
 
 
 def test_money_of_an_audience_whose_old_catalogue_is_behind_it(tmp_path: Path) -> None:

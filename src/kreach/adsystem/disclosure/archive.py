@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from kreach.adsystem.disclosure.chapters import Book, Chapter, Content
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["FILE", "Archive", "Flight", "Place"]
+__all__ = ["FILE", "Archive", "Flight", "Place", "kept_digests"]
 
 FILE = "chapters.sqlite3"
 _SCHEMA = """
@@ -31,6 +32,10 @@ CREATE TABLE IF NOT EXISTS chapters (
 );
 CREATE TABLE IF NOT EXISTS flights (
     campaign INTEGER PRIMARY KEY, end INTEGER NOT NULL, moved INTEGER, ended INTEGER
+);
+CREATE TABLE IF NOT EXISTS audiences (
+    catalogue TEXT NOT NULL, name TEXT NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (catalogue, name)
 );
 """
 _AT_ONCE = 16  # chapters that are read together
@@ -50,8 +55,26 @@ class Flight(NamedTuple):
     ended_micros: int | None
 
 
+def kept_digests(folder: Path, catalogue: str) -> dict[str, bytes]:
+    """Of audiences that were looked at on a catalogue, by name; a store is left as it is."""
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)
+    except sqlite3.Error:
+        return {}
+    try:
+        sql = "SELECT name, digest FROM audiences WHERE catalogue = ?"
+        return {str(name): bytes(digest) for name, digest in connection.execute(sql, (catalogue,))}
+    except sqlite3.Error:  # nothing was kept yet
+        return {}
+    finally:
+        connection.close()
+
+
 class Archive:
-    """Chapters and flights of a store. For use by several threads and processes."""
+    """Chapters and flights of a store, and how audiences were.
+
+    For use by several threads and processes.
+    """
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -117,6 +140,14 @@ class Archive:
         with self._changing() as connection:
             values = (campaign, *flight)
             connection.execute("INSERT OR REPLACE INTO flights VALUES (?, ?, ?, ?)", values)
+
+    def first_digest(self, catalogue: str, name: str, digest: bytes) -> bytes:
+        """Of an audience's people as they were first looked at: this one, if that is now."""
+        with self._changing() as connection:
+            values = (catalogue, name, digest)
+            connection.execute("INSERT OR IGNORE INTO audiences VALUES (?, ?, ?)", values)
+            sql = "SELECT digest FROM audiences WHERE catalogue = ? AND name = ?"
+            return bytes(connection.execute(sql, (catalogue, name)).fetchone()[0])
 
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -42,10 +42,12 @@ from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
 __all__ = [
+    "CHANGED",
     "NOT_HERE",
     "TOO_CLOSE",
     "TOO_SMALL",
     "Verdict",
+    "digest_of",
     "distance",
     "headcounts",
     "margins",
@@ -56,6 +58,7 @@ __all__ = [
 TOO_SMALL = "audience too small"
 TOO_CLOSE = "audience too close"
 NOT_HERE = "audience not on this catalogue"
+CHANGED = "audience changed"
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,11 @@ def distance(one: IntArray, other: IntArray) -> int:
     return int(np.abs(one - other).sum())
 
 
+def digest_of(key: bytes, audience: Audience) -> bytes:
+    """By which one sees whether an audience is still the same; tells nothing without the key."""
+    return hmac.digest(key, headcounts(audience).astype("<i8").tobytes(), hashlib.sha256)
+
+
 def margins(key: bytes, most: int) -> Callable[[str], int]:
     """What is added to a floor: for each text another number below `most`, known to the key only.
 
@@ -126,11 +134,14 @@ def verdicts(
     least_difference: int,
     margin: Callable[[str], int] = lambda _: 0,
     together: int = 4,
+    changed: Callable[[str, Audience], bool] = lambda _name, _audience: False,
 ) -> dict[str, Verdict]:
     """What advertisers may do with each audience, in the order given.
 
     `together` is how many audiences are looked at at once: 2 is one and another, 3 is one and what
     two others add up to. `read` is asked once for each, and again for those that may be close.
+    What `changed` since it was first looked at may not be used: reports before and after would
+    differ by few people.
     """
     found: dict[str, Verdict] = {}
     usable = Sums(together - 1)
@@ -139,6 +150,9 @@ def verdicts(
             audience = read(name)
         except KreachError:
             found[name] = Verdict(NOT_HERE, "be readable on this catalogue")
+            continue
+        if changed(name, audience):
+            found[name] = Verdict(CHANGED, "have a new name when its people change")
             continue
         total = audience.targeted_user_count
         if total < least_audience + margin(name):

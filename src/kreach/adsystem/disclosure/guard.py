@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict, margins, verdicts
+from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict, digest_of, margins, verdicts
 from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.disclosure.sums import check_together
 from kreach.adsystem.settings import GuardSettings
@@ -94,10 +94,12 @@ class Audiences:
         names: Sequence[str],
         settings: GuardSettings,
         key: bytes,
+        first_digest: Callable[[str, str, bytes], bytes],
     ) -> None:
         check_together(len(names), settings.audiences_together)
         self._read, self._names, self._settings = read, names, settings
         self._margin = margins(key, settings.least_difference)
+        self._key, self._first_digest = key, first_digest
         self._lock = Lock()
         self._found: dict[str, dict[str, Verdict]] = {}
 
@@ -114,8 +116,13 @@ class Audiences:
                     floors.least_difference,
                     self._margin,
                     floors.audiences_together,
+                    lambda name, audience: self._changed(catalogue, name, audience),
                 )
         return found.get(name, Verdict(NOT_HERE, "be one that the settings name"))
+
+    def _changed(self, catalogue: Catalogue, name: str, audience: Audience) -> bool:
+        digest = digest_of(self._key, audience)
+        return self._first_digest(catalogue.version, name, digest) != digest
 
 
 def chosen_chapters(book: Book, window: Window) -> range:

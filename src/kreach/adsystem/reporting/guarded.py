@@ -8,7 +8,7 @@ import numpy as np
 from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.campaigns.questions import EVER, PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import Kept
-from kreach.adsystem.disclosure.audiences import NOT_HERE
+from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict
 from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.disclosure.guard import TOO_FEW, Note, Withheld, chosen_chapters, text_of
 from kreach.adsystem.disclosure.suppressions import Suppressions
@@ -124,6 +124,10 @@ class GuardedReporting:
         reports = found["reports"]
         told = {"people": found["people"], "reach": reports}
         return told | {"unique_reach": reports[0]["unique_reach"]}
+
+    def verdict(self, audience: str, catalogue: Catalogue) -> Verdict:
+        """Whether advertisers may use an audience on a catalogue."""
+        return self._shown.verdict(audience, catalogue)
 
     # -- reports ------------------------------------------------------------------------------
 

@@ -11,11 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.disclosure.audiences import NOT_HERE
-from kreach.adsystem.disclosure.guard import Audiences, Withheld
+from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.disclosure.noise import Draw, opendp_draw
 from kreach.adsystem.disclosure.noise_answers import Answer
 from kreach.adsystem.disclosure.noise_budget import Budget
@@ -27,7 +26,7 @@ from kreach.adsystem.reporting.live import LogFailing
 from kreach.adsystem.reporting.noisy_documents import NoisyDocuments, noisy_caps, spent
 from kreach.adsystem.reporting.noisy_source import NoisySource, Points
 from kreach.adsystem.reporting.service import Reporting, page_of
-from kreach.adsystem.settings import GuardSettings, NoiseSettings, guard_key
+from kreach.adsystem.settings import GuardSettings, NoiseSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.moments import Window
 from kreach.errors import KreachError
@@ -68,11 +67,7 @@ class NoisyReporting:
         draw: Draw | None = None,
     ) -> None:
         self._inner, self._guarded = reporting, guarded
-        self._audiences: Audiences | None = None
-        if guard.enabled:
-            names = [EVERYONE, *reporting.shared.audiences]
-            key = guard_key(reporting.shared.store)
-            self._audiences = Audiences(reporting.shelf.audience, names, guard, key)
+        self._guard = guard
         drawing = opendp_draw() if draw is None else draw
         self._budget = Budget(settings)
         self._most_cap = settings.most_frequency - 1
@@ -289,9 +284,9 @@ class NoisyReporting:
         return [told[stretch] for stretch in stretches]
 
     def _check_audience(self, kept: Kept, catalogue: Catalogue) -> None:
-        if self._audiences is None:
+        if not self._guard.enabled:
             return
-        verdict = self._audiences.verdict(catalogue, kept.campaign.audience)
+        verdict = self._guarded.verdict(kept.campaign.audience, catalogue)
         if verdict.reason is not None and verdict.reason != NOT_HERE:
             rule = f"{verdict.rule} to be used by advertisers"
             said = str(KreachError.rule("audience", rule, kept.campaign.audience))
