@@ -3,15 +3,17 @@
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.adsystem.reporting.stores import make_campaign
 from tests.browser.conftest import Pages
 from tests.browser.test_pages import named, text
-from tests.browser.worlds import World
+from tests.browser.worlds import World, made_world
 from tests.cli.command import kreach
 from tests.service.processes import Service, serving
 
@@ -126,10 +128,33 @@ def test_reporting_goes_away_and_comes_back(world: World, page: Page) -> None:
         world.reporting = again
 
 
-def test_what_is_withheld_is_told_with_its_reason(
-    world: World, pages: Pages, tmp_path: Path
+def check_that_chapters_are_offered(
+    page: Page, base: str, url: str, bearer: dict[str, str]
 ) -> None:
-    where = ("--config", str(world.config))
+    """A window that cuts a chapter is refused, and one click away from one that does not."""
+    page.goto(f"{base}/campaign/winter")
+    named(page, "window start").fill("2026-11-01T00:00")
+    named(page, "window end").fill("2026-11-02T12:34")
+    named(page, "window end").press("Enter")
+    expect(page.get_by_text("end must be where a chapter ends")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("^from "))).to_be_hidden()  # as it is
+    page.get_by_role("button", name=re.compile("^to Mon 2 Nov")).click()
+    ends = {"start": "2026-11-01T00:00:00Z", "end": "2026-11-02T03:00:00Z", "cap": "1"}
+    asked = httpx.get(f"{url}/v1/campaigns/winter/reach", params=ends, headers=bearer)
+    told = asked.json()
+    assert asked.status_code == 200, told
+    assert told["impressions"] >= 100
+    expect(page.get_by_text(f"{told['impressions']} impressions, ")).to_be_visible()
+    expect(named(page, "window end")).to_have_value("2026-11-02T03:00")
+    expect(page.get_by_text("end must be where a chapter ends")).to_be_hidden()
+    expect(page.get_by_role("button", name=re.compile("^to Mon 2 Nov"))).to_be_hidden()
+
+
+def test_what_is_withheld_is_told_with_its_reason(pages: Pages, tmp_path: Path) -> None:
+    winter = make_campaign("acme.winter", budget=50.0)
+    with ThreadPoolExecutor(1) as other:  # this thread has the browser's event loop
+        config = other.submit(made_world, tmp_path, (winter,)).result()
+    where = ("--config", str(config))
     add = ("keys", "add", *where, "--role")
     acme = kreach(*add, "advertiser", "--advertiser", "acme").out.strip()
     operator = kreach(*add, "operator").out.strip()
@@ -137,7 +162,7 @@ def test_what_is_withheld_is_told_with_its_reason(
     key_file.write_text(acme + "\n")
     floors = ("LEAST_AUDIENCE", "LEAST_PEOPLE", "LEAST_DIFFERENCE")  # margins are as large as that
     given = {"KREACH_REPORTING_KEYS": "true"} | {f"KREACH_GUARD_{one}": "10" for one in floors}
-    with serving(world.folder, "reporting", *where, more=given) as reporting:
+    with serving(tmp_path, "reporting", *where, more=given) as reporting:
         url = f"http://127.0.0.1:{reporting.port}"
         campaign = {"id": "own", "budget": 5, "start": "2026-11-01T00:00:00Z"}
         campaign["end"] = "2036-12-01T00:00:00Z"
@@ -149,9 +174,10 @@ def test_what_is_withheld_is_told_with_its_reason(
             "KREACH_CONSOLE_KEY_FILE": str(key_file),
             "KREACH_CONSOLE_GROUPS_AUDIT": str(tmp_path / "none.json"),
         }
-        with serving(world.folder, "console", *where, more=given) as console:
+        with serving(tmp_path, "console", *where, more=given) as console:
             base = f"http://127.0.0.1:{console.port}"
             page = pages(base)
+            check_that_chapters_are_offered(page, base, url, bearer)
             page.goto(base)
             line = named(page, "campaign own")
             expect(named(line, "People reached")).to_contain_text("not told")

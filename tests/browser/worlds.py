@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from tests.adsystem.reporting.stores import GROUPS, START, Shop, make_campaign, make_catalogue
 from tests.service.processes import Service, serving
 
@@ -53,16 +53,19 @@ class World:
         return found
 
 
-def made_world(folder: Path, more: str = "") -> Path:
-    """A store with three days of three campaigns, and settings; their file."""
+_COMMON: dict[str, Any] = {"budget": 50.0, "expected_requests": 600}
+CAMPAIGNS = (
+    make_campaign("spring", caps=(Cap(limit=2),), **_COMMON),
+    make_campaign("summer", caps=(Cap(limit=1),), state="paused", **_COMMON),
+    make_campaign("future", start=START + timedelta(days=20), caps=(Cap(limit=3),), **_COMMON),
+)
+
+
+def made_world(folder: Path, campaigns: tuple[Campaign, ...] = CAMPAIGNS) -> Path:
+    """A store with three days of campaigns, and settings; their file."""
     catalogue = make_catalogue("dispersed")
     shop = Shop(folder, catalogue)
-    common = {"budget": 50.0, "expected_requests": 600}
-    shop.add(
-        make_campaign("spring", caps=(Cap(limit=2),), **common),
-        make_campaign("summer", caps=(Cap(limit=1),), state="paused", **common),
-        make_campaign("future", start=START + timedelta(days=20), caps=(Cap(limit=3),), **common),
-    )
+    shop.add(*campaigns)
     asyncio.run(_filled(shop))
     _hand_over(folder)
     config = folder / "kreach.toml"
@@ -72,7 +75,6 @@ store = "store"
 catalogues = ["{catalogue.version}"]
 [reporting]
 port = 0
-{more}
 [console]
 port = 0
 groups_audit = "audit.json"

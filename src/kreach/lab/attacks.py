@@ -7,7 +7,7 @@ group, the second and how busy the campaign is, asks what reports he may, and sa
     advantage = 2 · P(right) − 1
 
 is 0 for who guesses and 1 for who knows. What he is refused he makes up for with what he is offered
-instead; and where that tells him nothing he throws a coin.
+instead; and where that tells him nothing he throws a coin, which counts as half a game right.
 """
 
 from collections.abc import Callable
@@ -192,7 +192,7 @@ def _members(low: int, high: int, without: int | None = None) -> Counts:
 
 
 Guess = tuple[bool | None, bool]
-"""What is guessed (None: a coin), and whether something was refused."""
+"""What is guessed (None: a coin, worth half a game), and whether something was refused."""
 
 
 def _impressions(view: View, name: str, start: datetime | None, end: datetime | None) -> int | None:
@@ -414,7 +414,7 @@ def attack_table(
     result = []
     for a, attack in enumerate(attacks):
         for mode in modes:
-            right, refused = 0, 0
+            scores, refused = [], 0
             for trial in range(trials):
                 chance = generator_for(seed, a, trial)
                 secret = bool(chance.integers(2))
@@ -424,11 +424,9 @@ def attack_table(
                     closing(_Scene(Path(place), chance, people)) as scene,
                 ):
                     guess, no = ATTACKS[attack](scene, mode, secret)
-                if guess is None:
-                    guess = bool(chance.integers(2))
-                right += guess == secret
+                scores.append(0.5 if guess is None else float(guess == secret))
                 refused += no
-            share = right / trials
-            error = 2.0 * sqrt(max(share * (1.0 - share), 1.0 / trials) / trials)
-            result.append(Scored(attack, mode, trials, 2 * share - 1, error, refused / trials))
+            advantage = 2.0 * float(np.mean(scores)) - 1.0
+            error = 2.0 * sqrt(max(float(np.var(scores)), 1.0 / trials) / trials)
+            result.append(Scored(attack, mode, trials, advantage, error, refused / trials))
     return result

@@ -158,6 +158,7 @@ async def _series(folder: Path) -> None:
             assert (document["start"], document["end"]) == (edges[0][0], edges[1][1])
             curve = service.curve("spring", "day", ReachQuestion(caps=(1,)))
             models.CurveDocument.model_validate(curve)
+            assert curve["suppressed"] == []  # it counts no rows
             assert [(p["ts"], p["impressions"]) for p in curve["points"]] == [
                 (edges[0][1], 30),
                 (edges[1][1], 40),

@@ -16,7 +16,7 @@ from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.reporting.documents import in_short
 from kreach.adsystem.reporting.reach import Subject
 from kreach.adsystem.reporting.service import Reporting, caps_of, facts_of, page_of
-from kreach.adsystem.reporting.shown import Shown, iso
+from kreach.adsystem.reporting.shown import ROWS, Shown, iso
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.moments import Window
@@ -158,13 +158,14 @@ class GuardedReporting:
         if not self._settings.enabled:
             return self._inner.curve(campaign_id, by, asked)
         told = self.series(campaign_id, by, replace(asked, window=EVER))
-        names = ("campaign", "catalogue", "people", "by", "suppressed")
+        names = ("campaign", "catalogue", "people", "by")
+        notes = [note for note in told["suppressed"] if note["what"] != ROWS]  # it has none
         points, so_far = [], 0
         for period in told["series"]:
             so_far += period["impressions"]
             reports = [in_short(report) for report in period["cumulative"]]
             points.append({"ts": period["end"], "impressions": so_far, "reports": reports})
-        return {name: told[name] for name in names} | {"points": points}
+        return {name: told[name] for name in names} | {"points": points, "suppressed": notes}
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
         """Spend and impressions at the ends of chapters."""

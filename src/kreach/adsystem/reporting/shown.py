@@ -34,11 +34,12 @@ from kreach.numeric.types import IntArray
 from kreach.service.clock import Clock
 from kreach.service.recent import Recent
 
-__all__ = ["Shown", "iso"]
+__all__ = ["ROWS", "Shown", "iso"]
 
 Document = dict[str, Any]
 
 _REMEMBERED = 256
+ROWS = "rejected, warnings"  # counts of rows, of which there may be few
 _OF_THE_DIARY = (
     *("multiplier", "reserved_micros", "carried_micros"),
     *("requests", "bids", "wins", "losses", "win_rate"),
@@ -181,7 +182,7 @@ class Shown:
         made["rejected"] |= {"unknown_group": None, "other_catalogue": None}
         if window.start is None or window.start < subject.catalogue.created:
             made["warnings"] = {"before_catalogue": None}
-        note = Note.few_rows("rejected, warnings")
+        note = Note.few_rows(ROWS)
         return made | {"suppressed": [note.document()]}
 
     def spend(self, subject: Subject, chosen: range) -> int:

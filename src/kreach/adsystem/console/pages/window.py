@@ -284,5 +284,7 @@ class WindowPanel:
         with self._allowed:
             for name in ("start", "end"):
                 for text in refused.allowed.get(name, []):
+                    if self._window is not None and text in self._window:
+                        continue  # it is what was chosen
                     words = f"{'from' if name == 'start' else 'to'} {moment(text)}"
                     button(words, lambda name=name, text=text: self._take(name, text))
