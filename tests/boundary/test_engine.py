@@ -1,14 +1,19 @@
 """Scratch connections: on one engine, and nobody sees another's tables or settings."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
 
-from kreach.boundary.engine import scratch
+from kreach.boundary import engine as module
+from kreach.boundary.engine import no_complaints, scratch
+from kreach.errors import KreachError
 
 
 def test_one_does_not_see_what_another_has() -> None:
@@ -36,11 +41,21 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
             assert engine.execute(f"FROM '{file}'").fetchall() == [(number,)]
 
 
+def ask_the_dead(engine: Any) -> None:
+    with no_complaints("file", "be readable"):
+        engine.close()  # it answers as little as after a fatal error
+        engine.execute("SELECT 1")
+
+
 def test_an_error_leaves_the_next_one_in_order() -> None:
+    with scratch():
+        first = module._shared[0]
     with pytest.raises(duckdb.Error), scratch() as engine:
         engine.execute("SELECT * FROM nothing")
-    with pytest.raises(duckdb.FatalException), scratch() as engine:
-        raise duckdb.FatalException("broken")
+    assert module._shared[0] is first
+    with pytest.raises(KreachError), scratch() as engine:
+        ask_the_dead(engine)
+    assert module._shared == []
     with scratch() as engine:
         assert engine.execute("SELECT 1").fetchone() == (1,)
 
@@ -61,14 +76,27 @@ def test_threads_have_their_own() -> None:
     assert sorted(found) == list(range(20))
 
 
-def test_a_forked_process_has_an_engine_of_its_own() -> None:
+FORKS = """
+import os, sys
+from kreach.boundary.engine import scratch
+
+def summed():
     with scratch() as engine:
-        engine.execute("SELECT 1")
-    child = os.fork()
-    if child == 0:  # pragma: no cover - in the other process
-        try:
-            with scratch() as engine:
-                os._exit(0 if engine.execute("SELECT sum(n) FROM range(1000) r(n)") else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+        return engine.execute("SELECT sum(n)::BIGINT FROM range(1000000) r(n)").fetchone()
+
+before = summed()
+child = os.fork()
+if child == 0 and sys.argv[1] == "used":
+    sys.exit(0 if summed() == before else 1)
+if child == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert summed() == before
+"""
+
+
+@pytest.mark.parametrize("child", ["used", "not used"])
+def test_a_forked_process_has_an_engine_of_its_own_and_ends(child: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, child]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

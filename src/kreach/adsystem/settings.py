@@ -6,14 +6,10 @@ import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.disclosure.archive import kept_digests
-from kreach.adsystem.disclosure.audiences import Verdict, digest_of, margins, verdicts
-from kreach.adsystem.disclosure.sums import check_together
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import read_catalogue, read_groups
@@ -30,8 +26,6 @@ __all__ = [
     "RedisSettings",
     "ReportingSettings",
     "bidder_store",
-    "check_adsystem",
-    "check_closing",
     "guard_key",
     "log_folders",
     "read_audience",
@@ -352,18 +346,6 @@ def _kept_key(path: Path) -> bytes:
     return _key_bytes(path.read_text().strip())
 
 
-def check_closing(bidder: BidderSettings, guard: GuardSettings, noise: NoiseSettings) -> None:
-    """Final numbers are made when no notice can come any more, or its impression is in none."""
-    told: list[tuple[bool, str, float]] = [
-        (guard.enabled, "closing_seconds of [guard]", guard.closing_seconds),
-        (noise.enabled, "closing_seconds of [noise]", noise.closing_seconds),
-    ]
-    for used, name, seconds in told:
-        if used and seconds <= bidder.expiry_seconds:
-            rule = f"be more than expiry_seconds of [bidder] ({bidder.expiry_seconds:g})"
-            raise KreachError.rule(name, rule, seconds)
-
-
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
     """An audience on a catalogue: everyone, or the head-counts of a groups file."""
     if name == EVERYONE:
@@ -390,58 +372,3 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     if len({catalogue.version for catalogue in found}) != len(found):
         raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
     return found
-
-
-def _verdict(verdict: Verdict) -> str:
-    near = "" if verdict.near is None else f" (to {verdict.near})"
-    return f"{verdict.reason}{near}" if verdict.reason else "yes"
-
-
-def check_adsystem(
-    settings: AdSystemSettings, guard: GuardSettings | None = None
-) -> dict[str, Any]:
-    """Read all that the settings name, and tell what was found.
-
-    With the guard's settings also which audiences advertisers may use, or why not.
-    """
-    found = read_catalogues(settings)
-    people: dict[str, int] = {}
-    broken: list[KreachError] = []
-
-    def read(name: str) -> Audience:
-        try:
-            audience = read_audience(settings, found[-1], name)
-        except KreachError as error:
-            broken.append(error)
-            raise
-        people[name] = audience.targeted_user_count
-        return audience
-
-    floors = GuardSettings(audiences_together=2) if guard is None else guard
-    names = [EVERYONE, *settings.audiences]
-    least, apart, together = (
-        floors.least_audience,
-        floors.least_difference,
-        floors.audiences_together,
-    )
-    check_together(len(names), together)
-    told = verdicts(names, read, least, apart, together=together)
-    if (settings.store / GUARD_KEY).exists():  # a check makes nothing
-        key = guard_key(settings.store)
-        kept = kept_digests(settings.store, found[-1].version)
-
-        def changed(name: str, audience: Audience) -> bool:
-            digest = digest_of(key, audience)
-            return kept.get(name, digest) != digest
-
-        told = verdicts(names, read, least, apart, margins(key, apart), together, changed)
-    if broken:
-        raise broken[0]
-    for_advertisers = {name: _verdict(verdict) for name, verdict in told.items()}
-    audiences = {name: people[name] for name in names}
-    return {
-        "store": str(settings.store),
-        "catalogues": {catalogue.version: len(catalogue) for catalogue in found},
-        "audiences": audiences,
-        "currency": settings.currency,
-    } | ({"for advertisers": for_advertisers} if guard is not None and guard.enabled else {})

@@ -35,7 +35,7 @@ def new_engine(database: Path | str | None = None) -> Any:
 
 
 _lock = threading.Lock()
-_engines: dict[int, Any] = {}  # by process: one that was forked has no threads of its parent
+_shared: list[Any] = []  # the one engine of scratch connections, or none yet
 
 
 @contextmanager
@@ -45,21 +45,39 @@ def scratch() -> Iterator[Any]:
     All are on one engine of this process, which takes a thousand times longer to make. Temporary
     tables and registered arrays are seen by their own connection only.
     """
-    import duckdb  # noqa: PLC0415
-
-    process = os.getpid()
     with _lock:
-        if process not in _engines:
-            _engines[process] = new_engine()
-        connection = _engines[process].cursor()
+        if not _shared:
+            _shared.append(new_engine())
+        connection = _shared[0].cursor()
     try:
         connection.execute("SET TimeZone = 'UTC'")
         yield connection
-    except (duckdb.FatalException, duckdb.InternalException):
-        _engines.pop(process, None)  # it is of no use to anybody any more
+    except BaseException:
+        if not _is_sound(connection):
+            with _lock:
+                _shared.clear()
         raise
     finally:
         connection.close()
+
+
+def _is_sound(connection: Any) -> bool:
+    """Whether the engine still answers: after a fatal error none of its connections does."""
+    try:
+        return bool(connection.execute("SELECT 1").fetchone())
+    except Exception:
+        return False
+
+
+def _before_fork() -> None:
+    """A child would have the engine without its threads, and hang or die when it lets go of it."""
+    _lock.acquire()
+    _shared.clear()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 
 @contextmanager

@@ -54,12 +54,12 @@ def bidder(
 
     from kreach.adsystem.bidder.exchange import bidder_with_shortcut  # noqa: PLC0415
     from kreach.adsystem.bidder.service import BidderState  # noqa: PLC0415
+    from kreach.adsystem.check import check_adsystem  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
         BidderSettings,
         RedisSettings,
         bidder_store,
-        check_adsystem,
     )
     from kreach.service.clock import ClockSettings  # noqa: PLC0415
     from kreach.service.config import load_settings  # noqa: PLC0415
@@ -108,6 +108,7 @@ def reporting(
     import msgspec  # noqa: PLC0415
 
     from kreach.adsystem.access.keys import count_keys  # noqa: PLC0415
+    from kreach.adsystem.check import check_adsystem, check_closing  # noqa: PLC0415
     from kreach.adsystem.reporting.app import reporting_app  # noqa: PLC0415
     from kreach.adsystem.reporting.noisy import check_noise  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
@@ -117,8 +118,6 @@ def reporting(
         NoiseSettings,
         RedisSettings,
         ReportingSettings,
-        check_adsystem,
-        check_closing,
     )
     from kreach.adsystem.sharing.publisher import CampaignPublisher  # noqa: PLC0415
     from kreach.service.clock import ClockSettings  # noqa: PLC0415
@@ -132,7 +131,7 @@ def reporting(
     settings = load_settings(ReportingSettings, "reporting", document, base=base)
     guard = load_settings(GuardSettings, "guard", document, base=base)
     noise = load_settings(NoiseSettings, "noise", document, base=base)
-    if settings.keys:  # there are advertisers
+    if settings.keys and "bidder" in document:  # there are advertisers
         check_closing(load_settings(BidderSettings, "bidder", document, base=base), guard, noise)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)

@@ -2,20 +2,25 @@
 
 from collections.abc import Mapping
 from itertools import combinations, product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kreach.adsystem.disclosure import sums as module
 from kreach.adsystem.disclosure.audiences import (
+    CHANGED,
     NOT_HERE,
     TOO_CLOSE,
     TOO_SMALL,
     distance,
     headcounts,
     margins,
+    packed,
     served_people,
+    unpacked,
     verdicts,
 )
 from kreach.adsystem.disclosure.sums import Sums, check_together
@@ -171,6 +176,11 @@ def test_usable_audiences_are_large_and_far_from_what_others_add_up_to(
 def test_no_sum_that_is_near_is_sifted_out(
     listed: list[list[int]], mine: list[int], floor: int, most: int
 ) -> None:
+    with patch.object(module, "_PARTS", 3), patch.object(module, "_AT_ONCE", 2):
+        _check_sifting(listed, mine, floor, most)
+
+
+def _check_sifting(listed: list[list[int]], mine: list[int], floor: int, most: int) -> None:
     sums = Sums(most)
     for at, targeted in enumerate(listed):
         sums.add(str(at), np.array(targeted))
@@ -181,6 +191,51 @@ def test_no_sum_that_is_near_is_sifted_out(
         added = np.sum([sign * np.array(listed[int(name)]) for name, sign in others], axis=0)
         near = min(near, int(np.abs(np.array(mine) - added).sum()))
     assert (near < floor) == (closest(mine, listed, most) < floor)
+
+
+def kept(**audiences: Audience) -> dict[str, bytes]:
+    return {name: packed(headcounts(audience)) for name, audience in audiences.items()}
+
+
+def test_what_was_shown_stands_in_the_way_of_its_like() -> None:
+    """Changed, taken out, behind others or unreadable: reports on it may have been seen."""
+    half = some(10, 10, 10, 10, 0, 0, 0, 0)
+    twin = some(10, 10, 10, 9, 0, 0, 0, 0)
+    other = some(0, 0, 0, 0, 0, 10, 10, 10)
+    for named in (
+        {"half": other, "twin": twin},  # it was changed
+        {"twin": twin},  # it was taken out
+        {"twin": twin, "half": half},  # it was put behind
+    ):
+        found = verdicts(named, named.__getitem__, 20, 5, kept=kept(half=half))
+        assert (found["twin"].reason, found["twin"].near) == (TOO_CLOSE, "half")
+        if "half" in named:
+            assert found["half"].reason == (None if named["half"] is half else CHANGED)
+
+    def unreadable(name: str) -> Audience:
+        if name == "half":
+            raise KreachError.rule("audience", "be readable", name)
+        return twin
+
+    found = verdicts(["half", "twin"], unreadable, 20, 5, kept=kept(half=half))
+    assert (found["half"].reason, found["twin"].reason) == (NOT_HERE, TOO_CLOSE)
+
+
+def test_higher_floors_hold_for_what_was_shown_too() -> None:
+    lists = {"half": some(10, 10, 10, 10, 0, 0, 0, 0), "less": some(10, 10, 10, 4, 0, 0, 0, 0)}
+    known = kept(**lists)
+    assert {v.reason for v in verdicts(lists, lists.__getitem__, 20, 5, kept=known).values()} == {
+        None
+    }
+    found = verdicts(lists, lists.__getitem__, 36, 7, kept=known)
+    assert (found["half"].reason, found["less"].reason) == (None, TOO_SMALL)
+    found = verdicts(lists, lists.__getitem__, 20, 7, kept=known)
+    assert (found["half"].reason, found["less"].reason) == (None, TOO_CLOSE)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=50))
+def test_people_are_kept_as_they_are(counts: list[int]) -> None:
+    assert unpacked(packed(np.array(counts, dtype=np.int64))).tolist() == counts
 
 
 def test_more_sums_than_can_be_kept_are_refused_at_once() -> None:

@@ -1,6 +1,7 @@
 """The guard's settings are checked, and `--check-config` tells what advertisers may use."""
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kreach.adsystem.disclosure.archive import Archive, Flight, kept_digests
+from kreach.adsystem.check import check_adsystem, check_closing
+from kreach.adsystem.disclosure.archive import Archive, Flight, kept_audiences
 from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 from kreach.adsystem.disclosure.keeper import _seen
 from kreach.adsystem.settings import (
@@ -16,8 +18,6 @@ from kreach.adsystem.settings import (
     BidderSettings,
     GuardSettings,
     NoiseSettings,
-    check_adsystem,
-    check_closing,
     read_audience,
 )
 from kreach.boundary.catalogue import Catalogue
@@ -129,31 +129,43 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
 
     names = ["everyone", *shared.audiences]
     floors, archive = GuardSettings(least_audience=700), Archive(shared.store)
-    audiences = Audiences(read, names, floors, b"a key of some length", archive.first_digest)
+    audiences = Audiences(read, names, floors, b"a key of some length", archive)
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None
     assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"
     assert set(reads) == set(names)
-    # once more: half for one that is close to it, everyone and half for what they leave
-    assert len(reads) == 8
+    # once more: half for one that is close to it, everyone and half for what they leave, and
+    # both as they are kept
+    assert len(reads) == 10
 
 
-def test_what_was_first_looked_at_is_kept_whoever_looks_later(tmp_path: Path) -> None:
-    assert kept_digests(tmp_path, "v1") == {}
+def test_what_could_be_used_is_kept_in_its_order(tmp_path: Path) -> None:
+    assert kept_audiences(tmp_path, "v1") == {}
     assert not list(tmp_path.iterdir())
     first, second = Archive(tmp_path), Archive(tmp_path)
-    assert first.first_digest("v1", "sports", b"one") == b"one"
-    assert second.first_digest("v1", "sports", b"other") == b"one"
-    assert second.first_digest("v2", "sports", b"other") == b"other"
-    assert first.first_digest("v1", "news", b"third") == b"third"
-    assert kept_digests(tmp_path, "v1") == {"sports": b"one", "news": b"third"}
+    assert first.keep_audiences("v1", 0, {"sports": b"one", "news": b"two"})
+    assert not second.keep_audiences("v1", 0, {"late": b"three"})  # it was not the first
+    assert second.keep_audiences("v1", 2, {"arts": b"three"})
+    assert second.keep_audiences("v2", 0, {})
+    names = {"sports": b"one", "news": b"two", "arts": b"three"}
+    assert list(first.audiences("v1").items()) == list(names.items())
+    assert kept_audiences(tmp_path, "v1") == names  # while others have it open
     first.close()
     second.close()
-    assert kept_digests(tmp_path, "v2") == {"sports": b"other"}
-    (tmp_path / "old").mkdir()
-    with sqlite3.connect(tmp_path / "old" / "chapters.sqlite3") as before:
-        before.execute("CREATE TABLE chapters (campaign INTEGER)")  # by a version without them
-    assert kept_digests(tmp_path / "old", "v1") == {}
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert list(kept_audiences(tmp_path, "v1").items()) == list(names.items())
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    assert kept_audiences(tmp_path, "v2") == {}
+
+
+def test_a_check_of_an_old_or_a_broken_store(tmp_path: Path) -> None:
+    file = tmp_path / "chapters.sqlite3"
+    with closing(sqlite3.connect(file)) as before:
+        before.execute("CREATE TABLE chapters (campaign INTEGER)")  # of a version without them
+    assert kept_audiences(tmp_path, "v1") == {}
+    file.write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    with pytest.raises(KreachError, match="store must be a folder"):
+        kept_audiences(tmp_path, "v1")
 
 
 def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:

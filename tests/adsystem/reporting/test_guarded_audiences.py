@@ -3,16 +3,19 @@
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
 import pytest
 
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.check import check_adsystem
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.settings import check_adsystem
+from kreach.adsystem.reporting.shelf import Shelf
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
+from kreach.service.logs import Log
 from tests.adsystem.reporting.stores import END, GROUPS, Shop, make_campaign, make_catalogue
 from tests.adsystem.reporting.test_guarded import (
     EVER,
@@ -126,9 +129,34 @@ async def _changed(folder: Path) -> None:
             service.create(new_campaign("summer", "sports"))
         assert service.catalogues()["audiences"] == ["everyone"]
     assert check_adsystem(shop.shared, floors)["for advertisers"]["sports"] == "audience changed"
+    twin = sports - (np.arange(GROUPS) == 5)
+    with_audiences(shop, folder, twin=twin)  # it is gone, but what was told of it is not
+    with guarded(shop, floors) as service, pytest.raises(Withheld, match="differ from every oth"):
+        service.create(new_campaign("summer", "twin"))
     with_audiences(shop, folder, sports=sports)  # as it was
     with guarded(shop, floors) as service:
         assert service.reach("spring", ReachQuestion(caps=(1,))) == before
+
+
+def test_an_audience_is_what_it_was_when_it_was_first_read(tmp_path: Path) -> None:
+    """Verdicts are about those people: nobody else may be measured while the service runs."""
+    catalogue = make_catalogue("disjoint")
+    shop = Shop(tmp_path, catalogue)
+    sports = catalogue.sizes * (np.arange(GROUPS) % 2)
+    with_audiences(shop, tmp_path, sports=sports, arts=catalogue.sizes * (np.arange(GROUPS) > 4))
+    (tmp_path / "arts.parquet").rename(tmp_path / "away")
+    with patch("kreach.adsystem.reporting.shelf._MOST_GROUPS", 1):  # none but the last is kept
+        shelf = Shelf(shop.shared, Log("test", lambda line: None))
+    assert shelf.audience(catalogue, "sports").targeted_user_count == sports.sum()
+    with pytest.raises(KreachError, match="name a file that exists"):
+        shelf.audience(catalogue, "arts")
+    (tmp_path / "away").rename(tmp_path / "arts.parquet")
+    with pytest.raises(KreachError, match="when it was first read: restart"):
+        shelf.audience(catalogue, "arts")
+    with_audiences(shop, tmp_path, sports=sports - (np.arange(GROUPS) == 3))
+    shelf.audience(catalogue, "everyone")
+    with pytest.raises(KreachError, match="audience must stay as it is while the service runs"):
+        shelf.audience(catalogue, "sports")
 
 
 def test_money_of_an_audience_whose_old_catalogue_is_behind_it(tmp_path: Path) -> None:

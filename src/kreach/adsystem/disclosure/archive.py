@@ -7,8 +7,8 @@ So a chapter is written down before it is shown, and added only by who knows all
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from kreach.adsystem.disclosure.chapters import Book, Chapter, Content
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["FILE", "Archive", "Flight", "Place", "kept_digests"]
+__all__ = ["FILE", "Archive", "Flight", "Place", "kept_audiences"]
 
 FILE = "chapters.sqlite3"
 _SCHEMA = """
@@ -34,8 +34,8 @@ CREATE TABLE IF NOT EXISTS flights (
     campaign INTEGER PRIMARY KEY, end INTEGER NOT NULL, moved INTEGER, ended INTEGER
 );
 CREATE TABLE IF NOT EXISTS audiences (
-    catalogue TEXT NOT NULL, name TEXT NOT NULL, digest BLOB NOT NULL,
-    PRIMARY KEY (catalogue, name)
+    catalogue TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, counts BLOB NOT NULL,
+    PRIMARY KEY (catalogue, number), UNIQUE (catalogue, name)
 );
 """
 _AT_ONCE = 16  # chapters that are read together
@@ -55,19 +55,31 @@ class Flight(NamedTuple):
     ended_micros: int | None
 
 
-def kept_digests(folder: Path, catalogue: str) -> dict[str, bytes]:
-    """Of audiences that were looked at on a catalogue, by name; a store is left as it is."""
-    try:
-        connection = sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)
-    except sqlite3.Error:
+_AUDIENCES = "SELECT name, counts FROM audiences WHERE catalogue = ? ORDER BY number"
+
+
+def kept_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
+    """As `Archive.audiences`, for a look at a store that leaves it as it is."""
+    file = folder / FILE
+    if not file.exists():
         return {}
+    still = not file.with_name(f"{FILE}-wal").exists()  # nobody has it open
+    with no_complaints(folder):
+        uri = f"file:{quote(str(file))}?mode=ro" + ("&immutable=1" if still else "")
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'audiences'")
+            rows = connection.execute(_AUDIENCES, (catalogue,)) if known.fetchone() else ()
+            return {str(name): bytes(counts) for name, counts in rows}
+
+
+@contextmanager
+def no_complaints(folder: Path) -> Iterator[None]:
+    """Errors of the file as ours."""
     try:
-        sql = "SELECT name, digest FROM audiences WHERE catalogue = ?"
-        return {str(name): bytes(digest) for name, digest in connection.execute(sql, (catalogue,))}
-    except sqlite3.Error:  # nothing was kept yet
-        return {}
-    finally:
-        connection.close()
+        yield
+    except (OSError, sqlite3.Error) as error:
+        rule = "be a folder that can be written"
+        raise KreachError.rule("store", rule, f"{folder} ({error})") from None
 
 
 class Archive:
@@ -77,7 +89,7 @@ class Archive:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
+        with no_complaints(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
                 folder / FILE, timeout=10.0, isolation_level=None, check_same_thread=False
@@ -85,9 +97,6 @@ class Archive:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            rule = "be a folder that can be written"
-            raise KreachError.rule("store", rule, f"{folder} ({error})") from None
         self._lock = Lock()
 
     def close(self) -> None:
@@ -141,13 +150,21 @@ class Archive:
             values = (campaign, *flight)
             connection.execute("INSERT OR REPLACE INTO flights VALUES (?, ?, ?, ?)", values)
 
-    def first_digest(self, catalogue: str, name: str, digest: bytes) -> bytes:
-        """Of an audience's people as they were first looked at: this one, if that is now."""
+    def audiences(self, catalogue: str) -> dict[str, bytes]:
+        """Those that advertisers could use, in the order they came, with their people, packed."""
+        return {str(name): bytes(counts) for name, counts in self._read(_AUDIENCES, (catalogue,))}
+
+    def keep_audiences(self, catalogue: str, known: int, new: Mapping[str, bytes]) -> bool:
+        """Write down some more after so many; False if others were before us."""
         with self._changing() as connection:
-            values = (catalogue, name, digest)
-            connection.execute("INSERT OR IGNORE INTO audiences VALUES (?, ?, ?)", values)
-            sql = "SELECT digest FROM audiences WHERE catalogue = ? AND name = ?"
-            return bytes(connection.execute(sql, (catalogue, name)).fetchone()[0])
+            sql = "SELECT count(*) FROM audiences WHERE catalogue = ?"
+            if connection.execute(sql, (catalogue,)).fetchone() != (known,):
+                return False
+            connection.executemany(
+                "INSERT INTO audiences VALUES (?, ?, ?, ?)",
+                [(catalogue, number, *one) for number, one in enumerate(new.items(), known)],
+            )
+        return True
 
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._lock:

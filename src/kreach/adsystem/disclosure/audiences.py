@@ -21,12 +21,15 @@ differences of usable ones, up to a number of audiences that are looked at toget
 A floor that is known to the person would tell as much: an audience made to be just large enough if
 somebody is in it. So each audience, and each such sum, has its own margin above the floor, which
 nobody outside knows. The answer depends on the settings alone, so it tells nothing about what
-others run, and new audiences at the end leave those before them as they are.
+others run, and new audiences at the end leave those before them as they are. What could be used
+once is kept (archive.py), since reports on it may have been seen: taken out of the settings or
+changed under its name, it still stands in the way of its like.
 """
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,11 +50,12 @@ __all__ = [
     "TOO_CLOSE",
     "TOO_SMALL",
     "Verdict",
-    "digest_of",
     "distance",
     "headcounts",
     "margins",
+    "packed",
     "served_people",
+    "unpacked",
     "verdicts",
 ]
 
@@ -59,6 +63,7 @@ TOO_SMALL = "audience too small"
 TOO_CLOSE = "audience too close"
 NOT_HERE = "audience not on this catalogue"
 CHANGED = "audience changed"
+_NEW_NAME = "have a new name when its people change"
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,14 @@ def distance(one: IntArray, other: IntArray) -> int:
     return int(np.abs(one - other).sum())
 
 
-def digest_of(key: bytes, audience: Audience) -> bytes:
-    """By which one sees whether an audience is still the same; tells nothing without the key."""
-    return hmac.digest(key, headcounts(audience).astype("<i8").tobytes(), hashlib.sha256)
+def packed(counts: IntArray) -> bytes:
+    """Head-counts as they are kept."""
+    return zlib.compress(counts.astype("<u4").tobytes(), 1)
+
+
+def unpacked(kept: bytes) -> IntArray:
+    """What `packed` made small."""
+    return np.frombuffer(zlib.decompress(kept), dtype="<u4").astype(np.int64)
 
 
 def margins(key: bytes, most: int) -> Callable[[str], int]:
@@ -134,46 +144,57 @@ def verdicts(
     least_difference: int,
     margin: Callable[[str], int] = lambda _: 0,
     together: int = 4,
-    changed: Callable[[str, Audience], bool] = lambda _name, _audience: False,
+    kept: Mapping[str, bytes] | None = None,
 ) -> dict[str, Verdict]:
     """What advertisers may do with each audience, in the order given.
 
     `together` is how many audiences are looked at at once: 2 is one and another, 3 is one and what
     two others add up to. `read` is asked once for each, and again for those that may be close.
-    What `changed` since it was first looked at may not be used: reports before and after would
-    differ by few people.
+
+    Those that are `kept` could be used before, and reports on them may have been seen. They come
+    first, as they were then, whether or not they are still named; one that is not the same any more
+    may not be used.
     """
+    before = {} if kept is None else kept
     found: dict[str, Verdict] = {}
     usable = Sums(together - 1)
-    for name in names:
-        try:
-            audience = read(name)
-        except KreachError:
-            found[name] = Verdict(NOT_HERE, "be readable on this catalogue")
-            continue
-        if changed(name, audience):
-            found[name] = Verdict(CHANGED, "have a new name when its people change")
-            continue
-        total = audience.targeted_user_count
-        if total < least_audience + margin(name):
-            found[name] = Verdict(TOO_SMALL, f"have clearly more than {least_audience} people")
-            continue
-        found[name] = Verdict()
-        mine = headcounts(audience)
+
+    def counts_of(name: str) -> IntArray:
+        return unpacked(before[name]) if name in before else headcounts(read(name))
+
+    def judged(name: str, mine: IntArray) -> Verdict:
+        if mine.sum() < least_audience + margin(name):
+            return Verdict(TOO_SMALL, f"have clearly more than {least_audience} people")
         for others in usable.near(mine, 2 * least_difference):  # margins are below the floor
             text = _text(others)
             floor = least_difference + margin(f"{name}\n{text}")
-            added = np.sum([sign * headcounts(read(other)) for other, sign in others], axis=0)
+            added = np.sum([sign * counts_of(other) for other, sign in others], axis=0)
             if distance(mine, added) < floor:
                 rule = (
                     "differ from every other, and from what others add up to, by clearly more than"
                     f" {least_difference} people"
                 )
-                found[name] = Verdict(TOO_CLOSE, rule, text)
-                break
-        if found[name].reason is None:
+                return Verdict(TOO_CLOSE, rule, text)
+        return Verdict()
+
+    named = list(names)
+    for name in [*before, *(name for name in named if name not in before)]:
+        try:
+            now = headcounts(read(name)) if name in named else None
+        except KreachError:
+            now, found[name] = None, Verdict(NOT_HERE, "be readable on this catalogue")
+        mine = unpacked(before[name]) if name in before else now
+        if mine is None:
+            continue
+        verdict = judged(name, mine)
+        if name in before or verdict.reason is None:
             usable.add(name, mine)
-    return found
+        if now is not None:
+            changed = not np.array_equal(now, mine)
+            found[name] = (
+                Verdict(CHANGED, "have a new name when its people change") if changed else verdict
+            )
+    return {name: found[name] for name in named}
 
 
 def _text(others: Signed) -> str:

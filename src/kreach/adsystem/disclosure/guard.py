@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict, digest_of, margins, verdicts
+from kreach.adsystem.disclosure.archive import Archive
+from kreach.adsystem.disclosure.audiences import (
+    NOT_HERE,
+    Verdict,
+    headcounts,
+    margins,
+    packed,
+    verdicts,
+)
 from kreach.adsystem.disclosure.chapters import Book
 from kreach.adsystem.disclosure.sums import check_together
 from kreach.adsystem.settings import GuardSettings
@@ -94,35 +102,47 @@ class Audiences:
         names: Sequence[str],
         settings: GuardSettings,
         key: bytes,
-        first_digest: Callable[[str, str, bytes], bytes],
+        archive: Archive,
     ) -> None:
-        check_together(len(names), settings.audiences_together)
+        if settings.enabled:
+            check_together(len(names), settings.audiences_together)
         self._read, self._names, self._settings = read, names, settings
         self._margin = margins(key, settings.least_difference)
-        self._key, self._first_digest = key, first_digest
+        self._archive = archive
         self._lock = Lock()
         self._found: dict[str, dict[str, Verdict]] = {}
 
     def verdict(self, catalogue: Catalogue, name: str) -> Verdict:
         """Whether advertisers may use an audience on a catalogue."""
         with self._lock:
-            found = self._found.get(catalogue.version)
-            if found is None:
-                floors = self._settings
-                found = self._found[catalogue.version] = verdicts(
-                    self._names,
-                    lambda name: self._read(catalogue, name),
-                    floors.least_audience,
-                    floors.least_difference,
-                    self._margin,
-                    floors.audiences_together,
-                    lambda name, audience: self._changed(catalogue, name, audience),
-                )
+            if catalogue.version not in self._found:
+                self._found[catalogue.version] = self._verdicts(catalogue)
+            found = self._found[catalogue.version]
         return found.get(name, Verdict(NOT_HERE, "be one that the settings name"))
 
-    def _changed(self, catalogue: Catalogue, name: str, audience: Audience) -> bool:
-        digest = digest_of(self._key, audience)
-        return self._first_digest(catalogue.version, name, digest) != digest
+    def _verdicts(self, catalogue: Catalogue) -> dict[str, Verdict]:
+        """What may be used is written down before anybody is told."""
+        floors, version = self._settings, catalogue.version
+
+        def read(name: str) -> Audience:
+            return self._read(catalogue, name)
+
+        while True:
+            kept = self._archive.audiences(version)
+            check_together(len({*kept, *self._names}), floors.audiences_together)
+            found = verdicts(
+                self._names,
+                read,
+                floors.least_audience,
+                floors.least_difference,
+                self._margin,
+                floors.audiences_together,
+                kept,
+            )
+            new = [name for name, one in found.items() if one.reason is None and name not in kept]
+            people = {name: packed(headcounts(read(name))) for name in new}
+            if self._archive.keep_audiences(version, len(kept), people):
+                return found
 
 
 def chosen_chapters(book: Book, window: Window) -> range:

@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Iterable
+from hashlib import sha256
 
+from kreach.adsystem.disclosure.audiences import headcounts
 from kreach.adsystem.settings import AdSystemSettings, read_audience, read_catalogues
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
@@ -23,6 +25,8 @@ class Shelf:
         self._lock = threading.Lock()
         self._catalogues = {found.version: found for found in read_catalogues(shared)}
         self._strange: set[str] = set()
+        self._digests: dict[tuple[str, str], bytes] = {}
+        self._failures: dict[tuple[str, str], str] = {}
         self._audiences = Recent[tuple[str, str], Audience](
             _MOST_GROUPS, lambda audience: audience.group_count
         )
@@ -46,8 +50,27 @@ class Shelf:
 
     def audience(self, catalogue: Catalogue, name: str) -> Audience:
         """The people that a campaign targets, as far as this catalogue tells."""
+        return self._audiences.of((catalogue.version, name), lambda: self._read(catalogue, name))
+
+    def _read(self, catalogue: Catalogue, name: str) -> Audience:
+        """An audience is for all the time what it was when it was first read, or could not be.
+
+        What advertisers may be told was decided by that.
+        """
         key = (catalogue.version, name)
-        return self._audiences.of(key, lambda: read_audience(self._shared, catalogue, name))
+        failure = self._failures.get(key)
+        if failure is not None:
+            raise KreachError(failure)
+        try:
+            made = read_audience(self._shared, catalogue, name)
+        except KreachError as error:
+            self._failures[key] = f"{error} (when it was first read: restart to read it again)"
+            raise
+        digest = sha256(headcounts(made).tobytes()).digest()
+        if self._digests.setdefault(key, digest) != digest:
+            rule = "stay as it is while the service runs: restart to take up a change"
+            raise KreachError.rule("audience", rule, name)
+        return made
 
     def meet(self, versions: Iterable[str]) -> None:
         """Look for a version that the bidder has and we have not: a folder may be a new one."""

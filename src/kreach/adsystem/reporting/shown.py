@@ -55,8 +55,7 @@ class Shown:
         self._keeper = Keeper(self._archive, settings)
         names = [EVERYONE, *inner.shared.audiences]
         key = guard_key(inner.shared.store)
-        first = self._archive.first_digest
-        self._audiences = Audiences(inner.shelf.audience, names, settings, key, first)
+        self._audiences = Audiences(inner.shelf.audience, names, settings, key, self._archive)
         self._remembered = Recent[tuple[Any, ...], Any](_REMEMBERED)  # chapters do not change
         self._unique: dict[tuple[int, str], tuple[int, float]] = {}
         self._versions: dict[str, None] = {}  # of catalogues that the log has rows of

@@ -282,9 +282,9 @@ class WindowPanel:
         self._found.set_visibility(False)
         self._allowed.clear()
         with self._allowed:
-            for name in ("start", "end"):
+            for name, chosen in zip(("start", "end"), self._window or ("", ""), strict=True):
                 for text in refused.allowed.get(name, []):
-                    if self._window is not None and text in self._window:
-                        continue  # it is what was chosen
+                    if text == chosen:
+                        continue
                     words = f"{'from' if name == 'start' else 'to'} {moment(text)}"
                     button(words, lambda name=name, text=text: self._take(name, text))
