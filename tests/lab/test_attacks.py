@@ -36,7 +36,7 @@ def test_open_reports_tell_all(attack: str) -> None:
 @pytest.mark.parametrize("mode", ["guard", "noise"])
 def test_guarded_reports_tell_next_to_nothing(mode: str) -> None:
     found = [scored(attack, mode) for attack in ON_PEOPLE]
-    assert sum(one.advantage for one in found) / len(found) < 0.7  # 27 of 32
+    assert sum(one.advantage for one in found) / len(found) < 0.15  # all of one attack's games
     for one in found:
         if one.attack != "polling of the spend":  # is answered, with numbers that do not move
             assert one.refused == 1.0, one
