@@ -9,6 +9,8 @@ import pytest
 from kreach.adsystem.bidding import outlook
 from tests.cli.command import Result, kreach, kreach_process
 
+pytestmark = pytest.mark.xdist_group("plans")  # what takes long is done once
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.command import Result, kreach, kreach_process
 from tests.lab.logs_made import few_plans, write_prices, write_visits
 
+pytestmark = pytest.mark.xdist_group("studies")  # what takes long is done once
+
 FILES = ("csv", "png", "svg")
 
 

@@ -18,6 +18,8 @@ from kreach.lab.exhibits import write_study
 from kreach.lab.site import Site
 from tests.lab.logs_made import few_plans, study_quickly, write_prices, write_visits
 
+pytestmark = pytest.mark.xdist_group("evaluate")  # what takes long is done once
+
 THE_PAPERS = {"impressions", "groups", "uniform", "profiled", "dispersed"}
 LIMITS = {"gateway_cap", "planning_k1"}
 

@@ -15,6 +15,8 @@ from kreach.lab.site import Site
 from kreach.lab.tradeoff import advice_of, exhibits_of, summary_of, tradeoff
 from tests.lab.logs_made import few_plans, write_prices, write_visits
 
+pytestmark = pytest.mark.xdist_group("tradeoff")  # what takes long is done once
+
 SIZES = [1, 4, 12]
 
 

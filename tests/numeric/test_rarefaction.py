@@ -15,6 +15,8 @@ import kreach as kr
 from kreach.numeric.rarefaction import log_likelihood_of_requests, rarefied_reach
 from kreach.numeric.types import FloatArray
 
+pytestmark = pytest.mark.xdist_group("rarefaction")  # what takes long is done once
+
 # How often a person makes 0, 1, 2, ... requests, as whole numbers: nothing is rounded.
 LAWS: dict[str, tuple[int, ...]] = {
     "light": (3, 2, 1),

@@ -17,6 +17,8 @@ import kreach as kr
 from kreach.adsystem.bidding.bidder import Bidder
 from kreach.lab.auctions import Outcome, Stream, paper_stream, run_auctions
 
+pytestmark = pytest.mark.xdist_group("comparison")  # what takes long is done once
+
 FloatArray = npt.NDArray[np.float64]
 
 PEOPLE, REQUESTS, REPETITIONS = 120, 2_000, 12
