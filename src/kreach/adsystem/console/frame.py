@@ -23,6 +23,7 @@ PAGES = (
 THEME_COOKIE = "kreach-theme"
 _LOOK_SECONDS = 0.5
 _LEAST_EVERY = 20  # looks: what depends on the time is shown anew so often
+_PATIENCE = 15.0  # seconds, of a browser that is busy
 _YEAR_SECONDS = 31_536_000
 
 Answers = dict[str, Answer]
@@ -103,11 +104,12 @@ class Frame:
     async def _toggle_theme(self) -> None:
         dark = self.dark.value
         if dark is None:
-            dark = bool(await ui.run_javascript("Quasar.Dark.isActive"))
-        self.dark.value = not dark
+            dark = bool(await ui.run_javascript("Quasar.Dark.isActive", timeout=_PATIENCE))
         name = "light" if dark else "dark"
         cookie = f"{THEME_COOKIE}={name}; path=/; max-age={_YEAR_SECONDS}; samesite=strict"
-        ui.run_javascript(f"document.cookie = '{cookie}'")
+        # remembered before it is seen: who leaves the page at once finds the other as it was left
+        await ui.run_javascript(f"document.cookie = '{cookie}'", timeout=_PATIENCE)
+        self.dark.value = not dark
         for chart in self._charts:
             chart.redraw()
 
