@@ -22,7 +22,7 @@ from tests.cli.command import write_visits
 
 @cache
 def quick_run() -> Run:
-    return Run(seed=0, quick=True)
+    return Run(seed=0, quick=True, processes=1)
 
 
 @cache
