@@ -1,7 +1,9 @@
 """What was used lately stays, within its room."""
 
 import threading
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,20 +37,20 @@ def test_the_newest_stays_whatever_it_weighs() -> None:
 def test_is_made_once_and_again_when_it_is_gone() -> None:
     held, made = Recent[int, str](1), list[int]()
 
-    def of(key: int) -> str:
-        return held.of(key, lambda: made.append(key) or str(key))  # type: ignore[func-returns-value]
+    def make(key: int) -> str:
+        made.append(key)
+        return str(key)
 
-    assert [of(key) for key in (1, 1, 2, 1)] == ["1", "1", "2", "1"]
+    assert [held.of(key, partial(make, key)) for key in (1, 1, 2, 1)] == ["1", "1", "2", "1"]
     assert made == [1, 2, 1]
 
 
 def test_what_could_not_be_made_leaves_nothing() -> None:
     held = Recent[int, str](1)
     for _ in range(2):
-        try:
+        with pytest.raises(ZeroDivisionError):
             held.of(1, lambda: "x" * (1 // 0))
-        except ZeroDivisionError:
-            assert len(held) == 0
+        assert len(held) == 0
 
 
 def test_who_makes_does_not_keep_others_waiting() -> None:

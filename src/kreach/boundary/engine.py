@@ -42,7 +42,7 @@ _shared: list[Any] = []  # the one engine of scratch connections, or none yet
 def scratch() -> Iterator[Any]:
     """A connection to read and write files with: nothing in memory but what is temporary.
 
-    All are on one engine of this process, which takes a thousand times longer to make. Temporary
+    All are on one engine of this process, since a new one takes far longer to make. Temporary
     tables and registered arrays are seen by their own connection only.
     """
     with _lock:
@@ -63,9 +63,11 @@ def scratch() -> Iterator[Any]:
 
 def _is_sound(connection: Any) -> bool:
     """Whether the engine still answers: after a fatal error none of its connections does."""
+    import duckdb  # noqa: PLC0415
+
     try:
         return bool(connection.execute("SELECT 1").fetchone())
-    except Exception:
+    except duckdb.Error:
         return False
 
 

@@ -64,7 +64,7 @@ def kept_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
     if not file.exists():
         return {}
     still = not file.with_name(f"{FILE}-wal").exists()  # nobody has it open
-    with no_complaints(folder):
+    with _as_ours(folder):
         uri = f"file:{quote(str(file))}?mode=ro" + ("&immutable=1" if still else "")
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'audiences'")
@@ -73,7 +73,7 @@ def kept_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
 
 
 @contextmanager
-def no_complaints(folder: Path) -> Iterator[None]:
+def _as_ours(folder: Path) -> Iterator[None]:
     """Errors of the file as ours."""
     try:
         yield
@@ -89,7 +89,7 @@ class Archive:
     """
 
     def __init__(self, folder: Path) -> None:
-        with no_complaints(folder):
+        with _as_ours(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
                 folder / FILE, timeout=10.0, isolation_level=None, check_same_thread=False

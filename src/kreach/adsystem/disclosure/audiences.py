@@ -190,10 +190,8 @@ def verdicts(
         if name in before or verdict.reason is None:
             usable.add(name, mine)
         if now is not None:
-            changed = not np.array_equal(now, mine)
-            found[name] = (
-                Verdict(CHANGED, "have a new name when its people change") if changed else verdict
-            )
+            same = np.array_equal(now, mine)
+            found[name] = verdict if same else Verdict(CHANGED, _NEW_NAME)
     return {name: found[name] for name in named}
 
 

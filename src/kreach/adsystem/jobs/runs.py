@@ -25,11 +25,6 @@ __all__ = ["Done", "NotComplete", "Run", "Summary", "do_periods"]
 _MOVING = timedelta(minutes=5)  # how often a bidder moves expired rows, unless set otherwise
 
 
-def iso(moment: datetime) -> str:
-    """A time in UTC as text."""
-    return iso_text(moment)
-
-
 class NotComplete(KreachError):
     """Impressions of the period may still come, or are not in files yet."""
 
@@ -50,8 +45,8 @@ class Done:
         """As plain values."""
         kept = ("impressions", "spend_micros", "campaigns", "rows", "not_measured")
         return {
-            "start": iso(self.period.start),
-            "end": iso(self.period.end),
+            "start": iso_text(self.period.start),
+            "end": iso_text(self.period.end),
             "state": self.state,
             "folders": [str(folder) for folder in self.folders],
             **{name: self.facts[name] for name in kept},
@@ -74,14 +69,14 @@ class Summary:
         if self.refused is not None:
             again = self.refused.try_again
             refused = {
-                "start": iso(self.refused.period.start),
-                "end": iso(self.refused.period.end),
+                "start": iso_text(self.refused.period.start),
+                "end": iso_text(self.refused.period.end),
                 "reason": str(self.refused),
-                "try_again": None if again is None else iso(again),
+                "try_again": None if again is None else iso_text(again),
             }
         return {
             "job": self.job,
-            "complete_until": iso(self.complete_until),
+            "complete_until": iso_text(self.complete_until),
             "bidders": list(self.bidders),
             "done": [one.document() for one in self.done],
             "refused": refused,
@@ -169,7 +164,7 @@ class Run:
         return {
             **self.source_facts(period, files),
             "complete": complete,
-            "complete_until": iso(period.end if complete else self.view.complete_until),
+            "complete_until": iso_text(period.end if complete else self.view.complete_until),
             "level": self.options.level,
             "campaigns": len({campaign for campaign, _ in alone}),
             "rows": len(rows),
@@ -196,8 +191,8 @@ class Run:
         """Which job, period and files a manifest is about."""
         return {
             "job": self.job,
-            "start": iso(period.start),
-            "end": iso(period.end),
+            "start": iso_text(period.start),
+            "end": iso_text(period.end),
             "digest": digest(files),
             "source_rows": sum(file.rows for file in files),
             "bidders": _bidders(files),
