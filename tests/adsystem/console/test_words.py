@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.console import words
-from kreach.adsystem.console.standing import how_told, pace_of, standing_of, state_of, why_not
+from kreach.adsystem.console.standing import (
+    how_told,
+    line_of,
+    pace_of,
+    standing_of,
+    state_of,
+    why_not,
+)
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 GAP = "\u00a0"
@@ -153,3 +160,27 @@ def test_when_and_how_numbers_were_told() -> None:
         "Numbers are as of Sun 1 Nov 2026, 05:00 UTC. Noise was added to protect people: one "
         "standard deviation is 12 people and 30 impressions."
     )
+
+
+def _reach(reach: float) -> dict[str, Any]:
+    return {"cap": 2, "reach": reach, "interval": [reach - 1.0, reach + 1.0]}
+
+
+def _point(hour: int, impressions: int | None, reach: float) -> dict[str, Any]:
+    ts = f"2026-11-01T{hour:02d}:00:00Z"
+    return {"ts": ts, "impressions": impressions, "reports": [_reach(reach)]}
+
+
+def test_the_line_of_reach_never_falls() -> None:
+    start, last = "2026-11-01T00:00:00Z", datetime(2026, 11, 1, 2, 30, tzinfo=UTC)
+    points = [_point(1, 10, 9.0), _point(2, 20, 16.0), _point(3, 24, 19.0)]  # the last is not over
+    newer = {"impressions": 24, "end": None, "reports": [_reach(19.0)]}
+    line = line_of(start, last, points, newer, 2)
+    assert [reach for _, reach, _, _ in line] == [0.0, 9.0, 16.0, 19.0]
+    assert line[-1] == ("2026-11-01T02:30:00Z", 19.0, 18.0, 20.0)
+    older = {"impressions": 19, "end": None, "reports": [_reach(15.0)]}  # asked for before
+    assert [reach for _, reach, _, _ in line_of(start, last, points, older, 2)] == [0.0, 9.0, 16.0]
+    assert line_of(start, last, points, newer, 1)[-1][1] == 16.0  # of another cap
+    assert line_of(start, last, [], {}, 2) == [(start, 0.0, 0.0, 0.0)]
+    untold = line_of(start, last, [_point(1, None, 9.0)], {}, 2)
+    assert [reach for _, reach, _, _ in untold] == [0.0, 9.0]

@@ -4,9 +4,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kreach.adsystem.console.words import count, moment, moment_of, percent
+from kreach.adsystem.console.words import count, moment, moment_of, percent, utc_text
 
-__all__ = ["Pace", "Standing", "how_told", "pace_of", "standing_of", "state_of", "why_not"]
+__all__ = [
+    "Pace",
+    "Standing",
+    "how_told",
+    "line_of",
+    "pace_of",
+    "standing_of",
+    "state_of",
+    "why_not",
+]
 
 _EVEN = 0.02  # of the budget: closer to the even pace than this is on it
 
@@ -112,6 +121,31 @@ def how_told(document: dict[str, Any] | None) -> str | None:
             f"{people} people and {shown} impressions."
         )
     return " ".join(lines) or None
+
+
+def line_of(
+    start: str,
+    last: datetime,
+    points: list[dict[str, Any]],
+    so_far: dict[str, Any],
+    cap: int | None,
+) -> list[tuple[str, float, float, float]]:
+    """Reach with its interval at the ends of periods that are over, and what is known now.
+
+    The two were asked for one after the other. What is known "now" may be older than the last
+    period, with fewer impressions: then it is left out, for reach does not fall.
+    """
+    over = [point for point in points if moment_of(point["ts"]) <= last]
+    line = [(start, 0.0, 0.0, 0.0)]
+    for point in over:
+        line += [(point["ts"], one["reach"], *one["interval"]) for one in point["reports"]]
+    known = (over[-1]["impressions"] or 0) if over else 0
+    if (so_far.get("impressions") or 0) >= known:
+        at = so_far.get("end") or utc_text(last)
+        for one in so_far.get("reports", []):
+            if one["cap"] == cap and at > line[-1][0]:
+                line.append((at, one["reach"], *one["interval"]))
+    return line
 
 
 def why_not(document: dict[str, Any] | None) -> str | None:

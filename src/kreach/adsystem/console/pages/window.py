@@ -20,7 +20,7 @@ from kreach.adsystem.console.parts import (
     card,
     csv_button,
 )
-from kreach.adsystem.console.standing import why_not
+from kreach.adsystem.console.standing import line_of, why_not
 from kreach.adsystem.console.tables import curve_rows, report_rows
 from kreach.adsystem.console.words import (
     between,
@@ -201,22 +201,11 @@ class WindowPanel:
         return "hour" if passed <= _BY_HOUR else "day"
 
     def _points(self, campaign: dict[str, Any]) -> list[tuple[str, float, float, float]]:
-        """Ends of periods, and what is known now: the last period is not over."""
+        """Where the line goes through: the cap is that of the curve."""
         if not self._curve:
             return []
         last = min(self._console.now(), moment_of(campaign["end"]))
-        points = [(campaign["start"], 0.0, 0.0, 0.0)]
-        points += [
-            (point["ts"], report["reach"], *report["interval"])
-            for point in self._curve["points"]
-            for report in point["reports"]
-            if moment_of(point["ts"]) <= last
-        ]
-        for report in self._so_far.get("reports", []):
-            at = self._so_far["end"] or utc_text(last)
-            if report["cap"] == self._cap and at > points[-1][0]:
-                points.append((at, report["reach"], *report["interval"]))
-        return points
+        return line_of(campaign["start"], last, self._curve["points"], self._so_far, self._cap)
 
     def _draw(self, campaign: dict[str, Any]) -> None:
         unit = "people" if self._cap == 1 else "impressions within the cap"
