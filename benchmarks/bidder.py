@@ -40,7 +40,7 @@ def make_store(root: Path, groups: int, campaigns: int, bidder: str = "planning"
                 caps=(Cap(limit=1 + at % 3),),
                 bidder=bidder,
                 expected_requests=10_000_000,
-                most_cpm=50.0,
+                max_cpm=50.0,
                 creative=Creative(id=f"creative-{at}", width=300, height=250),
             )
         )

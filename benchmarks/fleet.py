@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.bidder import bid_request
 from benchmarks.load import Load, post, run_load
-from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import Journal
@@ -43,7 +43,7 @@ def _campaign(root: Path, budget: float, seconds: float, cap: int) -> None:
             caps=(Cap(limit=cap),),
             market_sigma=0.7,
             market_mu=0.0,
-            most_cpm=50.0,
+            max_cpm=50.0,
         )
     )
     store.close()
@@ -226,7 +226,7 @@ def _flight(store: Path, start: datetime, seconds: float, requests: int) -> None
             caps=(Cap(limit=1),),
             market_mu=0.0,
             market_sigma=0.7,
-            most_cpm=10.0,
+            max_cpm=10.0,
         )
     )
     kept.close()

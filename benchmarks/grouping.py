@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.timing import duration, print_table
 from kreach.numeric.types import IntArray
-from kreach.publisher.gateway import Gateway
+from kreach.publisher.group_lookup import Gateway
 from kreach.publisher.grouping import (
     Assignment,
     AtRandom,
@@ -24,8 +24,8 @@ from kreach.publisher.grouping import (
     form_groups,
 )
 from kreach.publisher.grouping.attributes import information_kept
-from kreach.publisher.living import regroup
 from kreach.publisher.people import Attribute, People
+from kreach.publisher.regrouping import regroup
 from kreach.publisher.release import release
 
 __all__ = ["run"]

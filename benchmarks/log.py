@@ -280,7 +280,7 @@ def _spark(rows: int, folder: Path) -> dict[str, Any]:
 
 
 def _work(name: str, rows: int, folder: Path) -> None:
-    import_module("kreach.adsystem.impressions.report")  # importing is not measured
+    import_module("kreach.adsystem.reports.window")  # importing is not measured
     start = time.perf_counter()
     if name == "spark":
         found = _spark(rows, folder)

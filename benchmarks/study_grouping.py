@@ -49,7 +49,7 @@ __all__ = ["main"]
 
 WON_SHARES = (0.02, 0.1, 0.4, 1.0)
 _FLOOR = 10  # people in a combination of overlapping groups
-_LEAST_ANONYMITY = 2.0
+_MIN_ANONYMITY = 2.0
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _audiences(
     likely = fit_dispersion(visits, group_of).dispersion
     yield f"dispersion by likelihood ({likely:.2f})", _dispersed(sizes, likely)
     pseudo = match_pseudo_visits(visits, group_of)
-    profiles, _ = visit_profiles(visits, group_of, pseudo, _LEAST_ANONYMITY)
+    profiles, _ = visit_profiles(visits, group_of, pseudo, _MIN_ANONYMITY)
     yield "shares", Audience.profiled(profiles)
 
 

@@ -27,16 +27,10 @@ if TYPE_CHECKING:
         RecencyValuation,
         StackedValuation,
     )
-    from kreach.adsystem.impressions.embedded import EmbeddedEngine
-    from kreach.adsystem.impressions.groups import open_groups
-    from kreach.adsystem.impressions.log import ImpressionLog
-    from kreach.adsystem.impressions.report import (
-        SeriesReport,
-        WindowReport,
-        measure_series,
-        measure_window,
-    )
-    from kreach.adsystem.impressions.spark import SparkEngine
+    from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
+    from kreach.adsystem.log.group_table import open_groups
+    from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.log.spark_engine import SparkEngine
     from kreach.adsystem.measurement import baselines
     from kreach.adsystem.measurement.distribution import ReachDistribution
     from kreach.adsystem.measurement.meter import ReachMeter
@@ -45,6 +39,12 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.requests import measure_with_requests
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
+    from kreach.adsystem.reports.window import (
+        SeriesReport,
+        WindowReport,
+        measure_series,
+        measure_window,
+    )
     from kreach.boundary.audience import Audience
     from kreach.boundary.events import Impression
     from kreach.boundary.visit_law import VisitLaw
@@ -90,16 +90,16 @@ __all__ = [
 ]
 
 _BIDDING = "kreach.adsystem.bidding"
-_IMPRESSIONS = "kreach.adsystem.impressions"
+_LOG = "kreach.adsystem.log"
 _HOME = {
     "Audience": "kreach.boundary.audience",
     "BidLimits": f"{_BIDDING}.bidder",
     "CapRule": f"{_BIDDING}.valuation",
     "CapValuation": f"{_BIDDING}.valuation",
-    "EmbeddedEngine": f"{_IMPRESSIONS}.embedded",
+    "EmbeddedEngine": f"{_LOG}.duckdb_engine",
     "EmpiricalMarket": f"{_BIDDING}.market",
     "Impression": "kreach.boundary.events",
-    "ImpressionLog": f"{_IMPRESSIONS}.log",
+    "ImpressionLog": f"{_LOG}.impression_log",
     "LogNormalMarket": f"{_BIDDING}.market",
     "PaperBidder": f"{_BIDDING}.bidder",
     "PlanningBidder": f"{_BIDDING}.bidder",
@@ -110,18 +110,18 @@ _HOME = {
     "ReachReport": "kreach.adsystem.measurement.report",
     "RecencyValuation": f"{_BIDDING}.valuation",
     "RollingReachMeter": "kreach.adsystem.measurement.rolling",
-    "SeriesReport": f"{_IMPRESSIONS}.report",
-    "SparkEngine": f"{_IMPRESSIONS}.spark",
+    "SeriesReport": "kreach.adsystem.reports.window",
+    "SparkEngine": f"{_LOG}.spark_engine",
     "StackedValuation": f"{_BIDDING}.valuation",
     "VisitLaw": "kreach.boundary.visit_law",
-    "WindowReport": f"{_IMPRESSIONS}.report",
+    "WindowReport": "kreach.adsystem.reports.window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
-    "measure_series": f"{_IMPRESSIONS}.report",
-    "measure_window": f"{_IMPRESSIONS}.report",
+    "measure_series": "kreach.adsystem.reports.window",
+    "measure_window": "kreach.adsystem.reports.window",
     "measure_with_requests": "kreach.adsystem.measurement.requests",
     "offline_multiplier": f"{_BIDDING}.offline",
-    "open_groups": f"{_IMPRESSIONS}.groups",
+    "open_groups": f"{_LOG}.group_table",
     "reach_probability": "kreach.adsystem.measurement.probability",
     "sample_reach": "kreach.adsystem.measurement.sampling",
 }

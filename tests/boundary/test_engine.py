@@ -11,8 +11,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from kreach.boundary import engine as module
-from kreach.boundary.engine import no_complaints, scratch
+from kreach.boundary import duckdb as module
+from kreach.boundary.duckdb import no_complaints, scratch
 from kreach.errors import KreachError
 
 
@@ -78,7 +78,7 @@ def test_threads_have_their_own() -> None:
 
 FORKS = """
 import os, sys
-from kreach.boundary.engine import scratch
+from kreach.boundary.duckdb import scratch
 
 def summed():
     with scratch() as engine:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kreach.boundary.moments import Window, start_of_period
+from kreach.boundary.times import Window, start_of_period
 
 FIRST = datetime(2026, 11, 4, 10, 20, tzinfo=UTC)  # a Wednesday
 LAST = datetime(2026, 11, 9, 23, 59, tzinfo=UTC)

@@ -26,7 +26,7 @@ def decoded(**more: Any) -> BidRequest:
     return decode_request(json.dumps(LEAST | more).encode())
 
 
-def test_the_least_request() -> None:
+def test_the_min_request() -> None:
     request = decoded()
     assert (request.id, request.imp, request.user) == ("1", [], None)
     assert (request.at, request.tmax, request.test) == (2, None, 0)

@@ -44,8 +44,8 @@ def runs(code: str, more: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 def test_the_wall_holds(tmp_path: Path) -> None:
     more = without(tmp_path, "kreach.publisher", "kreach.lab")
-    assert runs("import kreach.adsystem.bidder.exchange", more).returncode == 0
-    for name in ("kreach.publisher", "kreach.publisher.serving", "kreach.lab"):
+    assert runs("import kreach.adsystem.bidserver.app", more).returncode == 0
+    for name in ("kreach.publisher", "kreach.publisher.gateway", "kreach.lab"):
         done = runs(f"import {name}", more)
         assert done.returncode == 1
         assert "must do without" in done.stderr

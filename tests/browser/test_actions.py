@@ -160,7 +160,7 @@ def test_what_is_withheld_is_told_with_its_reason(pages: Pages, tmp_path: Path) 
     operator = kreach(*add, "operator").out.strip()
     key_file = tmp_path / "key"
     key_file.write_text(acme + "\n")
-    floors = ("LEAST_AUDIENCE", "LEAST_PEOPLE", "LEAST_DIFFERENCE")  # margins are as large as that
+    floors = ("MIN_AUDIENCE", "MIN_PEOPLE", "MIN_DIFFERENCE")  # margins are as large as that
     given = {"KREACH_REPORTING_KEYS": "true"} | {f"KREACH_GUARD_{one}": "10" for one in floors}
     with serving(tmp_path, "reporting", *where, more=given) as reporting:
         url = f"http://127.0.0.1:{reporting.port}"

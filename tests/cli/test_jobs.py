@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.jobs.places import Places
+from kreach.adsystem.jobs.output import Places
 from tests.adsystem.jobs.rooms import DAY, HOUR, NOW, START, Room, Sold, rows_of, tree
 from tests.cli.command import Result, kreach
 

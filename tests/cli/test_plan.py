@@ -141,7 +141,7 @@ def test_a_table_with_a_chart(files: Path) -> None:
 
 def test_every_kind_of_group(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dispersion and visit shares enter the plan. Fewer flights than usual, to be done sooner."""
-    monkeypatch.setattr(outlook, "_MOST_TRIALS", 40)
+    monkeypatch.setattr(outlook, "_MAX_TRIALS", 40)
     common = "\n".join(f"g{j},3" for j in range(15))
     (tmp_path / "even.csv").write_text(f"group,size\n{common}\n")
     uneven = common.replace(",3", ",3,0.3")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
+from kreach.adsystem.log.engine import Engine
 
 __all__ = ["ZONE", "answers"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
+from kreach.adsystem.log.engine import Engine
 from tests.contract.brisk import brisk_spark
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
+from kreach.adsystem.log.engine import Engine
 from tests.contract.logs import DAY, MICRO, START, Row, assert_one_line, write_csv, write_log
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
-from kreach.boundary.moments import Window
+from kreach.adsystem.log.engine import Engine
+from kreach.boundary.times import Window
 from tests.contract.logs import DAY, MICRO, START, Row, expected, write_groups, write_log
 
 MIDNIGHT = START + DAY

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
+from kreach.adsystem.log.engine import Engine
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from tests.contract.logs import DAY, MICRO, START, Row, write_csv, write_groups, write_log

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.impressions import folds
-from kreach.adsystem.impressions.engine import Engine
-from kreach.adsystem.impressions.questions import Scope, counts, histogram
-from kreach.adsystem.impressions.report import WindowReport
+from kreach.adsystem.log import exposures as folds
+from kreach.adsystem.log.engine import Engine
+from kreach.adsystem.log.queries import Scope, counts, histogram
+from kreach.adsystem.reports.window import WindowReport
 from kreach.boundary.audience import OverlappingAudience
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from tests.contract.logs import (
     DAY,
     MICRO,
@@ -241,7 +241,7 @@ def overlap_case(engine: Engine, folder: Path, case: Case) -> tuple[WindowReport
     ask = case.question(engine, folder)
     sharp = ask()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folds, "_MOST_MEMBERSHIPS", 0)
+        patch.setattr(folds, "_MAX_MEMBERSHIPS", 0)
         return sharp, ask()
 
 
@@ -257,8 +257,8 @@ def assert_tallies_agree(sharp: WindowReport, tallied: WindowReport) -> None:
         assert np.allclose(other.frequency(6), one.frequency(6), rtol=1e-10, atol=1e-11)
         assert other.average_frequency == pytest.approx(one.average_frequency, rel=1e-10)
         for count in range(1, 5):
-            variance = one.exposure.at_least_variance(count)
-            found = other.exposure.at_least_variance(count)
+            variance = one.exposure.at_min_variance(count)
+            found = other.exposure.at_min_variance(count)
             assert found == pytest.approx(variance, rel=1e-9, abs=1e-9)
         assert other.bounds[0] <= one.bounds[0] <= one.bounds[1] <= other.bounds[1]
         assert other.bounds[0] <= one.reach + 1e-9

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
+from kreach.adsystem.log.engine import Engine
 from tests.contract.brisk import on_engines
 from tests.contract.logs import DAY, START, Row, write_csv, write_groups, write_log
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
+from kreach.adsystem.log.engine import Engine
 from tests.contract.logs import DAY, MICRO, START, rows_at, write_csv, write_groups, write_log
 
 pytestmark = pytest.mark.xdist_group("spark")

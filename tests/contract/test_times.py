@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.impressions.engine import Engine
-from kreach.adsystem.impressions.report import SeriesReport
-from kreach.boundary.moments import Window
+from kreach.adsystem.log.engine import Engine
+from kreach.adsystem.reports.window import SeriesReport
+from kreach.boundary.times import Window
 from tests.contract.abroad import ZONE, answers
 from tests.contract.brisk import on_engines
 from tests.contract.logs import (

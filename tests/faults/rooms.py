@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.bidder.exchange import bidder_site
-from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings

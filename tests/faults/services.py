@@ -67,7 +67,7 @@ def make_campaign(name: str, budget: float, **more: Any) -> Campaign:
         "expected_requests": 50,
         "market_mu": 1.5,
         "market_sigma": 0.5,
-        "most_cpm": 20.0,
+        "max_cpm": 20.0,
     }
     return Campaign(**(given | more))
 

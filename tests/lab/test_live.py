@@ -62,7 +62,7 @@ def campaigns(now: datetime) -> list[dict[str, Any]]:
             daily_budget=0.5,
         ),
         one("first", BANNER, budget=3.0, auction="first_price", caps=[{"limit": 1}]),
-        one("hard", STRIP, budget=3.0, caps=[{"limit": HARD_CAP}], most_cpm=20.0),
+        one("hard", STRIP, budget=3.0, caps=[{"limit": HARD_CAP}], max_cpm=20.0),
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kreach.numeric import bounds
-from kreach.numeric.bounds import least_overlap_reach, most_overlap_reach
+from kreach.numeric.bounds import max_overlap_reach, min_overlap_reach
 from kreach.numeric.types import IntArray
 from tests.strategies import Campaign, campaigns, caps, overlapping
 
@@ -22,7 +22,7 @@ def numbers(campaign: Campaign) -> tuple[IntArray, IntArray, IntArray, IntArray]
     return classes, headcounts, audience.group_sizes, np.array(campaign.impressions)
 
 
-def least_by_enumeration(
+def min_by_enumeration(
     classes: IntArray, headcount: IntArray, sizes: IntArray, n: IntArray, cap: int
 ) -> int:
     """Every choice of who takes each group with nobody untargeted; others lose everything."""
@@ -47,21 +47,21 @@ full_overlap = overlapping(full=True)
 
 
 @given(campaigns(st.one_of(overlapping(), full_overlap)), caps)
-def test_least_is_what_enumeration_finds(campaign: Campaign, cap: int) -> None:
+def test_min_is_what_enumeration_finds(campaign: Campaign, cap: int) -> None:
     arguments = numbers(campaign)
-    exact = least_by_enumeration(*arguments, cap)
-    assert least_overlap_reach(*arguments, cap) == (exact, True)
+    exact = min_by_enumeration(*arguments, cap)
+    assert min_overlap_reach(*arguments, cap) == (exact, True)
 
 
 @given(campaigns(full_overlap), caps)
 def test_cheaper_tiers_are_certified_from_below(campaign: Campaign, cap: int) -> None:
     arguments = numbers(campaign)
-    exact, _ = least_overlap_reach(*arguments, cap)
+    exact, _ = min_overlap_reach(*arguments, cap)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "_EXACT_EDGES", 0)
-        relaxed, relaxed_attained = least_overlap_reach(*arguments, cap)
+        relaxed, relaxed_attained = min_overlap_reach(*arguments, cap)
         patch.setattr(bounds, "_RELAXED_EDGES", 0)
-        dual, dual_attained = least_overlap_reach(*arguments, cap)
+        dual, dual_attained = min_overlap_reach(*arguments, cap)
     assert 0 <= dual <= relaxed <= exact
     if exact > 0:
         assert not relaxed_attained
@@ -70,21 +70,21 @@ def test_cheaper_tiers_are_certified_from_below(campaign: Campaign, cap: int) ->
 
 
 @given(campaigns(overlapping()), caps)
-def test_most_by_linear_programme_is_most_by_flow(campaign: Campaign, cap: int) -> None:
+def test_max_by_linear_programme_is_max_by_flow(campaign: Campaign, cap: int) -> None:
     classes, headcount, _, n = numbers(campaign)
-    flow = most_overlap_reach(classes, headcount, n, cap)
+    flow = max_overlap_reach(classes, headcount, n, cap)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "_INT32_MAX", 0)
-        assert most_overlap_reach(classes, headcount, n, cap) == flow
+        assert max_overlap_reach(classes, headcount, n, cap) == flow
     assert flow <= min(int(n.sum()), cap * int(headcount.sum()))
 
 
-def test_most_beyond_32_bits() -> None:
+def test_max_beyond_32_bits() -> None:
     classes = np.array([[0, 1], [1, -1]])
     n = np.array([2**33, 2**34])
     heads = np.array([2**33, 2**33])
-    assert most_overlap_reach(classes, heads, n, 1) == 2**34
-    assert most_overlap_reach(classes, heads, n, 2) == 2**33 + 2**34
+    assert max_overlap_reach(classes, heads, n, 1) == 2**34
+    assert max_overlap_reach(classes, heads, n, 2) == 2**33 + 2**34
 
 
 def fano_plane() -> IntArray:
@@ -95,11 +95,11 @@ def fano_plane() -> IntArray:
 def test_relaxation_and_dual_of_the_fano_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     """3 people are needed; the relaxation says 7/3, and both round up to 3."""
     arguments = fano_plane(), np.ones(7, int), np.full(7, 3), np.ones(7, int)
-    assert least_overlap_reach(*arguments, 1) == (3, True)
+    assert min_overlap_reach(*arguments, 1) == (3, True)
     monkeypatch.setattr(bounds, "_EXACT_EDGES", 0)
-    assert least_overlap_reach(*arguments, 1) == (3, False)
+    assert min_overlap_reach(*arguments, 1) == (3, False)
     monkeypatch.setattr(bounds, "_RELAXED_EDGES", 0)
-    assert least_overlap_reach(*arguments, 1) == (3, False)
+    assert min_overlap_reach(*arguments, 1) == (3, False)
 
 
 def hitting_set(seed: int, groups: tuple[int, int], cap: int, low: int, high: int) -> Any:
@@ -155,7 +155,7 @@ def cost_of_a_cover(classes: IntArray, sizes: IntArray, n: IntArray, cap: int) -
 def test_the_solver_s_last_digits_do_not_raise_the_bound(seed: int, groups: int, cap: int) -> None:
     """Costs of millions come back as 9000000.00001: still 9,000,000, not one more."""
     classes, heads, sizes, n, _ = hitting_set(seed, (8, groups), cap, cap // 3, cap // 2)
-    found, _ = least_overlap_reach(classes, heads, sizes, n, cap)
+    found, _ = min_overlap_reach(classes, heads, sizes, n, cap)
     assert found <= cost_of_a_cover(classes, sizes, n, cap)
 
 
@@ -183,7 +183,7 @@ def test_attained_means_that_the_solver_proved_it(
 
     monkeypatch.setattr(scipy.optimize, "milp", watched)
     heads = np.ones(class_count, dtype=np.int64)
-    found, attained = least_overlap_reach(classes, heads, sizes, n, cap)
+    found, attained = min_overlap_reach(classes, heads, sizes, n, cap)
     assert proofs, "expected the problem to go to the solver"
     assert np.ceil(proofs[-1] - 1e-3) >= found, "reported more than the solver proved"
     assert attained in (True, False)
@@ -201,7 +201,7 @@ def test_a_large_problem_still_gets_a_certificate(cap: int) -> None:
     n = np.ones(group_count, dtype=np.int64)
     n[np.bincount(classes.ravel(), minlength=group_count) == 0] = 0
     heads = np.ones(class_count, dtype=np.int64)
-    found, attained = least_overlap_reach(classes, heads, sizes, n, cap)
+    found, attained = min_overlap_reach(classes, heads, sizes, n, cap)
     served = int((n > 0).sum())
     assert not attained
     assert served / 3 <= found <= served
@@ -210,8 +210,8 @@ def test_a_large_problem_still_gets_a_certificate(cap: int) -> None:
 def test_a_group_with_an_untargeted_member_can_lose_everything() -> None:
     classes, heads = np.array([[0, 1]]), np.array([2])
     n = np.array([5, 5])
-    assert least_overlap_reach(classes, heads, np.array([3, 3]), n, 1) == (0, True)
-    assert least_overlap_reach(classes, heads, np.array([2, 3]), n, 1) == (1, True)
+    assert min_overlap_reach(classes, heads, np.array([3, 3]), n, 1) == (0, True)
+    assert min_overlap_reach(classes, heads, np.array([2, 3]), n, 1) == (1, True)
 
 
 @pytest.mark.parametrize("size", [10**6, 10**9, 10**12, 2**53])
@@ -219,7 +219,7 @@ def test_attained_bounds_of_large_counts_are_exact_to_the_last_impression(size: 
     """Two full groups that share one person: she can have had them all."""
     classes, heads = np.array([[0, 1], [0, -1], [1, -1]]), np.ones(3, dtype=np.int64)
     n = np.array([size - 1, size // 2 + 1])
-    found, attained = least_overlap_reach(classes, heads, np.array([2, 2]), n, size // 2 + 7)
+    found, attained = min_overlap_reach(classes, heads, np.array([2, 2]), n, size // 2 + 7)
     assert found <= size // 2 + 7
     if attained:
         assert found == size // 2 + 7
@@ -231,5 +231,5 @@ def test_the_solver_keeps_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     """A program that prints JSON cannot have a solver print beside it."""
     trillion = 10**12
     classes, heads, sizes, n, _ = hitting_set(138, (8, 30), trillion, trillion // 3, trillion // 2)
-    least_overlap_reach(classes, heads, sizes, n, trillion)
+    min_overlap_reach(classes, heads, sizes, n, trillion)
     assert capfd.readouterr() == ("", "")

@@ -30,7 +30,7 @@ def test_tallied_is_direct(campaign: Campaign, cap: int) -> None:
     arguments = numbers(campaign)
     tallied = overlap_variance(*arguments, cap)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overlap, "_MOST_KEYS", 0)
+        patch.setattr(overlap, "_MAX_KEYS", 0)
         direct = overlap_variance(*arguments, cap)
     assert tallied == pytest.approx(direct, rel=1e-10, abs=1e-12)
 

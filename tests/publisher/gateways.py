@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import uvicorn
 
+from kreach.publisher.gateway import GatewaySettings, gateway_site
 from kreach.publisher.grouping import AtRandom, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, release
-from kreach.publisher.serving import GatewaySettings, gateway_site
 from kreach.publisher.store import write_build
 from kreach.service.logs import Log
 from kreach.service.web import Site
@@ -172,7 +172,7 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 import msgspec
-from kreach.publisher.serving import GatewaySettings, gateway_site
+from kreach.publisher.gateway import GatewaySettings, gateway_site
 from kreach.service.config import load_settings, read_file
 from kreach.service.logs import Log
 from kreach.service.run import bind, serve

@@ -77,7 +77,7 @@ def test_naive_regrouping_singles_people_out_and_sticky_groups_hold() -> None:
 def test_groups_that_nobody_leaves_are_never_linked() -> None:
     _, sticky = audit(PEOPLE, AT_RANDOM, churn=0.0).linkage
     assert sticky.unique_share == (0.0, 0.0, 0.0, 0.0)
-    assert sticky.least_crowd == (20, 20, 20, 20)
+    assert sticky.min_crowd == (20, 20, 20, 20)
     assert sticky.moved_share == 0.0
 
 
@@ -86,7 +86,7 @@ def test_one_version_singles_out_nobody_whatever_the_churn(churn: float) -> None
     """Who leaves later was in the crowd of the first version all the same."""
     for link in audit(PEOPLE, AT_RANDOM, churn=churn, seed=1).linkage:
         assert link.unique_share[0] == 0.0
-        assert link.least_crowd[0] >= 20
+        assert link.min_crowd[0] >= 20
 
 
 def test_a_population_that_dies_out_is_followed_as_far_as_it_goes() -> None:
@@ -128,14 +128,14 @@ def test_diversity_by_hand() -> None:
     )
     assignment = by_hand([0] * 4 + [1] * 4 + [2] * 4, k=4)
     (seen,) = audit(people, assignment, sensitive=("illness",)).diversity
-    assert (seen.least_distinct, seen.betrayed_people) == (1, 4)
-    assert seen.least_effective == pytest.approx(1.0)
+    assert (seen.min_distinct, seen.betrayed_people) == (1, 4)
+    assert seen.min_effective == pytest.approx(1.0)
     mixed = by_hand([0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1], k=4)
     (better,) = audit(people, mixed, sensitive=("illness",)).diversity
-    assert (better.least_distinct, better.betrayed_people) == (2, 0)
+    assert (better.min_distinct, better.betrayed_people) == (2, 0)
     third = 2 / 6
     entropy = -third * np.log(third) - (1 - third) * np.log(1 - third)
-    assert better.least_effective == pytest.approx(np.exp(entropy))
+    assert better.min_effective == pytest.approx(np.exp(entropy))
 
 
 def test_people_whose_group_gives_them_away_are_a_warning() -> None:

@@ -172,7 +172,7 @@ def test_naive_times_are_refused(tmp_path: Path) -> None:
         directory.people(end=naive)
 
 
-def test_an_attribute_is_the_most_frequent_value_and_ties_go_to_the_first(tmp_path: Path) -> None:
+def test_an_attribute_is_the_max_frequent_value_and_ties_go_to_the_first(tmp_path: Path) -> None:
     rows = [
         *[("ann", "2026-01-01T00:00:00Z", town) for town in ("York", "Bath", "York")],
         *[("bob", "2026-01-01T00:00:00Z", town) for town in ("York", "Bath")],

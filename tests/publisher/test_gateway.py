@@ -10,7 +10,7 @@ from scipy.stats import chi2
 import kreach as kr
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
-from kreach.publisher.gateway import Gateway, Identified
+from kreach.publisher.group_lookup import Gateway, Identified
 from kreach.publisher.grouping import AtRandom, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, Release, release
@@ -153,7 +153,7 @@ def test_each_visit_shows_all_groups_of_the_class_and_nobody_elses() -> None:
         assert seen == set(made.placed[at].tolist())
 
 
-def test_what_each_visit_shows_is_a_crowd_of_at_least_the_floor() -> None:
+def test_what_each_visit_shows_is_a_crowd_of_at_min_the_floor() -> None:
     made = made_release(layers=3)
     door = gateway(made, choice="each_visit")
     crowds: dict[frozenset[str], int] = {}

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreach.errors import KreachError
-from kreach.publisher.gateway import Gateway
-from kreach.publisher.serving import HardCap
+from kreach.publisher.gateway import HardCap
+from kreach.publisher.group_lookup import Gateway
 from kreach.publisher.store import read_build
 from kreach.service.metrics import Metrics
 from tests.publisher.gateways import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.errors import KreachError
-from kreach.publisher.serving import GatewaySettings, HardCap, check
+from kreach.publisher.gateway import GatewaySettings, HardCap, check
 from kreach.service.config import load_settings, read_file
 from tests.publisher.gateways import made_build, made_site
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreach.errors import KreachError
-from kreach.publisher.serving import GatewaySettings, HardCap, check, hard_cap, showings
-from kreach.publisher.serving.hard_cap import HardCaps, Holds
-from kreach.publisher.serving.showings import FILE, StoreDown
+from kreach.publisher.gateway import GatewaySettings, HardCap, check, hard_cap, showings
+from kreach.publisher.gateway.hard_cap import HardCaps, Holds
+from kreach.publisher.gateway.showings import FILE, StoreDown
 from kreach.service.web import Site
 from tests.publisher.gateways import (
     IDS,
@@ -277,7 +277,7 @@ def test_a_writer_that_meets_the_unforeseen_goes_on(
         caps.showings.stop()
         with pytest.raises(StoreDown, match="the store is not open"):
             await caps.shown("ann", "once", "i2")
-        monkeypatch.setattr(showings, "_MOST_WAITING", 0)
+        monkeypatch.setattr(showings, "_MAX_WAITING", 0)
         caps.showings.start()
         with pytest.raises(StoreDown, match="too many showings are waiting"):
             await caps.shown("ann", "once", "i2")

@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
 from kreach.publisher.grouping import Assignment, AtRandom, Overlapping, form_groups
-from kreach.publisher.living import Regrouping, regroup
+from kreach.publisher.regrouping import Regrouping, regroup
 from tests.publisher.people_made import crowd
 
 
@@ -205,10 +205,10 @@ def test_everybody_leaves_and_others_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("churn", "replaced", "most_moved"),
+    ("churn", "replaced", "max_moved"),
     [(0.05, 0.8, 0.05), (0.2, 0.0, 0.25), (0.1, 2.0, 0.02), (0.0, 1.0, 0.02)],
 )
-def test_a_population_lives_for_years(churn: float, replaced: float, most_moved: float) -> None:
+def test_a_population_lives_for_years(churn: float, replaced: float, max_moved: float) -> None:
     """Shrinking, growing, steady: k holds in every version and few people move."""
     assignment = form_groups(crowd(1_500, seed=3), 20, AtRandom(), seed=3)
     generator = np.random.default_rng(4)
@@ -224,7 +224,7 @@ def test_a_population_lives_for_years(churn: float, replaced: float, most_moved:
         assert assignment.group_sizes.min() >= 20
         assert assignment.group_sizes.max() < 80
         moved, people = moved + renewed.moved, people + count
-    assert moved / people < most_moved
+    assert moved / people < max_moved
 
 
 def test_regrouping_refuses_what_it_cannot_read() -> None:

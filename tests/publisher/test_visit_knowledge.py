@@ -88,7 +88,7 @@ def test_even_visits_have_infinite_dispersion() -> None:
     assert np.isinf(match_pseudo_visits(np.full(60, 7), np.repeat(np.arange(6), 10)))
 
 
-def test_one_visitor_per_group_has_the_least_dispersion() -> None:
+def test_one_visitor_per_group_has_the_min_dispersion() -> None:
     visits = np.tile([500, 0, 0, 0, 0], 8)
     group_of = np.repeat(np.arange(8), 5)
     assert fit_dispersion(visits, group_of).dispersion <= 1e-3
@@ -189,7 +189,7 @@ def test_profiles_are_coarse_sorted_and_without_zeros(
 
 def test_profiles_stay_near_the_shares() -> None:
     visits, group_of = dirichlet_visits(40, 10, 1.0, per_group=80, seed=28)
-    profiles, masked = visit_profiles(visits, group_of, 1.0, least_anonymity=1.0)
+    profiles, masked = visit_profiles(visits, group_of, 1.0, min_anonymity=1.0)
     shares = shrunk_shares(visits, group_of, 1.0)
     assert masked == 0
     for group, profile in enumerate(profiles):
@@ -200,7 +200,7 @@ def test_groups_with_too_few_active_people_get_the_average_profile() -> None:
     """Two groups of one heavy visitor: their profiles are equal and the same for both."""
     visits = np.array([900, 0, 0, 0, 0, 0, 700, 0] + [5, 6, 4, 5] * 6)
     group_of = np.repeat(np.arange(8), 4)
-    profiles, masked = visit_profiles(visits, group_of, 0.5, least_anonymity=2.0)
+    profiles, masked = visit_profiles(visits, group_of, 0.5, min_anonymity=2.0)
     assert masked == 2
     np.testing.assert_array_equal(profiles[0], profiles[1])
     assert profiles[0].max() < 0.6 < 900.5 / 902
@@ -210,7 +210,7 @@ def test_a_masked_group_alone_of_its_size_does_not_get_its_own_profile() -> None
     """The average over groups of its size would be the very vector that must not cross."""
     visits = np.array([900, 0, 0, 0] + [5, 6, 4, 5, 5] * 4)
     group_of = np.concatenate([np.zeros(4, dtype=np.int64), np.repeat(np.arange(1, 5), 5)])
-    profiles, masked = visit_profiles(visits, group_of, 0.5, least_anonymity=2.0)
+    profiles, masked = visit_profiles(visits, group_of, 0.5, min_anonymity=2.0)
     assert masked == 1
     assert effective_anonymity(profiles[0], np.zeros(4, dtype=np.int64))[0] >= 2.0
 

@@ -139,7 +139,7 @@ def test_wrong_variables_are_said_too() -> None:
         (BidderSettings, "hourly", [-1.0] + [1.0] * 23),
         (BidderSettings, "token_key", "zz" * 16),
         (BidderSettings, "token_key", "ab" * 15),
-        (BidderSettings, "most_body_bytes", 10),
+        (BidderSettings, "max_body_bytes", 10),
         (BidderSettings, "pacing_seconds", 0.0),
         (ReportingSettings, "port", 100_000),
         (AdSystemSettings, "catalogues", "release"),

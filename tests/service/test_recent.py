@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreach.service.recent import Recent
+from kreach.service.lru_cache import LruCache
 
 
 def test_what_was_not_used_longest_goes_first() -> None:
-    held = Recent[str, int](2)
+    held = LruCache[str, int](2)
     held.put("a", 1)
     held.put("b", 2)
     assert held.get("a") == 1
@@ -20,7 +20,7 @@ def test_what_was_not_used_longest_goes_first() -> None:
 
 
 def test_a_value_in_place_of_another_frees_its_weight() -> None:
-    held = Recent[str, str](10, len)
+    held = LruCache[str, str](10, len)
     held.put("a", "x" * 9)
     held.put("a", "x")
     held.put("b", "y" * 9)
@@ -28,14 +28,14 @@ def test_a_value_in_place_of_another_frees_its_weight() -> None:
 
 
 def test_the_newest_stays_whatever_it_weighs() -> None:
-    held = Recent[str, str](10, len)
+    held = LruCache[str, str](10, len)
     held.put("a", "x")
     held.put("b", "y" * 11)
     assert (held.get("a"), held.get("b")) == (None, "y" * 11)
 
 
 def test_is_made_once_and_again_when_it_is_gone() -> None:
-    held, made = Recent[int, str](1), list[int]()
+    held, made = LruCache[int, str](1), list[int]()
 
     def make(key: int) -> str:
         made.append(key)
@@ -46,7 +46,7 @@ def test_is_made_once_and_again_when_it_is_gone() -> None:
 
 
 def test_what_could_not_be_made_leaves_nothing() -> None:
-    held = Recent[int, str](1)
+    held = LruCache[int, str](1)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             held.of(1, lambda: "x" * (1 // 0))
@@ -54,7 +54,7 @@ def test_what_could_not_be_made_leaves_nothing() -> None:
 
 
 def test_who_makes_does_not_keep_others_waiting() -> None:
-    held, begun, over = Recent[str, str](2), threading.Event(), threading.Event()
+    held, begun, over = LruCache[str, str](2), threading.Event(), threading.Event()
 
     def slowly() -> str:
         begun.set()
@@ -72,7 +72,7 @@ def test_who_makes_does_not_keep_others_waiting() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))), st.integers(1, 20))
 def test_is_like_the_plainest_list(steps: list[tuple[int, int]], room: int) -> None:
-    held = Recent[int, int](room, lambda value: value)
+    held = LruCache[int, int](room, lambda value: value)
     plain: list[tuple[int, int]] = []  # the newest last
     for key, value in steps:
         found = held.get(key)

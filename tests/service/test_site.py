@@ -126,7 +126,7 @@ def test_bodies_in_parts() -> None:
 
 
 def test_bodies_that_are_too_long() -> None:
-    site = made_site(most_body_bytes=10)
+    site = made_site(max_body_bytes=10)
     assert answered(site, "POST /here", b"x" * 10)[0] == 200
     for coming in (
         whole(b"x" * 11),

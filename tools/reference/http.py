@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.reporting.app import reporting_app
+from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue

@@ -3,9 +3,9 @@
 from typing import Any
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.disclosure.archive import kept_audiences
 from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
-from kreach.adsystem.disclosure.sums import check_together
+from kreach.adsystem.disclosure.chapters.store import kept_audiences
+from kreach.adsystem.disclosure.combinations import check_together
 from kreach.adsystem.settings import (
     GUARD_KEY,
     AdSystemSettings,
@@ -62,7 +62,7 @@ def _for_advertisers(
     settings: AdSystemSettings, guard: GuardSettings, catalogue: Catalogue, names: list[str]
 ) -> dict[str, str]:
     """As reporting will tell. Nothing is made: margins are known once it has run."""
-    apart, together = guard.least_difference, guard.audiences_together
+    apart, together = guard.min_difference, guard.audiences_together
     kept = kept_audiences(settings.store, catalogue.version)
     check_together(len({*kept, *names}), together)
 
@@ -71,7 +71,7 @@ def _for_advertisers(
 
     known = (settings.store / GUARD_KEY).exists()
     margin = margins(guard_key(settings.store), apart) if known else lambda _: 0
-    told = verdicts(names, read, guard.least_audience, apart, margin, together, kept)
+    told = verdicts(names, read, guard.min_audience, apart, margin, together, kept)
     return {name: _words(verdict) for name, verdict in told.items()}
 
 

@@ -65,7 +65,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     seat: str = "kreach"
     expiry_seconds: int = 900  # how long after a bid its notices are honoured
     win_notices: bool = True
-    least_tmax_ms: int = 10  # requests that leave less time are not bid on
+    min_tmax_ms: int = 10  # requests that leave less time are not bid on
     plans: int = 100  # per flight
     hourly: tuple[float, ...] | None = None  # 24 weights of traffic by the hour, UTC
     market_mu: float = 0.0  # ln of the price per thousand, believed at first
@@ -75,18 +75,18 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     compaction_at_stop: bool = False  # however few have expired by then
     pacing_seconds: float = 10.0
     pacing_days: float = 90.0
-    most_body_bytes: int = 256_000
+    max_body_bytes: int = 256_000
 
     def __post_init__(self) -> None:
         check_port(self.port)
         check_url("public_url", self.public_url)
         _at_least("expiry_seconds", self.expiry_seconds, 1, 86_400)
         _at_least("plans", self.plans, 1, 100_000)
-        _at_least("least_tmax_ms", self.least_tmax_ms, 0, 10_000)
+        _at_least("min_tmax_ms", self.min_tmax_ms, 0, 10_000)
         _at_least("compaction_seconds", self.compaction_seconds, 0.05, 86_400)
         _at_least("compaction_rows", self.compaction_rows, 1, 10_000_000)
         _at_least("pacing_seconds", self.pacing_seconds, 0.05, 3_600)
-        _at_least("most_body_bytes", self.most_body_bytes, 1_000, 100_000_000)
+        _at_least("max_body_bytes", self.max_body_bytes, 1_000, 100_000_000)
         _at_least("market_sigma", self.market_sigma, 1e-6, 20.0)
         _at_least("market_mu", self.market_mu, -50.0, 50.0)
         if self.hourly is not None and (
@@ -162,19 +162,19 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
     """`[guard]`: what of a log advertisers are shown. Operators are not guarded.
 
     A campaign's log is cut at points of a grid, counted from midnight UTC, into chapters of at
-    least `least_impressions`, served to groups with at least `least_people` targeted people. A
+    least `min_impressions`, served to groups with at least `min_people` targeted people. A
     point counts when `settle_seconds` have passed since, final numbers are made `closing_seconds`
     after the flight: as long as bidders take notices (`expiry_seconds`), and some. An audience for
-    advertisers has at least `least_audience` people, and at least `least_difference` people tell it
+    advertisers has at least `min_audience` people, and at least `min_difference` people tell it
     from every other, and from what others add up to, `audiences_together` at most.
     """
 
     enabled: bool = True
     grid_seconds: int = 3_600
-    least_impressions: int = 100
-    least_people: int = 500
-    least_audience: int = 1_000
-    least_difference: int = 200
+    min_impressions: int = 100
+    min_people: int = 500
+    min_audience: int = 1_000
+    min_difference: int = 200
     audiences_together: int = 4
     settle_seconds: float = 60.0
     closing_seconds: float = 1_800.0
@@ -184,38 +184,38 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
         if 86_400 % self.grid_seconds:
             rule = "divide a day, so that days begin at points of the grid"
             raise KreachError.rule("grid_seconds", rule, self.grid_seconds)
-        _at_least("least_impressions", self.least_impressions, 1, 1_000_000_000)
-        _at_least("least_people", self.least_people, 1, 1_000_000_000)
-        _at_least("least_difference", self.least_difference, 0, 1_000_000_000)
+        _at_least("min_impressions", self.min_impressions, 1, 1_000_000_000)
+        _at_least("min_people", self.min_people, 1, 1_000_000_000)
+        _at_least("min_difference", self.min_difference, 0, 1_000_000_000)
         _at_least("audiences_together", self.audiences_together, 2, 6)
         _at_least("settle_seconds", self.settle_seconds, 0.0, 86_400.0)
         _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)
-        if not self.least_people <= self.least_audience <= 1_000_000_000:
-            rule = f"be at least least_people ({self.least_people}), or nothing would be shown"
-            raise KreachError.rule("least_audience", rule, self.least_audience)
+        if not self.min_people <= self.min_audience <= 1_000_000_000:
+            rule = f"be at least min_people ({self.min_people}), or nothing would be shown"
+            raise KreachError.rule("min_audience", rule, self.min_audience)
 
 
 class NoiseSettings(Settings, frozen=True, kw_only=True):
     """`[noise]`: differential privacy on what advertisers are shown (docs/noise.md).
 
     `rho` is the privacy budget, in zero-concentrated differential privacy, of any
-    `most_per_person` impressions of one person. A share of it, `series_share`, is for the numbers
-    so far, of which a campaign has at most `most_points`, one per `point_seconds` (from midnight
-    UTC) or more; the rest is for `most_questions` windows over any one stretch. `delta` is only
-    for telling the budget as (ε, δ). People are counted up to `most_frequency` impressions, and a
-    price up to `most_price_cpm`. A stretch is over `settle_seconds` after its end, a flight
+    `max_per_person` impressions of one person. A share of it, `series_share`, is for the numbers
+    so far, of which a campaign has at most `max_points`, one per `point_seconds` (from midnight
+    UTC) or more; the rest is for `max_questions` windows over any one stretch. `delta` is only
+    for telling the budget as (ε, δ). People are counted up to `max_frequency` impressions, and a
+    price up to `max_price_cpm`. A stretch is over `settle_seconds` after its end, a flight
     `closing_seconds` after its own: as long as bidders take notices, and some.
     """
 
     enabled: bool = False
     rho: float = 0.25
     series_share: float = 0.5
-    most_points: int = 60
-    most_questions: int = 20
+    max_points: int = 60
+    max_questions: int = 20
     delta: float = 1e-6
-    most_per_person: int = 10
-    most_frequency: int = 10
-    most_price_cpm: float = 20.0
+    max_per_person: int = 10
+    max_frequency: int = 10
+    max_price_cpm: float = 20.0
     point_seconds: int = 86_400
     settle_seconds: float = 300.0
     closing_seconds: float = 1_800.0
@@ -223,12 +223,12 @@ class NoiseSettings(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _at_least("rho", self.rho, 1e-4, 100.0)
         _at_least("series_share", self.series_share, 0.01, 0.99)
-        _at_least("most_points", self.most_points, 1, 1_000)
-        _at_least("most_questions", self.most_questions, 1, 1_000)
+        _at_least("max_points", self.max_points, 1, 1_000)
+        _at_least("max_questions", self.max_questions, 1, 1_000)
         _at_least("delta", self.delta, 1e-15, 0.01)
-        _at_least("most_per_person", self.most_per_person, 1, 10_000)
-        _at_least("most_frequency", self.most_frequency, 2, 100)
-        _at_least("most_price_cpm", self.most_price_cpm, 0.001, 1_000_000.0)
+        _at_least("max_per_person", self.max_per_person, 1, 10_000)
+        _at_least("max_frequency", self.max_frequency, 2, 100)
+        _at_least("max_price_cpm", self.max_price_cpm, 0.001, 1_000_000.0)
         _at_least("point_seconds", self.point_seconds, 60, 86_400)
         if 86_400 % self.point_seconds:
             rule = "divide a day, so that days begin at points"

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 SHARE_TOLERANCE = 1e-6
-_LEAST_SHARE = 1e-200  # no number of impressions could tell less from it
+_MIN_SHARE = 1e-200  # no number of impressions could tell less from it
 _AS_GOOD_AS_UNIFORM = 1e24  # a dispersion that no number of impressions could tell from infinity
 
 
@@ -273,5 +273,5 @@ def _share_vector(name: str, values: npt.ArrayLike) -> FloatArray:
     total = float(shares.sum())
     if not abs(total - 1.0) <= SHARE_TOLERANCE:
         raise KreachError.rule(name, "sum to 1", total)
-    shares[shares > 0.0] = np.maximum(shares[shares > 0.0], _LEAST_SHARE)
+    shares[shares > 0.0] = np.maximum(shares[shares > 0.0], _MIN_SHARE)
     return np.sort(shares) / total

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from kreach.boundary.moments import as_moment
+from kreach.boundary.times import as_instant
 from kreach.errors import KreachError
 
 __all__ = ["Impression"]
@@ -31,7 +31,7 @@ class Impression:
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise KreachError.rule(name, "be text that is not empty", value)
-        moment = as_moment("ts", self.ts)
+        moment = as_instant("ts", self.ts)
         if moment is None:
             raise KreachError.rule("ts", "be a time", self.ts)
         object.__setattr__(self, "ts", moment)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.engine import columns_of, file_reader, no_complaints, scratch, sql_text
+from kreach.boundary.duckdb import columns_of, file_reader, no_complaints, scratch, sql_text
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 

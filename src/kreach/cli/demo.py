@@ -177,7 +177,7 @@ def _show(made: "Demo", standings: list["Standing"]) -> None:
 def _document(made: "Demo", standings: list["Standing"]) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415
 
-    from kreach.boundary.moments import iso_text  # noqa: PLC0415
+    from kreach.boundary.times import iso_text  # noqa: PLC0415
 
     share, now = made.progress()
     return {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.boundary.moments import as_moment
+from kreach.boundary.times import as_instant
 
 __all__ = ["Json", "groups", "progress_shown"]
 
@@ -68,7 +68,7 @@ def build(
         _names(segments),
         _names(keep),
         partitions,
-        as_moment("history-end", history_end),
+        as_instant("history-end", history_end),
         buyer,
         knowledge,
         Floors(membership_class=class_floor, effective_anonymity=effective_floor),
@@ -213,8 +213,8 @@ def _show_columns(console: Any, report: Any) -> None:
         for head in ("attribute", "fewest values", "fewest effective", "people given away"):
             table.add_column(head, justify="left" if head == "attribute" else "right")
         for d in report.diversity:
-            effective, betrayed = f"{d.least_effective:.2f}", f"{d.betrayed_people:,}"
-            table.add_row(d.attribute, str(d.least_distinct), effective, betrayed)
+            effective, betrayed = f"{d.min_effective:.2f}", f"{d.betrayed_people:,}"
+            table.add_row(d.attribute, str(d.min_distinct), effective, betrayed)
         console.print(table)
     if report.segments:
         table = Table(title="\nTargeting segments", title_justify="left")

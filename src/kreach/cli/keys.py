@@ -44,9 +44,9 @@ def add(
 
     kreach keys add --config kreach.toml --role advertiser --advertiser acme > acme.key
     """
-    from kreach.boundary.moments import as_moment  # noqa: PLC0415 - keeps `kreach --help` quick
+    from kreach.boundary.times import as_instant  # noqa: PLC0415 - keeps `kreach --help` quick
 
-    ends = as_moment("expires", expires)
+    ends = as_instant("expires", expires)
     with _opened(store, config, create=True) as kept:
         made = kept.add(role, advertiser, ends.timestamp() if ends else None, rate)
     _show_new(made, as_json, "made")

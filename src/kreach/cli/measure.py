@@ -61,14 +61,14 @@ def measure(
     kreach measure --groups release/ --impressions log.csv --cap 1 --start 2026-11-01
     --end 2026-12-01 --by day
     """
-    from kreach.adsystem.impressions.groups import open_groups  # noqa: PLC0415 - slow
-    from kreach.adsystem.impressions.log import ImpressionLog  # noqa: PLC0415
-    from kreach.adsystem.impressions.report import (  # noqa: PLC0415
+    from kreach.adsystem.log.group_table import open_groups  # noqa: PLC0415 - slow
+    from kreach.adsystem.log.impression_log import ImpressionLog  # noqa: PLC0415
+    from kreach.adsystem.reports.window import (  # noqa: PLC0415
         measure_series,
         measure_window,
     )
     from kreach.boundary.checks import as_probability  # noqa: PLC0415
-    from kreach.boundary.moments import Window, as_period  # noqa: PLC0415
+    from kreach.boundary.times import Window, as_period  # noqa: PLC0415
 
     as_probability("level", level)
     Window.between(start, end)
@@ -95,11 +95,11 @@ def measure(
 
 def _engine(name: str, master: str, memory: str) -> Any:
     if name == "duckdb":
-        from kreach.adsystem.impressions.embedded import EmbeddedEngine  # noqa: PLC0415
+        from kreach.adsystem.log.duckdb_engine import EmbeddedEngine  # noqa: PLC0415
 
         return EmbeddedEngine(memory=memory)
     if name == "spark":
-        from kreach.adsystem.impressions.spark import SparkEngine  # noqa: PLC0415
+        from kreach.adsystem.log.spark_engine import SparkEngine  # noqa: PLC0415
 
         return SparkEngine(master)
     raise KreachError.rule("engine", "be duckdb or spark", name)

@@ -52,8 +52,8 @@ def bidder(
     """
     import msgspec  # noqa: PLC0415
 
-    from kreach.adsystem.bidder.exchange import bidder_with_shortcut  # noqa: PLC0415
-    from kreach.adsystem.bidder.service import BidderState  # noqa: PLC0415
+    from kreach.adsystem.bidserver.app import bidder_with_shortcut  # noqa: PLC0415
+    from kreach.adsystem.bidserver.service import BidderState  # noqa: PLC0415
     from kreach.adsystem.check import check_adsystem  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
@@ -108,9 +108,9 @@ def reporting(
     import msgspec  # noqa: PLC0415
 
     from kreach.adsystem.access.keys import count_keys  # noqa: PLC0415
+    from kreach.adsystem.api.app import reporting_app  # noqa: PLC0415
     from kreach.adsystem.check import check_adsystem, check_closing  # noqa: PLC0415
-    from kreach.adsystem.reporting.app import reporting_app  # noqa: PLC0415
-    from kreach.adsystem.reporting.noisy import check_noise  # noqa: PLC0415
+    from kreach.adsystem.reports.noisy import check_noise  # noqa: PLC0415
     from kreach.adsystem.settings import (  # noqa: PLC0415
         AdSystemSettings,
         BidderSettings,
@@ -119,7 +119,7 @@ def reporting(
         RedisSettings,
         ReportingSettings,
     )
-    from kreach.adsystem.sharing.publisher import CampaignPublisher  # noqa: PLC0415
+    from kreach.adsystem.sharing.campaign_feed import CampaignPublisher  # noqa: PLC0415
     from kreach.service.clock import ClockSettings  # noqa: PLC0415
     from kreach.service.config import load_settings  # noqa: PLC0415
     from kreach.service.logs import Log  # noqa: PLC0415
@@ -166,7 +166,7 @@ def gateway(
     """
     import msgspec  # noqa: PLC0415
 
-    from kreach.publisher.serving import GatewaySettings, check, gateway_site  # noqa: PLC0415
+    from kreach.publisher.gateway import GatewaySettings, check, gateway_site  # noqa: PLC0415
     from kreach.service.config import load_settings  # noqa: PLC0415
     from kreach.service.logs import Log  # noqa: PLC0415
     from kreach.service.run import bind  # noqa: PLC0415

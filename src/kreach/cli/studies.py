@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.boundary.moments import as_moment
+from kreach.boundary.times import as_instant
 from kreach.cli.groups import Json, progress_shown
 from kreach.errors import KreachError
 
@@ -59,7 +59,7 @@ def _options(
         named[1:],
         _split(segments),
         _split(segments),
-        as_moment("split", split),
+        as_instant("split", split),
         campaigns,
         campaign_size,
         target,

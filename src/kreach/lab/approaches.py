@@ -36,7 +36,7 @@ APPROACHES = {
     "counted_history": "requests counted, visit law of history adapted to them",
     "counted": "requests counted, one histogram of visits per person in the flight",
 }
-_LEAST_ANONYMITY = 2.0
+_MIN_ANONYMITY = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class Grouped:
         if approach == "profiled_history":
             visits = self.campaign.people.visits
             pseudo = match_pseudo_visits(visits, self.group_of)
-            profiles, _ = visit_profiles(visits, self.group_of, pseudo, _LEAST_ANONYMITY)
+            profiles, _ = visit_profiles(visits, self.group_of, pseudo, _MIN_ANONYMITY)
             return Audience.profiled(profiles)
         if approach == "dispersed":
             return Audience.disjoint(self.sizes, dispersion=self.dispersion)

@@ -26,9 +26,9 @@ from kreach.adsystem.campaigns.questions import ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.ledger.journal import Journal
-from kreach.adsystem.reporting.guarded import GuardedReporting
-from kreach.adsystem.reporting.noisy import NoisyReporting
-from kreach.adsystem.reporting.service import Reporting
+from kreach.adsystem.reports.guarded import GuardedReporting
+from kreach.adsystem.reports.noisy import NoisyReporting
+from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import (
     GUARD_KEY,
     AdSystemSettings,
@@ -38,7 +38,7 @@ from kreach.adsystem.settings import (
 )
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from kreach.lab.trials import generator_for
 from kreach.service.logs import Log
@@ -372,7 +372,7 @@ def _ready(scene: _Scene, secret: bool) -> None:
 
 
 def _edge() -> int:
-    return GuardSettings().least_audience
+    return GuardSettings().min_audience
 
 
 def _audiences(attack: str, secret: bool) -> dict[str, Counts]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.moments import iso_text
+from kreach.boundary.times import iso_text
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Place, lognormal_prices
 from kreach.lab.live import LiveRun, LiveWorld, Mishaps

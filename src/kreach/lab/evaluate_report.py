@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.moments import iso_text
+from kreach.boundary.times import iso_text
 from kreach.lab.approaches import APPROACHES
 from kreach.lab.evaluate import BUDGET_SHARES, WIN_SHARES, Row, StudyOptions
 from kreach.lab.exhibits import COLOURS, INK, MUTED, Exhibit, new_figure

@@ -8,7 +8,7 @@ import numpy as np
 
 from kreach.adsystem.bidding.history import read_prices
 from kreach.adsystem.bidding.market import EmpiricalMarket
-from kreach.boundary.engine import columns_of, file_reader, no_complaints, scratch
+from kreach.boundary.duckdb import columns_of, file_reader, no_complaints, scratch
 from kreach.errors import KreachError
 from kreach.lab.trials import generator_for
 from kreach.numeric.types import FloatArray, IntArray

@@ -26,7 +26,7 @@ import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["least_overlap_reach", "most_overlap_reach"]
+__all__ = ["max_overlap_reach", "min_overlap_reach"]
 
 _EXACT_EDGES = 2_000
 _RELAXED_EDGES = 10_000
@@ -35,7 +35,7 @@ _INT32_MAX = 2**31 - 1
 _EXACT_BELOW = 1e9  # above, the solver's last digits no longer tell one person from the next
 
 
-def most_overlap_reach(
+def max_overlap_reach(
     classes: IntArray, headcount: IntArray, impressions: IntArray, cap: int
 ) -> int:
     """The largest Σ min(X_i, cap) that can occur: a maximum flow, attained."""
@@ -50,7 +50,7 @@ def most_overlap_reach(
     group_ids, group_node = np.unique(group, return_inverse=True)
     supply = impressions[group_ids].astype(float)
     if min(supply.sum(), room.sum()) > _INT32_MAX:
-        return _most_by_linear_program(rows, group_node, supply, room)
+        return _max_by_linear_program(rows, group_node, supply, room)
     from scipy.sparse import csr_array  # noqa: PLC0415 - slow to import, needed here only
     from scipy.sparse.csgraph import maximum_flow  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def most_overlap_reach(
     return int(maximum_flow(graph, source, sink).flow_value)
 
 
-def _most_by_linear_program(
+def _max_by_linear_program(
     rows: IntArray, group_node: IntArray, supply: FloatArray, room: FloatArray
 ) -> int:
     """The same flow as a linear program, for counts beyond 32 bits; its vertices are whole."""
@@ -84,7 +84,7 @@ def _most_by_linear_program(
     return round(-value)
 
 
-def least_overlap_reach(
+def min_overlap_reach(
     classes: IntArray,
     headcount: IntArray,
     group_size: IntArray,
@@ -109,7 +109,7 @@ def least_overlap_reach(
     bound, attained = _feasible_dual(rows, item, price, cap), False
     if len(rows) <= _RELAXED_EDGES:
         whole = len(rows) <= _EXACT_EDGES
-        value, solved = _least_cover(rows, item, price, cap, whole=whole)
+        value, solved = _min_cover(rows, item, price, cap, whole=whole)
         bound, attained = max(bound, value), solved and whole
     if attained and bound < _EXACT_BELOW:
         return round(bound), True
@@ -131,7 +131,7 @@ def _without_repeats(rows: IntArray, item: IntArray) -> tuple[IntArray, IntArray
     return rows[keep], item[keep]
 
 
-def _least_cover(
+def _min_cover(
     rows: IntArray, item: IntArray, price: FloatArray, cap: int, *, whole: bool
 ) -> tuple[float, bool]:
     """The programme of the module's docstring, or its linear relaxation; see `_minimise`."""

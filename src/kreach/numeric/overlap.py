@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _PAIRS_AT_ONCE = 1 << 20
-_MOST_KEYS = 1 << 24
+_MAX_KEYS = 1 << 24
 _TABLE_CELLS = 1 << 21
 
 
@@ -204,7 +204,7 @@ def overlap_variance(
     short = shortfall(cap, at_least=at_least)
     certain = group_size == 1.0  # a group of one leaves nothing to chance, so it couples nobody
     coupled = np.where((classes >= 0) & ~certain[classes], classes, -1)
-    if len(np.unique(group_size[served])) == 1 and float(totals.max() + 1.0) ** 3 < _MOST_KEYS:
+    if len(np.unique(group_size[served])) == 1 and float(totals.max() + 1.0) ** 3 < _MAX_KEYS:
         size = float(group_size[served][0])
         return max(variance + _tallied(coupled, headcount, totals, impressions, size, short), 0.0)
     pairs = _pair_blocks(coupled, headcount)

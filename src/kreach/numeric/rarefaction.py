@@ -29,7 +29,7 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["log_likelihood_of_requests", "rarefied_reach"]
 
 _NO_CHANCE = -1e300
-_LEAST_CHANCE = 1e-25
+_MIN_CHANCE = 1e-25
 _NOISE = 1e-12  # of an FFT, relative to what it transforms
 
 
@@ -66,7 +66,7 @@ def log_likelihood_of_requests(law: FloatArray, size: IntArray, requests: IntArr
         width = _width(int(mine.max(initial=0)), len(law))
         fading = _fading(width)
         chance = np.fft.irfft(np.fft.rfft(_faded(law, fading), width) ** k, width)[mine]
-        logs = np.log(np.maximum(chance, _LEAST_CHANCE)) + fading * mine
+        logs = np.log(np.maximum(chance, _MIN_CHANCE)) + fading * mine
         total += float(logs.sum())
     return total
 

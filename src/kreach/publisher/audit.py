@@ -15,8 +15,8 @@ from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, FloatArray, IntArray
 from kreach.publisher.grouping.base import Assignment, form_groups
 from kreach.publisher.grouping.random import AtRandom
-from kreach.publisher.living import regroup
 from kreach.publisher.people import People
+from kreach.publisher.regrouping import regroup
 from kreach.publisher.release import Floors
 from kreach.publisher.visit_knowledge import (
     effective_anonymity,
@@ -64,8 +64,8 @@ class Diversity:
     """
 
     attribute: str
-    least_distinct: int
-    least_effective: float
+    min_distinct: int
+    min_effective: float
     betrayed_people: int
 
 
@@ -90,7 +90,7 @@ class Linkage:
     method: str
     versions: tuple[int, ...]
     unique_share: tuple[float, ...]
-    least_crowd: tuple[int, ...]  # people with the same sequence, for the least lucky person
+    min_crowd: tuple[int, ...]  # people with the same sequence, for the least lucky person
     median_crowd: tuple[float, ...]  # and for the median person
     moved_share: float  # of people, per version
 

@@ -124,7 +124,7 @@ def _diversity(report: Audit) -> str:
         return ""
     heads = ["sensitive attribute", "fewest values", "fewest effective", "people given away"]
     rows: list[list[Any]] = [
-        [d.attribute, d.least_distinct, f"{d.least_effective:.2f}", f"{d.betrayed_people:,}"]
+        [d.attribute, d.min_distinct, f"{d.min_effective:.2f}", f"{d.betrayed_people:,}"]
         for d in report.diversity
     ]
     return "<h2>Diversity inside groups</h2>" + _table(heads, rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.engine import columns_of, file_reader, new_engine, no_complaints, sql_name
+from kreach.boundary.duckdb import columns_of, file_reader, new_engine, no_complaints, sql_name
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.people import Attribute, People

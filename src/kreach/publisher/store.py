@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.engine import file_reader, no_complaints, scratch, sql_name, sql_text
+from kreach.boundary.duckdb import file_reader, no_complaints, scratch, sql_name, sql_text
 from kreach.boundary.files import read_catalogue, write_catalogue
 from kreach.errors import KreachError
-from kreach.publisher.gateway import Gateway
+from kreach.publisher.group_lookup import Gateway
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Release

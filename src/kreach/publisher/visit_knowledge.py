@@ -225,7 +225,7 @@ def visit_profiles(
     visits: IntArray,
     group_of: IntArray,
     pseudo_visits: float,
-    least_anonymity: float,
+    min_anonymity: float,
     steps: int = 1000,
 ) -> tuple[list[FloatArray], int]:
     """A property vector per group, fit to cross, and how many groups had to be masked.
@@ -240,7 +240,7 @@ def visit_profiles(
     if sizes.max(initial=0) > steps:
         raise KreachError.rule("steps", f"be at least the largest group ({sizes.max()})", steps)
     shares = shrunk_shares(visits, group_of, pseudo_visits)
-    masked = effective_anonymity(shares, group_of) < least_anonymity
+    masked = effective_anonymity(shares, group_of) < min_anonymity
     order = np.lexsort((shares, group_of))
     starts = np.cumsum(sizes) - sizes
     profiles: list[FloatArray] = [np.zeros(0)] * len(sizes)

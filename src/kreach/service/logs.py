@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["Log", "route_library_logs"]
 
-_MOST_PER_SECOND = 20
+_MAX_PER_SECOND = 20
 
 
 class Log:
@@ -45,7 +45,7 @@ class Log:
         begun, said, unsaid = self._said.get(event, (second, 0, 0))
         if begun != second:
             begun, said = second, 0
-        if said >= _MOST_PER_SECOND:
+        if said >= _MAX_PER_SECOND:
             self._said[event] = (begun, said, unsaid + 1)
             return
         self._said[event] = (begun, said + 1, 0)

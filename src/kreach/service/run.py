@@ -71,7 +71,7 @@ def serve(
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
-    from kreach.service.direct import direct_protocol  # noqa: PLC0415
+    from kreach.service.fast_path import direct_protocol  # noqa: PLC0415
 
     config = uvicorn.Config(
         app,

@@ -77,7 +77,7 @@ class Direct:
 
     method: bytes
     path: bytes
-    most_body_bytes: int
+    max_body_bytes: int
     answer: Callable[[bytes], Answer]
 
 
@@ -94,12 +94,12 @@ class Site:
         log: Log,
         metrics: Metrics,
         *,
-        most_body_bytes: int = 1_000_000,
+        max_body_bytes: int = 1_000_000,
         start: Lifespan | None = None,
         stop: Lifespan | None = None,
     ) -> None:
         self._log = log
-        self._most_body_bytes = most_body_bytes
+        self._max_body_bytes = max_body_bytes
         self._start, self._stop = start, stop
         self._routes: dict[str, dict[str, Handler]] = {}
         self._prefixes: dict[str, dict[str, Handler]] = {}
@@ -146,7 +146,7 @@ class Site:
         try:
             message = await receive()
             body: bytes | None = message.get("body", b"")
-            if not body or message.get("more_body") or len(body) > self._most_body_bytes:
+            if not body or message.get("more_body") or len(body) > self._max_body_bytes:
                 body = await self._long_body(message, receive)
                 if body is None:
                     return None
@@ -178,9 +178,9 @@ class Site:
 
         def answer(body: bytes) -> Answer:
             try:
-                if len(body) > self._most_body_bytes:
+                if len(body) > self._max_body_bytes:
                     raise _TooLong.rule(
-                        "body", f"have at most {self._most_body_bytes} bytes", "more"
+                        "body", f"have at most {self._max_body_bytes} bytes", "more"
                     )
                 found = handler(body)
             except Exception as error:
@@ -189,7 +189,7 @@ class Site:
                 self._refused.add(str(found.status))
             return found
 
-        return Direct(method.encode(), path.encode(), self._most_body_bytes, answer)
+        return Direct(method.encode(), path.encode(), self._max_body_bytes, answer)
 
     async def _long_body(self, message: dict[str, Any], receive: Receive) -> bytes | None:
         """The body, or None if the client has gone."""
@@ -207,12 +207,12 @@ class Site:
         return body
 
     def _check_length(self, body: bytes) -> None:
-        if len(body) > self._most_body_bytes:
-            raise _TooLong.rule("body", f"have at most {self._most_body_bytes} bytes", "more")
+        if len(body) > self._max_body_bytes:
+            raise _TooLong.rule("body", f"have at most {self._max_body_bytes} bytes", "more")
 
     async def _rest_of_body(self, body: bytes, receive: Receive) -> bytes | None:
         parts, size = [body], len(body)
-        while size <= self._most_body_bytes:
+        while size <= self._max_body_bytes:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from kreach.adsystem.access.key import Key
 from kreach.adsystem.access.keys import KeyStore
-from kreach.adsystem.reporting.app import reporting_app
+from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import GuardSettings, ReportingSettings
 from kreach.service.logs import Log
 from tests.adsystem.reporting.stores import Shop

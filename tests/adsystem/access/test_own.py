@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.access.own import OwnCampaigns
+from kreach.adsystem.api.scope import OwnCampaigns
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
-from kreach.adsystem.reporting.service import Reporting
+from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import ReportingSettings
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, quiet
 

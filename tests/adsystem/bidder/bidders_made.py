@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from kreach.adsystem.bidder.exchange import bidder_site
-from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings
@@ -67,7 +67,7 @@ def made_campaign(name: str = "spring", **more: Any) -> Campaign:
         "end": NOW + timedelta(days=7),
         "market_mu": 0.0,
         "market_sigma": 1.0,
-        "most_cpm": 50.0,
+        "max_cpm": 50.0,
     }
     return Campaign(id=name, **(told | more))
 

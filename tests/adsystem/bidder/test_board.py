@@ -132,13 +132,11 @@ def _seated(
     return seat
 
 
-def _set_worth(
-    board: Board, seat: Seat, audience: int, most_left: float, plan: Plan | None
-) -> None:
+def _set_worth(board: Board, seat: Seat, audience: int, max_left: float, plan: Plan | None) -> None:
     bidder = seat.bidder
     kinds = int(bidder.kind_of_group.max(initial=0)) + 1
     most = int(bidder.valuation.counts().max())
-    worth = worth_table(kinds, bidder.kind_probability, most, most_left, plan)
+    worth = worth_table(kinds, bidder.kind_probability, most, max_left, plan)
     seat.row_requests = worth.row_requests
     board.set_worth(seat.slot, audience, worth, bidder.left_per_time)
 
@@ -146,8 +144,8 @@ def _set_worth(
 def _plan(world: World, seat: Seat) -> None:
     plan = seat.bidder.plan_job(world.now)()
     seat.bidder.adopt(plan)
-    most_left = seat.bidder.left_per_time * (END - world.now) * world.busiest()
-    _set_worth(world.board, seat, seat.slot, most_left, plan)
+    max_left = seat.bidder.left_per_time * (END - world.now) * world.busiest()
+    _set_worth(world.board, seat, seat.slot, max_left, plan)
     world.board.multipliers[seat.slot] = seat.bidder.multiplier
 
 

@@ -77,9 +77,9 @@ def test_a_campaign_that_changed_keeps_its_counts(tmp_path: Path) -> None:
             exchange.win()
         before = exchange.price()
         assert before < 0.85
-        change(exchange, "spring", most_cpm=0.5)
+        change(exchange, "spring", max_cpm=0.5)
         assert exchange.price("g1") == 0.5
-        change(exchange, "spring", most_cpm=20.0)
+        change(exchange, "spring", max_cpm=20.0)
         assert exchange.price() == before
 
 
@@ -95,7 +95,7 @@ def test_each_campaign_has_one_of_many_places(tmp_path: Path) -> None:
 
 
 def test_limits_of_bids_hold(tmp_path: Path) -> None:
-    campaigns = [made_campaign("low", most_cpm=0.2), made_campaign("high", least_cpm=5.0)]
+    campaigns = [made_campaign("low", max_cpm=0.2), made_campaign("high", min_cpm=5.0)]
     with bidding(tmp_path, campaigns) as exchange:
         assert bidders(exchange) == ["low"]
         assert exchange.price() == 0.2

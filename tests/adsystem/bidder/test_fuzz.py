@@ -17,7 +17,7 @@ from tests.adsystem.bidder.fuzzing import mutated
 from tests.adsystem.bidder.test_campaigns_at_play import kinds_of_campaigns
 
 SHARDS, EACH = 4, 12_500
-MOST_GROWTH_BYTES = 16 << 20
+MAX_GROWTH_BYTES = 16 << 20
 REASONS = {
     *("no imp", "no user", "no group", "unknown catalogue", "unknown group", "tmax too short"),
     *("currency", "test", "private auction", "floor currency", "below floor", "no campaign"),
@@ -89,7 +89,7 @@ def test_odd_requests_are_answered(tmp_path: Path, seed: int) -> None:
         assert min(statuses.values()) > 0  # the mutations reach every kind of answer
         assert statuses[200] > EACH // 10
         assert slowest < 5.0
-        assert growth < MOST_GROWTH_BYTES
+        assert growth < MAX_GROWTH_BYTES
         assert exchange.bid(made_request()).status == 200
         assert exchange.state.ledger.bids_out == 1
     assert not [line for line in lines if '"error"' in line or '"warning"' in line]

@@ -24,7 +24,7 @@ PAPER: dict[str, Any] = {"bidder": "paper", "expected_requests": 1_000}
 
 def test_a_limit_cuts_the_shaded_bid(tmp_path: Path) -> None:
     """As the library: the best bid for the value, and at most the limit."""
-    campaign = made_campaign(auction="first_price", most_cpm=0.4)
+    campaign = made_campaign(auction="first_price", max_cpm=0.4)
     with bidding(tmp_path, [campaign]) as exchange:
         bidder = exchange.state.desks["v1"].plays[1].bidder
         wanted = 1_000 * float(bidder.market.optimal_bid(1.0 / bidder.multiplier))
@@ -35,7 +35,7 @@ def test_a_limit_cuts_the_shaded_bid(tmp_path: Path) -> None:
 def test_who_may_not_bid_much_does_not_stand_before_who_does(tmp_path: Path) -> None:
     campaigns = [
         made_campaign("plain"),
-        made_campaign("rolling", caps=ROLLING, market_mu=1.0, most_cpm=0.1),
+        made_campaign("rolling", caps=ROLLING, market_mu=1.0, max_cpm=0.1),
     ]
     with bidding(tmp_path, campaigns) as exchange:
         assert bidders(exchange) == ["plain"]

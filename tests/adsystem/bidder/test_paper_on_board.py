@@ -22,7 +22,7 @@ from tests.adsystem.bidder.bidders_made import (
 )
 
 CAMPAIGN = made_campaign(
-    bidder="paper", expected_requests=500, budget=1.0, caps=(Cap(limit=2),), most_cpm=1_000.0
+    bidder="paper", expected_requests=500, budget=1.0, caps=(Cap(limit=2),), max_cpm=1_000.0
 )
 LAMBDA = 'kreach_bidder_multiplier{campaign="spring"}'
 

@@ -9,8 +9,8 @@ import duckdb
 import msgspec
 import pytest
 
-from kreach.adsystem.bidder.exchange import bidder_site
-from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings
 from kreach.boundary.files import write_catalogue
 from kreach.service.logs import Log

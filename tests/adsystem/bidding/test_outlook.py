@@ -118,7 +118,7 @@ def test_of_two_kinds_the_one_that_reaches_more_is_bought() -> None:
 
 
 def test_a_profiled_audience_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlook_module, "_MOST_TRIALS", 40)  # each takes longer than of others
+    monkeypatch.setattr(outlook_module, "_MAX_TRIALS", 40)  # each takes longer than of others
     audience = kr.Audience.profiled([[0.1, 0.2, 0.7]] * 20)
     outlook = OutlookMaker(audience, MARKET, REQUESTS, 1).for_budget(50.0)
     assert 0.0 < outlook.reach < 60.0

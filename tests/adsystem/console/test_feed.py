@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kreach.adsystem.console.client import Away, Document, Question, Refused
-from kreach.adsystem.console.feed import Answer, Feed
+from kreach.adsystem.console.poller import Answer, Feed
 
 A, B = Question("/a"), Question("/b", (("cap", "1"),))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.console.fields import CREATE, as_document, field_of
+from kreach.adsystem.console.form_fields import CREATE, as_document, field_of
 from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, reporting
 
 GOOD = {
@@ -64,8 +64,8 @@ BAD = [
     ({"audience": "nobody"}, "audience"),
     ({"bidder": "paper"}, "expected_requests"),
     ({"expected_requests": "1.5"}, "expected_requests"),
-    ({"least_cpm": "5", "most_cpm": "2"}, "least_cpm"),
-    ({"most_cpm": "-5"}, "most_cpm"),
+    ({"min_cpm": "5", "max_cpm": "2"}, "min_cpm"),
+    ({"max_cpm": "-5"}, "max_cpm"),
     ({"market_mu": "1"}, "market_mu"),
     ({"market_sigma": "-1", "market_mu": "1"}, "market_sigma"),
     ({"width": "300"}, "width"),

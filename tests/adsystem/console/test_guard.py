@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.console.guard import HostGuard
+from kreach.adsystem.console.host_check import HostGuard
 
 
 async def _inside(scope: Any, receive: Any, send: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.console.handed import Handed, read_audit, read_tradeoff, read_truth
+from kreach.adsystem.console.input_files import Handed, read_audit, read_tradeoff, read_truth
 from kreach.errors import KreachError
 
 AUDIT: dict[str, Any] = {
@@ -80,8 +80,8 @@ def test_a_long_truth_is_thinned_and_its_newest_point_stays(tmp_path: Path) -> N
 def test_a_file_is_read_when_it_comes_changes_or_breaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kreach.adsystem.console.handed._LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("kreach.adsystem.console.handed._PATIENCE", 0.0)
+    monkeypatch.setattr("kreach.adsystem.console.input_files._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("kreach.adsystem.console.input_files._PATIENCE", 0.0)
     folder = tmp_path / "tradeoff"
     folder.mkdir()
     handed = Handed(folder, read_tradeoff)

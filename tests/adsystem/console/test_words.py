@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.console import words
-from kreach.adsystem.console.standing import (
+from kreach.adsystem.console import formatting as words
+from kreach.adsystem.console.status import (
     how_told,
     line_of,
     pace_of,

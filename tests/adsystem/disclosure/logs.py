@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from kreach.adsystem.disclosure.archive import Archive
 from kreach.adsystem.disclosure.audiences import served_people
-from kreach.adsystem.disclosure.chapters import Book
-from kreach.adsystem.disclosure.growth import Watched
-from kreach.adsystem.disclosure.keeper import Keeper
+from kreach.adsystem.disclosure.chapters.builder import Watched
+from kreach.adsystem.disclosure.chapters.chapter import Book
+from kreach.adsystem.disclosure.chapters.store import Archive
+from kreach.adsystem.disclosure.chapters.writer import Keeper
 from kreach.adsystem.ledger.journal import Journal
-from kreach.adsystem.reporting.live import LiveLog, Snapshot
-from kreach.adsystem.reporting.standing import Standing
+from kreach.adsystem.log.snapshot import LiveLog, Snapshot
+from kreach.adsystem.log.totals import Standing
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
 from kreach.numeric.types import IntArray
@@ -28,7 +28,7 @@ CLOSING = 1_800_000_000
 
 def settings(**given: int) -> GuardSettings:
     """Small floors."""
-    chosen = {"least_impressions": 5, "least_people": 20, "least_audience": 20} | given
+    chosen = {"min_impressions": 5, "min_people": 20, "min_audience": 20} | given
     return GuardSettings(**chosen)  # type: ignore[arg-type]
 
 

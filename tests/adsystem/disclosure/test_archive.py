@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.archive import FILE, Archive, Flight, _packed, _unpacked
-from kreach.adsystem.disclosure.chapters import Book, Chapter, Content
+from kreach.adsystem.disclosure.chapters.chapter import Book, Chapter, Content
+from kreach.adsystem.disclosure.chapters.store import FILE, Archive, Flight, _packed, _unpacked
 from kreach.errors import KreachError
 
 PLACE = (1, "v1")

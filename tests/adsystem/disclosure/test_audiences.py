@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure import sums as module
+from kreach.adsystem.disclosure import combinations as module
 from kreach.adsystem.disclosure.audiences import (
     CHANGED,
     NOT_HERE,
@@ -23,7 +23,7 @@ from kreach.adsystem.disclosure.audiences import (
     unpacked,
     verdicts,
 )
-from kreach.adsystem.disclosure.sums import Sums, check_together
+from kreach.adsystem.disclosure.combinations import Sums, check_together
 from kreach.boundary.audience import Audience
 from kreach.errors import KreachError
 from tests.strategies import audiences
@@ -37,8 +37,8 @@ def some(*targeted: int) -> Audience:
 
 def judged(
     known: Mapping[str, Audience],
-    least_audience: int = 20,
-    least_difference: int = 5,
+    min_audience: int = 20,
+    min_difference: int = 5,
     together: int = 4,
 ) -> dict[str, str | None]:
     def read(name: str) -> Audience:
@@ -46,7 +46,7 @@ def judged(
             raise KreachError.rule("audience", "be known", name)
         return known[name]
 
-    found = verdicts([*known, "missing"], read, least_audience, least_difference, together=together)
+    found = verdicts([*known, "missing"], read, min_audience, min_difference, together=together)
     assert found.pop("missing").reason == NOT_HERE
     return {name: verdict.reason for name, verdict in found.items()}
 
@@ -153,22 +153,22 @@ def closest(mine: list[int], others: list[list[int]], most: int) -> int:
     st.integers(2, 5),
 )
 def test_usable_audiences_are_large_and_far_from_what_others_add_up_to(
-    listed: list[list[int]], least_audience: int, least_difference: int, together: int
+    listed: list[list[int]], min_audience: int, min_difference: int, together: int
 ) -> None:
     known = {str(at): some(*targeted) for at, targeted in enumerate(listed)}
-    found = judged(known, least_audience, least_difference, together)
+    found = judged(known, min_audience, min_difference, together)
     usable: list[list[int]] = []
     for name, targeted in zip(known, listed, strict=True):
-        if sum(targeted) < least_audience:
+        if sum(targeted) < min_audience:
             assert found[name] == TOO_SMALL
-        elif closest(targeted, usable, together - 1) < least_difference:
+        elif closest(targeted, usable, together - 1) < min_difference:
             assert found[name] == TOO_CLOSE
         else:
             assert found[name] is None
             usable.append(targeted)
     # audiences at the end leave those before them as they are
     shorter = dict(list(known.items())[:-1])
-    before = judged(shorter, least_audience, least_difference, together)
+    before = judged(shorter, min_audience, min_difference, together)
     assert before == {name: found[name] for name in shorter}
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.chapters import (
+from kreach.adsystem.disclosure.chapters.chapter import (
     EMPTY,
     Book,
     Chapter,
@@ -61,8 +61,8 @@ def test_any_two_windows_differ_by_many_or_not_at_all(log: list[list[int]], floo
         assert book.within(*one) is not None
         apart = inside[one] ^ inside[other]
         rows = [group for hour in apart for group in log[hour]]
-        assert len(rows) >= floors.least_impressions
-        assert people(np.unique(rows)) >= floors.least_people
+        assert len(rows) >= floors.min_impressions
+        assert people(np.unique(rows)) >= floors.min_people
 
 
 @given(hours, hours, floors, st.data())
@@ -90,13 +90,10 @@ def test_a_chapter_is_closed_as_early_as_it_can_be_and_nothing_is_lost(
     closed, rest = close_chapters(cells(log), floors, people)
     begin = 0
     for end, held in closed:
-        assert held.impressions >= floors.least_impressions
-        assert people(held.groups) >= floors.least_people
+        assert held.impressions >= floors.min_impressions
+        assert people(held.groups) >= floors.min_people
         before = [group for hour in log[begin // GRID : end // GRID - 1] for group in hour]
-        assert (
-            len(before) < floors.least_impressions
-            or people(np.unique(before)) < floors.least_people
-        )
+        assert len(before) < floors.min_impressions or people(np.unique(before)) < floors.min_people
         begin = end
     counted = sum(held.rows for _, held in closed) + rest.rows
     assert counted == sum(map(len, log))
@@ -211,9 +208,9 @@ def test_periods_split_a_window_and_add_up(ends: list[int], data: st.DataObject)
 
 
 def test_floors_and_books_are_checked() -> None:
-    with pytest.raises(KreachError, match="least_impressions must be a whole number from 1"):
+    with pytest.raises(KreachError, match="min_impressions must be a whole number from 1"):
         Floors(0, 5)
-    with pytest.raises(KreachError, match="least_people must be a whole number from 1"):
+    with pytest.raises(KreachError, match="min_people must be a whole number from 1"):
         Floors(5, 0)
     gap = [Chapter(0, 2, 5, 5, 5, False), Chapter(3, 4, 5, 5, 5, False)]
     with pytest.raises(KreachError, match="follow each other"):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kreach.adsystem.check import check_adsystem, check_closing
-from kreach.adsystem.disclosure.archive import Archive, Flight, kept_audiences
+from kreach.adsystem.disclosure.chapters.store import Archive, Flight, kept_audiences
+from kreach.adsystem.disclosure.chapters.writer import _seen
 from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
-from kreach.adsystem.disclosure.keeper import _seen
 from kreach.adsystem.settings import (
     AdSystemSettings,
     BidderSettings,
@@ -22,7 +22,7 @@ from kreach.adsystem.settings import (
 )
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue, write_groups
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from kreach.service.config import load_settings, read_file
 from tests.adsystem.disclosure.test_chapters import chapters
@@ -38,11 +38,11 @@ CATALOGUE = Catalogue(
     [
         ({"grid_seconds": 0}, "grid_seconds must lie between 1 and 86400, got 0"),
         ({"grid_seconds": 7_000}, "grid_seconds must divide a day"),
-        ({"least_impressions": 0}, "least_impressions must lie between 1 and 1e"),
-        ({"least_people": -1}, "least_people must lie between 1 and 1e"),
-        ({"least_people": 1_001}, "least_audience must be at least least_people"),
-        ({"least_audience": 499}, "least_audience must be at least least_people"),
-        ({"least_difference": -1}, "least_difference must lie between 0"),
+        ({"min_impressions": 0}, "min_impressions must lie between 1 and 1e"),
+        ({"min_people": -1}, "min_people must lie between 1 and 1e"),
+        ({"min_people": 1_001}, "min_audience must be at least min_people"),
+        ({"min_audience": 499}, "min_audience must be at least min_people"),
+        ({"min_difference": -1}, "min_difference must lie between 0"),
         ({"audiences_together": 1}, "audiences_together must lie between 2 and 6"),
         ({"settle_seconds": -0.1}, "settle_seconds must lie between 0 and 86400"),
         ({"closing_seconds": 1e9}, "closing_seconds must lie between 0 and 604800"),
@@ -74,7 +74,7 @@ def test_the_guard_is_on_unless_it_is_turned_off(tmp_path: Path) -> None:
     document = read_file(file)
     assert load_settings(GuardSettings, "guard", document, environment={}).enabled
     found = load_settings(GuardSettings, "guard", document, environment=environment)
-    assert (found.enabled, found.grid_seconds, found.least_people) == (False, 900, 700)
+    assert (found.enabled, found.grid_seconds, found.min_people) == (False, 900, 700)
 
 
 def adsystem(folder: Path) -> AdSystemSettings:
@@ -128,7 +128,7 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
         return read_audience(shared, catalogue, name)
 
     names = ["everyone", *shared.audiences]
-    floors, archive = GuardSettings(least_audience=700), Archive(shared.store)
+    floors, archive = GuardSettings(min_audience=700), Archive(shared.store)
     audiences = Audiences(read, names, floors, b"a key of some length", archive)
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None

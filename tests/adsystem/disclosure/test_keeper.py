@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure import keeper as keeper_module
 from kreach.adsystem.disclosure.audiences import served_people
-from kreach.adsystem.disclosure.cells import cells_of
+from kreach.adsystem.disclosure.chapters import writer as keeper_module
+from kreach.adsystem.disclosure.chapters.grid import cells_of
 from kreach.numeric.types import IntArray
 from tests.adsystem.disclosure.logs import (
     AUDIENCE,
@@ -187,7 +187,7 @@ def test_chapters_outlive_a_restart_and_other_settings(log: WrittenLog, kept: Sh
     fill(log, 0, 1, 2)
     before = kept.look(after(3))
     log.write([START], [11])  # late
-    again = Shelfless(log, settings(least_impressions=2, grid_seconds=1_800))
+    again = Shelfless(log, settings(min_impressions=2, grid_seconds=1_800))
     book = again.look(after(3))
     assert book.table[:3].tolist() == before.table.tolist()
     assert again.counts(range(3)).tolist() == (log.counts() - np.eye(GROUPS)[11]).tolist()
@@ -199,7 +199,7 @@ def test_chapters_outlive_a_restart_and_other_settings(log: WrittenLog, kept: Sh
 
 
 def test_two_processes_agree_on_chapters(log: WrittenLog, kept: Shelfless) -> None:
-    other = Shelfless(log, settings(least_impressions=12))
+    other = Shelfless(log, settings(min_impressions=12))
     fill(log, 0, 1, 2)
     assert len(kept.look(after(1))) == 1
     assert len(other.look(after(3))) == 2  # after the first one, which it did not make
@@ -273,8 +273,8 @@ def test_a_long_log_is_read_and_written_in_pieces(
     pieces = Shelfless(log, settings())
     pieces.archive = type(pieces.archive)(log.folder / "other")
     pieces.keeper = keeper_module.Keeper(pieces.archive, settings())
-    monkeypatch.setattr(keeper_module, "_MOST_HELD", 20)
-    monkeypatch.setattr(keeper_module, "cells_of", partial(cells_of, most_rows=50))
+    monkeypatch.setattr(keeper_module, "_MAX_HELD", 20)
+    monkeypatch.setattr(keeper_module, "cells_of", partial(cells_of, max_rows=50))
     assert pieces.look(after(40)).table.tolist() == whole.table.tolist()
     assert pieces.questions > 5
     assert pieces.counts().tolist() == kept.counts().tolist()
@@ -341,7 +341,7 @@ def _play(log: WrittenLog, played: list[Step]) -> None:
         now += step.hours * HOUR
         if step.what == "restart":
             kept.close()
-            kept = Shelfless(log, settings(least_impressions=step.least))
+            kept = Shelfless(log, settings(min_impressions=step.least))
             least = min(least, step.least)
         elif step.what:
             over = now if step.what == "end" else None

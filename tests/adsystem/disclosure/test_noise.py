@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.disclosure.noise import (
+from kreach.adsystem.disclosure.noise.budget import Budget, privacy_epsilon
+from kreach.adsystem.disclosure.noise.mechanism import (
     MILLIS,
     NANOS,
     Part,
@@ -20,7 +21,6 @@ from kreach.adsystem.disclosure.noise import (
     noised,
     opendp_draw,
 )
-from kreach.adsystem.disclosure.noise_budget import Budget, privacy_epsilon
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.audience import Audience
 from kreach.numeric.types import IntArray
@@ -50,7 +50,7 @@ def expected(audience: Audience, counts: IntArray, top: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", AUDIENCES)
 @given(data=st.data())
-def test_one_impression_moves_people_by_at_most_one_in_all(kind: str, data: st.DataObject) -> None:
+def test_one_impression_moves_people_by_at_max_one_in_all(kind: str, data: st.DataObject) -> None:
     audience = AUDIENCES[kind]
     counts = np.array(data.draw(st.lists(st.integers(0, 30), min_size=4, max_size=4)))
     top = data.draw(st.integers(2, 12))
@@ -69,9 +69,9 @@ def test_what_is_released_moves_by_no_more_than_the_distance(
     """Rounded, for any impressions of one person added to any log, or taken away from it."""
     audience = AUDIENCES[kind]
     counts = np.array(data.draw(st.lists(st.integers(0, 20), min_size=4, max_size=4)))
-    groups = data.draw(st.lists(st.integers(0, 3), max_size=STRENGTH.most_per_person))
+    groups = data.draw(st.lists(st.integers(0, 3), max_size=STRENGTH.max_per_person))
     more = counts + np.bincount(groups, minlength=4)
-    top = STRENGTH.most_frequency
+    top = STRENGTH.max_frequency
     moved = released(audience, more, top) - released(audience, counts, top)
     assert sqrt(float((moved**2).sum())) <= STRENGTH.parts[0].distance
     assert abs(int(more.sum() - counts.sum())) <= STRENGTH.parts[1].distance
@@ -116,9 +116,7 @@ def losses(charges: list[tuple[int, int, float]], spread: np.ndarray, most: int)
     stretches=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=8),
     most=st.integers(1, 6),
 )
-def test_spending_is_the_most_over_any_one_cell(
-    stretches: list[tuple[int, int]], most: int
-) -> None:
+def test_spending_is_the_max_over_any_one_cell(stretches: list[tuple[int, int]], most: int) -> None:
     """However a person's impressions are spread over cells: by enumeration."""
     charges = [(a, min(a + n, 4), 1.0 + a) for a, n in stretches]
     by_cell = [sum(rho for a, b, rho in charges if a <= cell < b) for cell in range(4)]
@@ -128,7 +126,7 @@ def test_spending_is_the_most_over_any_one_cell(
 
 
 @given(most=st.integers(1, 10_000), share=st.floats(0.0, 1.0), top=st.integers(2, 100))
-def test_an_impression_bears_at_most_its_share(most: int, share: float, top: int) -> None:
+def test_an_impression_bears_at_max_its_share(most: int, share: float, top: int) -> None:
     some = max(round(share * most), 1)
     moved, allowed = (Strength(1_000, m, top, 1).parts[0].distance for m in (some, most))
     assert moved**2 / allowed**2 <= some / most + 1e-12
@@ -148,11 +146,11 @@ def test_more_impressions_cost_their_square(most: int, times: int) -> None:
     points=st.integers(1, 400),
     questions=st.integers(1, 400),
 )
-def test_all_answers_together_cost_at_most_the_budget(
+def test_all_answers_together_cost_at_max_the_budget(
     rho: float, share: float, points: int, questions: int
 ) -> None:
     settings = NoiseSettings(
-        rho=rho, series_share=share, most_points=points, most_questions=questions
+        rho=rho, series_share=share, max_points=points, max_questions=questions
     )
     budget = Budget(settings)
     in_all = points * budget.point.rho_nanos + questions * budget.question.rho_nanos
@@ -192,9 +190,9 @@ def test_epsilon_of_rho_is_the_smallest_over_orders() -> None:
         ({"rho": float("nan")}, "rho must lie between"),
         ({"series_share": 1.0}, "series_share must lie between"),
         ({"delta": 0.5}, "delta must lie between"),
-        ({"most_per_person": 0}, "most_per_person must lie between"),
-        ({"most_frequency": 1}, "most_frequency must lie between"),
-        ({"most_price_cpm": 0.0}, "most_price_cpm must lie between"),
+        ({"max_per_person": 0}, "max_per_person must lie between"),
+        ({"max_frequency": 1}, "max_frequency must lie between"),
+        ({"max_price_cpm": 0.0}, "max_price_cpm must lie between"),
         ({"point_seconds": 7_000}, "point_seconds must divide a day"),
         ({"settle_seconds": -1.0}, "settle_seconds must lie between"),
     ],
@@ -205,7 +203,7 @@ def test_settings_are_checked(changed: dict[str, float], message: str) -> None:
 
 
 def test_strength_is_checked() -> None:
-    with pytest.raises(kr.KreachError, match="most_per_person must be at least 1, got 0"):
+    with pytest.raises(kr.KreachError, match="max_per_person must be at least 1, got 0"):
         Strength(1_000, 0, 5, 5)
     with pytest.raises(kr.KreachError, match="rho_nanos must be enough to be shared"):
         Strength(2, 1, 5, 5)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.disclosure.noise_grid import Span, iso_of, span_of, window_in
+from kreach.adsystem.disclosure.noise.grid import Span, iso_of, span_of, window_in
 from kreach.adsystem.settings import NoiseSettings
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -34,12 +34,12 @@ def campaign(start: datetime, end: datetime) -> Campaign:
     cell=st.sampled_from([600, 3_600, DAY]),
     most=st.integers(1, 200),
 )
-def test_points_cover_the_flight_in_at_most_so_many_steps(
+def test_points_cover_the_flight_in_at_max_so_many_steps(
     start: datetime, length: timedelta, now: datetime, cell: int, most: int
 ) -> None:
     if start > datetime.max.replace(tzinfo=UTC) - length:
         return
-    settings = NoiseSettings(point_seconds=cell, most_points=most)
+    settings = NoiseSettings(point_seconds=cell, max_points=most)
     span = span_of(campaign(start, start + length), settings, now.timestamp())
     assert span.first <= start.timestamp() < span.first + cell
     closed = (start + length).timestamp() + settings.closing_seconds

@@ -20,24 +20,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
+from kreach.adsystem.api import models
 from kreach.adsystem.campaigns.campaign import Cap
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.disclosure.noise import Draw, Part
-from kreach.adsystem.disclosure.spending import FILE, MARK, Spending
-from kreach.adsystem.reporting import models
-from kreach.adsystem.reporting.guarded import GuardedReporting
-from kreach.adsystem.reporting.live import LogFailing
-from kreach.adsystem.reporting.noisy import NoisyReporting, check_noise
-from kreach.adsystem.reporting.service import Reporting
+from kreach.adsystem.disclosure.noise.ledger import FILE, MARK, Spending
+from kreach.adsystem.disclosure.noise.mechanism import Draw, Part
+from kreach.adsystem.log.snapshot import LogFailing
+from kreach.adsystem.reports.guarded import GuardedReporting
+from kreach.adsystem.reports.noisy import NoisyReporting, check_noise
+from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import (
     AdSystemSettings,
     GuardSettings,
     NoiseSettings,
     ReportingSettings,
 )
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from tests.adsystem.disclosure.test_noise_shape import seeded
 from tests.adsystem.reporting.stores import (
     GROUPS,
@@ -197,7 +197,7 @@ def test_nothing_depends_on_the_log_but_through_the_draw(shop: Shop, tmp_path: P
     stores = [empty.shared, msgspec.structs.replace(shop.shared, store=full)]
     told = []
     for store in stores:
-        with noisy(store, START + 4.5 * DAY, blind, most_questions=1) as reporting:
+        with noisy(store, START + 4.5 * DAY, blind, max_questions=1) as reporting:
             told.append(everything(reporting))
     assert told[0] == told[1]
     assert any("privacy budget spent" in json.dumps(one) for one in told[0])
@@ -277,7 +277,7 @@ def test_the_same_question_has_one_answer_for_ever(shared: AdSystemSettings) -> 
         assert kept == 4 + 1 + 2  # points, a window, two days; the first one is a point
     with noisy(shared, now, None) as reporting:
         assert told(reporting) == first
-    with noisy(shared, now, None, rho=0.9, most_questions=7) as reporting:
+    with noisy(shared, now, None, rho=0.9, max_questions=7) as reporting:
         assert told(reporting) == first
         assert len(reporting._spending) == kept
 
@@ -316,7 +316,7 @@ def test_rules_hold_whatever_is_asked_and_drawn(
     for name in (FILE, MARK, f"{FILE}-wal", f"{FILE}-shm"):
         (opened.shared.store / name).unlink(missing_ok=True)
     now = START + (day + 0.1) * DAY
-    chosen = NoiseSettings(rho=rho, most_questions=3)
+    chosen = NoiseSettings(rho=rho, max_questions=3)
     off = GuardSettings(enabled=False)
     guarded = GuardedReporting(opened, off, now.timestamp)
     made = NoisyReporting(opened, guarded, chosen, off, now.timestamp, seeded(seed))
@@ -440,7 +440,7 @@ def test_caps_of_the_campaign_that_are_not_counted_are_left_out_and_named(tmp_pa
 
 
 def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSettings) -> None:
-    with noisy(shared, START + 4.5 * DAY, None, most_questions=2) as reporting:
+    with noisy(shared, START + 4.5 * DAY, None, max_questions=2) as reporting:
         first = reporting.reach("spring", question(window(1, 3), (1,)))
         reporting.reach("spring", question(window(2, 4), (1,)))
         with pytest.raises(Withheld) as refused:
@@ -466,7 +466,7 @@ def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSetting
 def test_a_flight_that_is_made_longer_stops_when_its_points_are_spent(
     shared: AdSystemSettings,
 ) -> None:
-    with noisy(shared, START + 40.5 * DAY, most_points=31) as reporting:
+    with noisy(shared, START + 40.5 * DAY, max_points=31) as reporting:
         assert len(reporting.pacing("spring", Window(), 1_000)["pacing"]) == 31
         reporting.change("spring", {"end": (START + 50 * DAY).isoformat()})
         told = reporting.reach("spring", question(caps=(1,)))
@@ -511,7 +511,7 @@ def test_a_long_flight_has_fewer_points(tmp_path: Path) -> None:
 def test_a_series_costs_one_question_and_the_whole_of_it_another(
     shared: AdSystemSettings,
 ) -> None:
-    with noisy(shared, START + 4.5 * DAY, most_questions=2) as reporting:
+    with noisy(shared, START + 4.5 * DAY, max_questions=2) as reporting:
         series = reporting.series("spring", "day", question(window(1, 4), (1,)))
         assert [row["impressions"] for row in series["series"]] == [30, 30, 30]
         assert [row["cumulative"] for row in series["series"]] == [None] * 3
@@ -555,7 +555,7 @@ def test_totals_are_of_all_catalogues_and_reach_of_the_newest_that_has_impressio
                 assert await shop.sell(list(range(GROUPS)), catalogue) == GROUPS
 
     asyncio.run(sell())
-    fine: dict[str, Any] = {"rho": 100.0, "most_per_person": 1}
+    fine: dict[str, Any] = {"rho": 100.0, "max_per_person": 1}
     with noisy(shop.shared, START + 2.5 * DAY, **fine) as reporting:
         status = reporting.status("spring", 0.9)["status"]
         assert (status["catalogue"], status["impressions"]) == ("v1", 2 * GROUPS)
@@ -573,7 +573,7 @@ def test_totals_are_of_all_catalogues_and_reach_of_the_newest_that_has_impressio
 
 def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSettings) -> None:
     reporting = Reporting(shared, ReportingSettings(), quiet("reporting"))
-    guard = GuardSettings(least_audience=10_000)
+    guard = GuardSettings(min_audience=10_000)
     guarded = GuardedReporting(reporting, guard, LONG_AFTER.timestamp)
     made = NoisyReporting(
         reporting, guarded, NoiseSettings(), guard, LONG_AFTER.timestamp, without_noise
@@ -651,7 +651,7 @@ def test_many_who_ask_at_once_are_told_the_same(shared: AdSystemSettings) -> Non
 
 def test_prices_above_the_limit_count_as_the_limit(shared: AdSystemSettings, shop: Shop) -> None:
     """Prices here are up to 0.5 per thousand; counted up to 0.1 they are at most 100 micros."""
-    with noisy(shared, START + 4.5 * DAY, most_price_cpm=0.1) as reporting:
+    with noisy(shared, START + 4.5 * DAY, max_price_cpm=0.1) as reporting:
         told = reporting.reach("spring", question(caps=(1,)))
         assert told["spend_micros"] == sum(min(row[4], 100) for row in shop.sold)
         assert told["spend_micros"] < spend(shop, 0, 4)

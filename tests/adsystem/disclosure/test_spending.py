@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.spending import (
+from kreach.adsystem.disclosure.noise.ledger import (
     FILE,
     MARK,
     Charge,
@@ -189,7 +189,7 @@ def test_many_threads_and_two_ledgers_draw_once_and_keep_to_the_budget(tmp_path:
 _TELLER = """
 import json, random, sys
 from pathlib import Path
-from kreach.adsystem.disclosure.spending import Charge, Kept, Question, Spending
+from kreach.adsystem.disclosure.noise.ledger import Charge, Kept, Question, Spending
 ledger = Spending(Path(sys.argv[1]))
 charge = Charge(10, 500, 500, 10)
 for at in range(100_000):
@@ -358,7 +358,7 @@ def test_questions_and_charges_are_checked() -> None:
         window(3, 3)
     with pytest.raises(KreachError, match="rho_nanos must be at least 1, and at most its pot"):
         Charge(10, 9, 100, 10)
-    with pytest.raises(KreachError, match="most_per_person must be at least 1"):
+    with pytest.raises(KreachError, match="max_per_person must be at least 1"):
         Charge(10, 10, 10, 0)
 
 

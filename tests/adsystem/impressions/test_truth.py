@@ -34,8 +34,8 @@ from benchmarks.study_coverage import (
 from scipy.stats import chi2
 
 import kreach as kr
-from kreach.adsystem.impressions import folds
-from kreach.adsystem.impressions.tables import GroupTable
+from kreach.adsystem.log import exposures as folds
+from kreach.adsystem.log.tables import GroupTable
 from kreach.adsystem.measurement import report as report_module
 from kreach.numeric.types import FloatArray
 
@@ -120,7 +120,7 @@ def test_intervals_of_overlapping_groups_hold_the_truth(truth: Truth) -> None:
 def test_tallies_promise_the_same(truth: Truth, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were too many classes to look at: the engine tallies them and pairs of them."""
     by_class = truth.judged(OVERLAPPING, campaigns=6)
-    monkeypatch.setattr(folds, "_MOST_MEMBERSHIPS", 0)
+    monkeypatch.setattr(folds, "_MAX_MEMBERSHIPS", 0)
     tallied = truth.judged(OVERLAPPING, campaigns=6)
     assert len(tallied) == 6 * len(QUANTITIES) * len(LEVELS)
     for one, other in zip(by_class, tallied, strict=True):
@@ -132,7 +132,7 @@ def test_tallies_promise_the_same(truth: Truth, monkeypatch: pytest.MonkeyPatch)
 
 def test_simulated_intervals_hold_the_truth(truth: Truth, monkeypatch: pytest.MonkeyPatch) -> None:
     """The law of overlapping groups is simulated; fewer trials than usual, to be done sooner."""
-    monkeypatch.setattr(report_module, "_MOST_TRIALS", 2_000)
+    monkeypatch.setattr(report_module, "_MAX_TRIALS", 2_000)
     check(truth.judged(SIMULATED, campaigns=20), own_law=True)
 
 
@@ -205,7 +205,7 @@ def test_a_series_holds_the_truth_of_every_hour(truth: Truth, world: World, tmp_
 def test_the_study_prints_the_same_tables_for_a_seed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_module, "_MOST_TRIALS", 500)
+    monkeypatch.setattr(report_module, "_MAX_TRIALS", 500)
     arguments = ["--repetitions", "1", "--people", "100", "--seed", "3"]
     assert main(arguments) == 0
     first = capsys.readouterr().out

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.embedded import EmbeddedEngine
-from kreach.boundary.engine import new_engine
+from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
+from kreach.boundary.duckdb import new_engine
 from kreach.errors import KreachError
 
 COLUMNS = {

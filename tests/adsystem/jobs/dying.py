@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.jobs import places
-from kreach.adsystem.jobs.places import Places
+from kreach.adsystem.jobs import output as places
+from kreach.adsystem.jobs.output import Places
 
 __all__ = ["DEATHS"]
 
@@ -98,7 +98,8 @@ def held(out: Path) -> list[str]:
 
 def in_nightly(folder: Path) -> None:
     """Make a day anew that has changed, killed at steps drawn by chance."""
-    from kreach.adsystem.jobs import gather, nightly, options  # noqa: PLC0415 - slow
+    from kreach.adsystem.jobs import merge as gather  # noqa: PLC0415 - slow
+    from kreach.adsystem.jobs import nightly, options  # noqa: PLC0415
     from kreach.adsystem.jobs.engines import EmbeddedJobs  # noqa: PLC0415
     from kreach.adsystem.settings import AdSystemSettings  # noqa: PLC0415
     from tests.adsystem.jobs.rooms import NOW, START, days, tree  # noqa: PLC0415

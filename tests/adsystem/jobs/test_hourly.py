@@ -10,12 +10,12 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.campaigns.campaign import Cap
-from kreach.adsystem.impressions.folds import _disjoint
-from kreach.adsystem.impressions.report import interval_method
-from kreach.adsystem.impressions.tables import GroupTable
 from kreach.adsystem.jobs.hourly import run_hourly
-from kreach.adsystem.jobs.places import MANIFEST, read_manifest
+from kreach.adsystem.jobs.output import MANIFEST, read_manifest
 from kreach.adsystem.jobs.runs import Summary
+from kreach.adsystem.log.exposures import _disjoint
+from kreach.adsystem.log.tables import GroupTable
+from kreach.adsystem.reports.window import interval_method
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_groups

@@ -13,12 +13,12 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.jobs.engines import EmbeddedJobs
-from kreach.adsystem.jobs.gather import LOG_COLUMNS
 from kreach.adsystem.jobs.hourly import run_hourly
+from kreach.adsystem.jobs.listing import view_log
+from kreach.adsystem.jobs.merge import LOG_COLUMNS
 from kreach.adsystem.jobs.nightly import run_nightly
-from kreach.adsystem.jobs.places import MANIFEST, read_manifest
+from kreach.adsystem.jobs.output import MANIFEST, read_manifest
 from kreach.adsystem.jobs.sources import Sources
-from kreach.adsystem.jobs.stores import view_log
 from kreach.errors import KreachError
 from tests.adsystem.jobs.rooms import (
     DAY,

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.jobs import places
+from kreach.adsystem.jobs import output as places
 from kreach.adsystem.jobs.hourly import run_hourly
 from kreach.adsystem.jobs.nightly import run_nightly
-from kreach.adsystem.jobs.places import SOURCE_FACTS, Places, exchanged
+from kreach.adsystem.jobs.output import SOURCE_FACTS, Places, exchanged
 from kreach.errors import KreachError
 from tests.adsystem.jobs.dying import DEATHS
 from tests.adsystem.jobs.rooms import HOUR, NOW, START, Room, Sold, days, hours, tree

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kreach.adsystem.jobs.stores import digest, first_times, view_log
+from kreach.adsystem.jobs.listing import digest, first_times, view_log
 from kreach.adsystem.ledger.journal import Journal
 from kreach.errors import KreachError
 from tests.adsystem.jobs.rooms import DAY, HOUR, NOW, START, Room, Sold, micros

@@ -97,8 +97,8 @@ def test_too_costly_for_exact_is_sampled_then_normal(monkeypatch: pytest.MonkeyP
     laws = {}
     limits = {"exact": (1e9, 4e8), "sampled": (0.0, 4e8), "normal": (0.0, 0.0)}
     for method, (steps, draws) in limits.items():
-        monkeypatch.setattr(report_module, "_MOST_EXACT_STEPS", steps)
-        monkeypatch.setattr(report_module, "_MOST_DRAWS", draws)
+        monkeypatch.setattr(report_module, "_MAX_EXACT_STEPS", steps)
+        monkeypatch.setattr(report_module, "_MAX_DRAWS", draws)
         report = kr.measure(campaign.audience, campaign.impressions, 2)
         laws[method] = report.distribution()
         assert laws[method].method == method
@@ -111,7 +111,7 @@ def test_too_costly_for_exact_is_sampled_then_normal(monkeypatch: pytest.MonkeyP
 
 
 def test_normal_law_of_overlapping_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_module, "_MOST_DRAWS", 0.0)
+    monkeypatch.setattr(report_module, "_MAX_DRAWS", 0.0)
     campaign = WORLDS["overlapping"]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
     assert report.distribution().method == "normal"

@@ -13,11 +13,11 @@ import httpx
 import numpy as np
 
 import kreach as kr
-from kreach.adsystem.bidder.exchange import bidder_site
-from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.api.app import reporting_app
+from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore
-from kreach.adsystem.reporting.app import reporting_app
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue

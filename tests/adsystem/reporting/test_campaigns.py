@@ -111,7 +111,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"audience": "nobody"}, "audience must be one of everyone"),
     ({"bidder": "paper"}, "expected_requests"),
     ({"auction": "third_price"}, "auction"),
-    ({"least_cpm": 5, "most_cpm": 1}, "bid limits"),
+    ({"min_cpm": 5, "max_cpm": 1}, "bid limits"),
     ({"market_mu": 1.0}, "market"),
     ({"creative": {"width": 300}}, "creative"),
     ({"creative": {"domains": "x.com"}}, "creative.domains"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.report import reach_documents
+from kreach.adsystem.reports.window import reach_documents
 from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, reporting
 
 
@@ -55,7 +55,7 @@ def test_a_series_that_is_asked_again_is_the_same_and_costs_nothing(
         made.append(reports)
         return reach_documents(reports, level)
 
-    monkeypatch.setattr("kreach.adsystem.reporting.documents.reach_documents", counted)
+    monkeypatch.setattr("kreach.adsystem.reports.documents.reach_documents", counted)
 
     async def run() -> None:
         shop = Shop(tmp_path, make_catalogue("dispersed"))

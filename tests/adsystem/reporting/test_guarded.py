@@ -12,16 +12,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from kreach.adsystem.access.own import OwnCampaigns, Reports
+from kreach.adsystem.api import models
+from kreach.adsystem.api.scope import OwnCampaigns, Reports
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.impressions.report import reach_documents
-from kreach.adsystem.reporting import models
-from kreach.adsystem.reporting.guarded import GuardedReporting
-from kreach.adsystem.reporting.service import Reporting
+from kreach.adsystem.reports.guarded import GuardedReporting
+from kreach.adsystem.reports.service import Reporting
+from kreach.adsystem.reports.window import reach_documents
 from kreach.adsystem.settings import GuardSettings, ReportingSettings
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from tests.adsystem.reporting.stores import (
     END,
@@ -33,9 +33,7 @@ from tests.adsystem.reporting.stores import (
     quiet,
 )
 
-FLOORS = GuardSettings(
-    least_impressions=8, least_people=30, least_audience=100, least_difference=10
-)
+FLOORS = GuardSettings(min_impressions=8, min_people=30, min_audience=100, min_difference=10)
 EVER = Window()
 
 
@@ -423,7 +421,7 @@ def test_a_second_process_and_a_restart_show_the_same(tmp_path: Path) -> None:
 async def _again(folder: Path) -> None:
     shop = Shop(folder, make_catalogue("disjoint"))
     shop.add(make_campaign("spring"))
-    other = msgspec.structs.replace(FLOORS, least_impressions=3, grid_seconds=900)
+    other = msgspec.structs.replace(FLOORS, min_impressions=3, grid_seconds=900)
     async with shop.open():
         with guarded(shop) as first, guarded(shop, other) as second:
             await sell_hours(shop, 0, 4, each=5)

@@ -10,8 +10,8 @@ import numpy as np
 
 from kreach.adsystem.campaigns.questions import ReachQuestion
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.reporting.guarded import GuardedReporting
-from kreach.boundary.moments import Window
+from kreach.adsystem.reports.guarded import GuardedReporting
+from kreach.boundary.times import Window
 from tests.adsystem.reporting.stores import (
     END,
     GROUPS,
@@ -22,7 +22,7 @@ from tests.adsystem.reporting.stores import (
 )
 from tests.adsystem.reporting.test_guarded import EVER, FLOORS, guarded
 
-LEAST = FLOORS.least_impressions
+LEAST = FLOORS.min_impressions
 
 
 def test_polling_tells_of_whole_chapters_only(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def _polling(folder: Path) -> None:
         apart = inside[first] ^ inside[second]
         assert not apart or len(apart) >= LEAST
         groups = np.unique([shop.sold[at][2] for at in apart]).astype(int)
-        assert not apart or catalogue.sizes[groups].sum() >= FLOORS.least_people
+        assert not apart or catalogue.sizes[groups].sum() >= FLOORS.min_people
 
 
 def _ask_for_everything(

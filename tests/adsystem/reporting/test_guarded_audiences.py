@@ -12,7 +12,7 @@ import pytest
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.check import check_adsystem
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.reporting.shelf import Shelf
+from kreach.adsystem.reports.catalogue_cache import Shelf
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
 from kreach.service.logs import Log
@@ -55,7 +55,7 @@ async def _audiences(folder: Path) -> None:
         twin=catalogue.sizes * (np.arange(GROUPS) % 2),
         most=catalogue.sizes * (np.arange(GROUPS) > 4),
     )
-    floors = msgspec.structs.replace(FLOORS, least_audience=70)
+    floors = msgspec.structs.replace(FLOORS, min_audience=70)
     people = int((catalogue.sizes * (np.arange(GROUPS) % 2)).sum())
     assert people >= 80  # above any margin
     shop.add(
@@ -111,7 +111,7 @@ async def _changed(folder: Path) -> None:
     shop = Shop(folder, catalogue)
     sports = catalogue.sizes * (np.arange(GROUPS) % 2)
     with_audiences(shop, folder, sports=sports)
-    floors = msgspec.structs.replace(FLOORS, least_audience=70)
+    floors = msgspec.structs.replace(FLOORS, min_audience=70)
     with guarded(shop, floors) as service:
         service.create(new_campaign("spring", "sports"))
         async with shop.open():
@@ -145,7 +145,7 @@ def test_an_audience_is_what_it_was_when_it_was_first_read(tmp_path: Path) -> No
     sports = catalogue.sizes * (np.arange(GROUPS) % 2)
     with_audiences(shop, tmp_path, sports=sports, arts=catalogue.sizes * (np.arange(GROUPS) > 4))
     (tmp_path / "arts.parquet").rename(tmp_path / "away")
-    with patch("kreach.adsystem.reporting.shelf._MOST_GROUPS", 1):  # none but the last is kept
+    with patch("kreach.adsystem.reports.catalogue_cache._MAX_GROUPS", 1):
         shelf = Shelf(shop.shared, Log("test", lambda line: None))
     assert shelf.audience(catalogue, "sports").targeted_user_count == sports.sum()
     with pytest.raises(KreachError, match="name a file that exists"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kreach.adsystem.access.key import parts_of, text_of
-from kreach.adsystem.reporting.app import reporting_app
+from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import GuardSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError

@@ -24,7 +24,7 @@ CANARY = "canary-7f3a"
 BUDGET = 7654321.25
 MARKUP = "<i>canary-markup-91c2</i>"
 AFTER = END.timestamp() + 86_400
-LOOSE = GuardSettings(least_impressions=1, least_people=1, least_audience=1, least_difference=0)
+LOOSE = GuardSettings(min_impressions=1, min_people=1, min_audience=1, min_difference=0)
 
 
 def theirs(name: str) -> Any:

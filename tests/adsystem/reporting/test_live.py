@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
-from kreach.adsystem.reporting.live import LiveLog, LogFailing
-from kreach.adsystem.reporting.standing import Standing
+from kreach.adsystem.log.snapshot import LiveLog, LogFailing
+from kreach.adsystem.log.totals import Standing
 from tests.adsystem.reporting.stores import (
     GROUPS,
     START,
@@ -132,7 +132,7 @@ async def _let_go(folder: Path) -> None:
     shop = Shop(folder, catalogue)
     shop.add(make_campaign("a"), make_campaign("b", start=START + timedelta(hours=1)))
     live = LiveLog(shop.shared.store, "200MB")
-    small = Standing(most_counts=GROUPS)  # room for one
+    small = Standing(max_counts=GROUPS)  # room for one
     async with shop.open():
         await shop.sell([0, 0, 1])
         shop.now += 4_000.0

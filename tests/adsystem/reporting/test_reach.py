@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import kreach as kr
-from kreach.adsystem.impressions.report import interval_method, reach_documents
+from kreach.adsystem.reports.window import interval_method, reach_documents
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_groups
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 from tests.adsystem.reporting.stores import (
     GROUPS,
     KINDS,
@@ -195,7 +195,7 @@ async def _some_people(folder: Path) -> None:
 
 
 def test_a_window_reads_the_files_of_its_days_only() -> None:
-    from kreach.adsystem.reporting.live import _of_days  # noqa: PLC0415
+    from kreach.adsystem.log.snapshot import _of_days  # noqa: PLC0415
 
     files = tuple(Path(f"log/day=2026-11-0{day}/part.parquet") for day in range(1, 6))
     assert _of_days(files, Window()) == files

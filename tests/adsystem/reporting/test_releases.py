@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kreach as kr
-from kreach.adsystem.reporting.outlooks import regrouped
+from kreach.adsystem.reports.plans import regrouped
 from kreach.boundary.audience import DisjointAudience
 from kreach.errors import KreachError
 from tests.adsystem.access.keyed import Keyed, bearer
@@ -42,7 +42,7 @@ def test_a_release_is_told(
                 "group_size": 5,
                 "groups": 30,
                 "people": people,
-                "least_group": int(catalogue.sizes.min()),
+                "min_group": int(catalogue.sizes.min()),
                 "mean_group": pytest.approx(catalogue.sizes.mean()),
                 "visits": visits,
                 "dispersion": dispersion,

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from kreach.adsystem.reporting.app import reporting_app
+from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import ReportingSettings
 from kreach.service.run import bind
 from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, quiet

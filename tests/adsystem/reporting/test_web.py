@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from kreach.adsystem.reporting import reach, web
-from kreach.adsystem.reporting.service import Reporting
-from kreach.adsystem.reporting.web import Busy, Guard, Workers
+from kreach.adsystem.api import web
+from kreach.adsystem.api.web import Busy, Guard, Workers
+from kreach.adsystem.reports import reach
+from kreach.adsystem.reports.service import Reporting
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
@@ -39,8 +40,8 @@ def test_a_queue_that_grows_too_long_is_refused() -> None:
 def test_a_series_that_takes_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hurried = partial(reach.series_of, most_seconds=-1.0)
-    monkeypatch.setattr("kreach.adsystem.reporting.service.series_of", hurried)
+    hurried = partial(reach.series_of, max_seconds=-1.0)
+    monkeypatch.setattr("kreach.adsystem.reports.service.series_of", hurried)
 
     async def run() -> None:
         shop = Shop(tmp_path, make_catalogue("disjoint"))

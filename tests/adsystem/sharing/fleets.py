@@ -13,7 +13,7 @@ import numpy as np
 
 from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
-from kreach.adsystem.sharing.pool import Away, Pool
+from kreach.adsystem.sharing.redis_pool import Away, Pool
 from kreach.lab.exchange import Client
 from kreach.lab.fleet import Fleet, Record
 from tests.adsystem.ledger.journals import all_rows
@@ -34,7 +34,7 @@ def document(name: str, budget: float, **more: Any) -> dict[str, Any]:
         "caps": [{"limit": 20}],
         "bidder": "paper",
         "expected_requests": 300,
-        "most_cpm": 20.0,
+        "max_cpm": 20.0,
     }
     return given | more
 

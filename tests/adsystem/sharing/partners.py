@@ -19,9 +19,9 @@ from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import Kept
 from kreach.adsystem.ledger.account import Account, as_micros
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.partner import Partner
-from kreach.adsystem.sharing.pool import Pool, connect
-from kreach.adsystem.sharing.scripts import FEED, TELL
+from kreach.adsystem.sharing.fleet_member import Partner
+from kreach.adsystem.sharing.redis_pool import Pool, connect
+from kreach.adsystem.sharing.redis_scripts import FEED, TELL
 from kreach.service.logs import Log
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

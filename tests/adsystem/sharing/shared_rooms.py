@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.bidder.exchange import bidder_site
-from kreach.adsystem.bidder.service import BidderState
+from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings, bidder_store

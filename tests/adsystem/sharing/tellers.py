@@ -10,10 +10,10 @@ from typing import Any
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.feeder import Feeder
-from kreach.adsystem.sharing.pool import Away, OtherRun, Pool, connect
-from kreach.adsystem.sharing.reader import Reader, Seen
-from kreach.adsystem.sharing.scripts import FEED, TELL
+from kreach.adsystem.sharing.peer_counts import Reader, Seen
+from kreach.adsystem.sharing.redis_pool import Away, OtherRun, Pool, connect
+from kreach.adsystem.sharing.redis_scripts import FEED, TELL
+from kreach.adsystem.sharing.row_feed import Feeder
 from kreach.service.logs import Log
 
 GROUPS = 6

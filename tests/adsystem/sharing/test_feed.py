@@ -11,10 +11,10 @@ import redis
 from kreach.adsystem.ledger.compaction import compact
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing import feeder as feeder_module
-from kreach.adsystem.sharing import rows as rows_module
-from kreach.adsystem.sharing.feeder import Feeder
-from kreach.adsystem.sharing.rows import last_row, own_counts, rows_after
+from kreach.adsystem.sharing import own_rows as rows_module
+from kreach.adsystem.sharing import row_feed as feeder_module
+from kreach.adsystem.sharing.own_rows import last_row, own_counts, rows_after
+from kreach.adsystem.sharing.row_feed import Feeder
 from kreach.errors import KreachError
 from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log

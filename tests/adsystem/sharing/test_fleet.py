@@ -36,7 +36,7 @@ def test_budgets_hold_and_all_books_agree(tmp_path: Path) -> None:
         await post(
             reporting.address(),
             document("one", 0.9, caps=[{"limit": 1}]),
-            document("two", 5.0, caps=STACKED, daily_budget=0.7, most_cpm=15.0),
+            document("two", 5.0, caps=STACKED, daily_budget=0.7, max_cpm=15.0),
         )
         limits = {"one": 900_000, "two": 700_000}
 

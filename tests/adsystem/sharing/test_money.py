@@ -6,8 +6,8 @@ import pytest
 
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.sharing.grants import Grants
-from kreach.adsystem.sharing.money import slice_of, standing, take_day
-from kreach.adsystem.sharing.pool import Given, Standing
+from kreach.adsystem.sharing.leases import slice_of, standing, take_day
+from kreach.adsystem.sharing.redis_pool import Given, Standing
 from tests.adsystem.ledger.journals import journal, wait
 
 UNIT = 1_000_000

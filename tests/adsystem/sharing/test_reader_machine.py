@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 )
 
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing import pool as pool_module
-from kreach.adsystem.sharing import scripts
+from kreach.adsystem.sharing import redis_pool as pool_module
+from kreach.adsystem.sharing import redis_scripts as scripts
 from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing import tellers
 from tests.adsystem.sharing.partners import settings_for

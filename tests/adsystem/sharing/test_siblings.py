@@ -12,9 +12,9 @@ from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing import siblings as siblings_module
-from kreach.adsystem.sharing.pool import Away, Given, Pool, Standing
-from kreach.adsystem.sharing.siblings import Siblings, held_for, speak_for
+from kreach.adsystem.sharing import recovery as siblings_module
+from kreach.adsystem.sharing.recovery import Siblings, held_for, speak_for
+from kreach.adsystem.sharing.redis_pool import Away, Given, Pool, Standing
 from kreach.errors import KreachError
 from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from kreach.adsystem.sharing.pool import MOST_MICROS, Away, Given, OtherRun, Pool, Standing
+from kreach.adsystem.sharing.redis_pool import MAX_MICROS, Away, Given, OtherRun, Pool, Standing
 from kreach.errors import KreachError
 from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing.partners import pool_of, settings_for
@@ -53,7 +53,7 @@ def test_all_together_get_no_more_than_the_budget(url: str) -> None:
 
 
 def test_money_comes_to_the_micro(url: str) -> None:
-    budget = MOST_MICROS - 1
+    budget = MAX_MICROS - 1
     first, second = both(url, budget)
     assert given(first, budget, 0, budget - 1).granted == budget - 1
     assert given(second, budget, 0, budget).granted == 1

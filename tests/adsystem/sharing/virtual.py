@@ -46,7 +46,7 @@ class VirtualMarket:
 
     def campaign(self, budget: float, **more: Any) -> Campaign:
         end = START + timedelta(seconds=self.seconds)
-        given = {"market_mu": MU, "market_sigma": SIGMA, "most_cpm": 100.0}
+        given = {"market_mu": MU, "market_sigma": SIGMA, "max_cpm": 100.0}
         return Campaign(id="one", budget=budget, start=START, end=end, **(given | more))
 
     @asynccontextmanager

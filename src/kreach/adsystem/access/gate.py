@@ -23,11 +23,11 @@ __all__ = ["OPERATOR", "STRANGER", "Admit", "Gate", "Refusal", "Viewer", "may"]
 
 Scope = Mapping[str, Any]
 
-_MOST_BUCKETS = 100_000
-_MOST_ADDRESSES = 10_000
+_MAX_BUCKETS = 100_000
+_MAX_ADDRESSES = 10_000
 _FAILURES_PER_MINUTE = 30.0
 _FAILURES_AT_ONCE = 30.0
-_MOST_HEADER = 200
+_MAX_HEADER = 200
 _HEALTH = "/healthz"
 
 _ONE = "/v1/campaigns/[^/]+"
@@ -97,8 +97,8 @@ class Gate:
 
     def __init__(self, ring: KeyRing, log: Log, metrics: Metrics, clock: Clock) -> None:
         self._ring, self._log = ring, log
-        self._by_key = Buckets(clock, _MOST_BUCKETS)
-        self._by_address = Buckets(clock, _MOST_ADDRESSES)
+        self._by_key = Buckets(clock, _MAX_BUCKETS)
+        self._by_address = Buckets(clock, _MAX_ADDRESSES)
         self._refused = metrics.count("refused", "Requests not let in, by reason", "reason")
 
     def __call__(self, scope: Scope) -> Viewer | Refusal:
@@ -162,7 +162,7 @@ def _too_many(message: str, wait: float) -> Refusal:
 
 def _bearer(told: list[bytes]) -> str:
     """The key of the one header; empty if there is none, another, or several."""
-    if len(told) != 1 or len(told[0]) > _MOST_HEADER:
+    if len(told) != 1 or len(told[0]) > _MAX_HEADER:
         return ""
     scheme, _, text = told[0].decode("latin-1").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else ""

@@ -30,7 +30,7 @@ __all__ = [
 
 ROLES = ("operator", "advertiser", "publisher")
 RATE_PER_MINUTE = 600
-MOST_RATE_PER_MINUTE = 1_000_000
+MAX_RATE_PER_MINUTE = 1_000_000
 ADVERTISER = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 LOOKS_LIKE_A_KEY = re.compile(r"kreach_[a-z0-9]{12}_[0-9A-Za-z]{8}")
 
@@ -73,7 +73,7 @@ class Key:
             raise KreachError.rule(
                 "advertiser", f"be left out for the role {self.role}", self.advertiser
             )
-        as_whole_number("rate_per_minute", self.rate_per_minute, least=1, most=MOST_RATE_PER_MINUTE)
+        as_whole_number("rate_per_minute", self.rate_per_minute, least=1, most=MAX_RATE_PER_MINUTE)
 
     def state(self, now: float) -> str:
         """`valid`, `revoked` or `expired`."""

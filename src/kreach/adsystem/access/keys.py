@@ -33,7 +33,7 @@ from kreach.service.clock import Clock
 __all__ = ["FILE", "Kept", "KeyStore", "NewKey", "UnknownKey", "count_keys"]
 
 FILE = "keys.sqlite3"
-MOST_GRACE_SECONDS = 30 * 86_400.0
+MAX_GRACE_SECONDS = 30 * 86_400.0
 _LAST_TS = 253_402_300_799.0  # the end of the year 9999
 _FIELDS = (
     *("id", "role", "advertiser", "rate_per_minute"),
@@ -127,8 +127,8 @@ class KeyStore:
 
         Only one former secret is good at a time: a second rotation ends the grace of the first.
         """
-        if not 0.0 <= grace_seconds <= MOST_GRACE_SECONDS:
-            rule = f"lie between 0 and {MOST_GRACE_SECONDS:.0f}"
+        if not 0.0 <= grace_seconds <= MAX_GRACE_SECONDS:
+            rule = f"lie between 0 and {MAX_GRACE_SECONDS:.0f}"
             raise KreachError.rule("grace_seconds", rule, grace_seconds)
         now, secret = self._clock(), new_secret(self._draw)
         until = now + grace_seconds if grace_seconds else None

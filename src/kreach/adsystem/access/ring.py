@@ -18,7 +18,7 @@ from kreach.service.logs import Log
 __all__ = ["Checked", "KeyRing", "KeysFailing"]
 
 _POLL_SECONDS = 0.25
-_MOST_STALE_SECONDS = 10.0  # then revocations may have been missed, and nobody is let in
+_MAX_STALE_SECONDS = 10.0  # then revocations may have been missed, and nobody is let in
 
 
 class KeysFailing(RuntimeError):
@@ -93,7 +93,7 @@ class KeyRing:
     @property
     def failing(self) -> bool:
         """Whether the keys at hand are too old to be trusted."""
-        return self._monotonic() - self._fresh_at > _MOST_STALE_SECONDS
+        return self._monotonic() - self._fresh_at > _MAX_STALE_SECONDS
 
     def check(self, text: str) -> Checked:
         """Whether a key is good now.

@@ -23,10 +23,10 @@ __all__ = ["Board", "BoardValuation", "Rank", "Worth", "worth_table"]
 
 _ROWS = 32
 _FEWEST_COLUMNS = 64
-_MOST_CELLS = 1 << 21
-_MOST_COMBINATIONS = 1 << 12
+_MAX_CELLS = 1 << 21
+_MAX_COMBINATIONS = 1 << 12
 _RANKED = 16
-_MOST_RANKINGS = 4_000
+_MAX_RANKINGS = 4_000
 _RANKING_SECONDS = 2.0
 _LARGEST = 60_000  # impressions of one group that a cell of 16 bits can count, with room
 
@@ -46,16 +46,16 @@ class Worth:
 def worth_table(
     kinds: int,
     probability: KindProbability,
-    most_impressions: int,
-    most_left: float,
+    max_impressions: int,
+    max_left: float,
     plan: Plan | None,
 ) -> Worth:
-    """p(n) times the plan's discount; columns reach beyond `most_impressions`."""
+    """p(n) times the plan's discount; columns reach beyond `max_impressions`."""
     columns = _FEWEST_COLUMNS
-    while columns < 1.5 * most_impressions + 16:
+    while columns < 1.5 * max_impressions + 16:
         columns *= 2
-    rows = 1 if plan is None else max(2, min(_ROWS, _MOST_CELLS // (kinds * columns)))
-    step = max(most_left, 1e-9) / max(rows - 1, 1) ** 2
+    rows = 1 if plan is None else max(2, min(_ROWS, _MAX_CELLS // (kinds * columns)))
+    step = max(max_left, 1e-9) / max(rows - 1, 1) ** 2
     impressions = np.arange(columns)
     table = np.empty((kinds, rows, columns))
     for kind in range(kinds):
@@ -90,7 +90,7 @@ class Board:
         self._used = 1  # cells; cell 0 is worth nothing
         self._room: list[tuple[int, int]] = []  # of each slot: first cell, cells
         self.slots = 0
-        self.most_counted = np.zeros(0, dtype=np.int64)
+        self.max_counted = np.zeros(0, dtype=np.int64)
         self.columns = np.zeros(0, dtype=np.int64)
         self._last_column = np.zeros(0, dtype=np.int64)
         self._audience = np.zeros(0, dtype=np.intp)
@@ -139,7 +139,7 @@ class Board:
         before = np.frombuffer(self._combination, dtype=np.uint16).astype(np.int64)
         key = before * (int(kinds.max(initial=0)) + 1) + kinds
         found, code = np.unique(key, return_inverse=True)
-        self._combinations = len(found) if len(found) <= _MOST_COMBINATIONS else 0
+        self._combinations = len(found) if len(found) <= _MAX_COMBINATIONS else 0
         if self._combinations:
             self._combination = array("H", code.astype(np.uint16).tobytes())
 
@@ -150,7 +150,7 @@ class Board:
         wide[:, :first] = self.counts
         self.counts = wide
         for name, fill in (
-            ("most_counted", 0),
+            ("max_counted", 0),
             ("columns", 1),
             ("_last_column", 0),
             ("_audience", 0),
@@ -229,7 +229,7 @@ class Board:
         key = self._combination[group] << 8 | level
         found = self._rankings.get(key)
         if found is None:
-            if len(self._rankings) >= _MOST_RANKINGS:
+            if len(self._rankings) >= _MAX_RANKINGS:
                 self._rankings.clear()
             found = self._rankings[key] = self._rank(group, share)
         return found, len(found) < _RANKED
@@ -318,7 +318,7 @@ class Board:
             self.counts = self.counts.astype(np.uint32)
         self.counts[group, slot] += 1
         counted = int(self.counts[group, slot])
-        self.most_counted[slot] = max(self.most_counted[slot], counted)
+        self.max_counted[slot] = max(self.max_counted[slot], counted)
         return bool(counted >= self.columns[slot] - 1)
 
     def revert(self, group: int, slot: int) -> None:
@@ -335,7 +335,7 @@ class Board:
         if most >= _LARGEST:
             self.counts = self.counts.astype(np.uint32)
         self.counts[touched, slot] = more
-        self.most_counted[slot] = max(most, int(self.most_counted[slot]))
+        self.max_counted[slot] = max(most, int(self.max_counted[slot]))
 
 
 class BoardValuation:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from kreach.adsystem.bidding.market import EmpiricalMarket
-from kreach.boundary.engine import columns_of, file_reader, no_complaints, scratch
+from kreach.boundary.duckdb import columns_of, file_reader, no_complaints, scratch
 from kreach.errors import KreachError
 
 __all__ = ["read_prices"]

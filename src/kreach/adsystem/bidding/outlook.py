@@ -21,7 +21,7 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["Outlook", "OutlookMaker"]
 
 _SIMULATED_GROUPS = 300_000
-_MOST_TRIALS = 200
+_MAX_TRIALS = 200
 _FEWEST_TRIALS = 20
 _STEPS = 64
 
@@ -104,7 +104,7 @@ class OutlookMaker:
             raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
         generator = np.random.default_rng(as_whole_number("seed", seed, least=0))
         groups = self._audience.group_count
-        trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MOST_TRIALS))
+        trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MAX_TRIALS))
         most = np.inf if budget is None else budget
         flights, spends = self._fly(plan, trials, most, generator)
         reports = [measure(self._audience, counts, self._cap) for counts in flights]

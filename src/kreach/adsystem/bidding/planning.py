@@ -16,7 +16,7 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
 
 _COLUMNS = 64
-_MOST_STEPS = 96
+_MAX_STEPS = 96
 _SAMPLED_PROFILES = 200
 _LOWEST, _HIGHEST = 1e-9, 1e9
 _CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
@@ -194,8 +194,8 @@ class Planner:
         first = float(n.min())
         start = self._probability(kind, np.array([first]))
         win, _ = response.win_and_cost(start / multiplier)
-        most_wins = left * float(win[0])
-        span = float(n.max()) - first + most_wins + 4.0 * np.sqrt(most_wins) + 4.0
+        max_wins = left * float(win[0])
+        span = float(n.max()) - first + max_wins + 4.0 * np.sqrt(max_wins) + 4.0
         block = max(1.0, np.ceil(span / _COLUMNS))
         columns = int(np.ceil(span / block)) + 1
         offsets = (
@@ -204,7 +204,7 @@ class Planner:
             - 0.5
         )
         probability = self._probability(kind, first + offsets.ravel()).reshape(offsets.shape)
-        steps = int(np.clip(np.ceil(1.25 * most_wins / block), 12, _MOST_STEPS))
+        steps = int(np.clip(np.ceil(1.25 * max_wins / block), 12, _MAX_STEPS))
         table = solve_plan(
             probability.mean(axis=1), left / block, steps, multiplier, response, ahead=self._ahead
         )

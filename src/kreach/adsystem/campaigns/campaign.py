@@ -12,7 +12,7 @@ from kreach.adsystem.bidding.market import AUCTIONS
 from kreach.adsystem.bidding.valuation import CapRule
 from kreach.adsystem.ledger.account import as_micros
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.moments import as_moment
+from kreach.boundary.times import as_instant
 from kreach.errors import KreachError
 
 __all__ = ["BIDDERS", "EVERYONE", "STATES", "Campaign", "Creative", "campaign_from"]
@@ -20,14 +20,14 @@ __all__ = ["BIDDERS", "EVERYONE", "STATES", "Campaign", "Creative", "campaign_fr
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
 EVERYONE = "everyone"
-MOST_CPM = 1_000_000.0
+MAX_CPM = 1_000_000.0
 ID_PART = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 ID_RULE = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
 ID = rf"{ID_PART}(?:\.{ID_PART})?"
 """`advertiser.id`, or without a dot a campaign that no advertiser has."""
 _ID = re.compile(ID)
-_MOST_CAP = 1_000
-_MOST_TEXT = 20_000
+_MAX_CAP = 1_000
+_MAX_TEXT = 20_000
 
 
 class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,8 +46,8 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if getattr(self, name) is not None:
                 as_whole_number(f"creative.{name}", getattr(self, name), least=1, most=100_000)
         for name, text in (("id", self.id), ("markup", self.markup)):
-            if text is not None and not 0 < len(text) <= _MOST_TEXT:
-                rule = f"have from 1 to {_MOST_TEXT} characters"
+            if text is not None and not 0 < len(text) <= _MAX_TEXT:
+                rule = f"have from 1 to {_MAX_TEXT} characters"
                 raise KreachError.rule(f"creative.{name}", rule, f"{len(text)} characters")
         for text in (self.id, self.markup, *self.domains):
             if text is not None and any("\ud800" <= c <= "\udfff" for c in text):
@@ -77,8 +77,8 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     audience: str = EVERYONE
     auction: str = "second_price"
     bidder: str = "planning"
-    least_cpm: float = 0.0
-    most_cpm: float = MOST_CPM
+    min_cpm: float = 0.0
+    max_cpm: float = MAX_CPM
     market_mu: float | None = None  # ln of a price per thousand
     market_sigma: float | None = None
     expected_requests: int | None = None
@@ -90,7 +90,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             rule = f"{ID_RULE}; at most one dot after an advertiser's name"
             raise KreachError.rule("id", rule, self.id)
         for name in ("start", "end"):
-            msgspec.structs.force_setattr(self, name, as_moment(name, getattr(self, name)))
+            msgspec.structs.force_setattr(self, name, as_instant(name, getattr(self, name)))
         if not self.start < self.end:
             raise KreachError.rule("end", f"come after start ({self.start})", self.end)
         budget = as_micros("budget", self.budget)
@@ -100,9 +100,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if getattr(self, name) not in known:
                 rule = f"be one of {', '.join(known)}"
                 raise KreachError.rule(name, rule, getattr(self, name))
-        if not 0.0 <= self.least_cpm <= self.most_cpm <= MOST_CPM or self.most_cpm <= 0.0:
-            rule = f"be 0 ≤ least_cpm ≤ most_cpm ≤ {MOST_CPM:.0f}, with most_cpm above 0"
-            raise KreachError.rule("bid limits", rule, (self.least_cpm, self.most_cpm))
+        if not 0.0 <= self.min_cpm <= self.max_cpm <= MAX_CPM or self.max_cpm <= 0.0:
+            rule = f"be 0 ≤ min_cpm ≤ max_cpm ≤ {MAX_CPM:.0f}, with max_cpm above 0"
+            raise KreachError.rule("bid limits", rule, (self.min_cpm, self.max_cpm))
         if not self.audience:
             raise KreachError.rule("audience", "be named", self.audience)
         self._check_caps()
@@ -112,7 +112,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.caps:
             raise KreachError.rule("caps", "hold at least one cap", "none")
         for cap in self.caps:
-            as_whole_number("caps.limit", cap.limit, least=1, most=_MOST_CAP)
+            as_whole_number("caps.limit", cap.limit, least=1, most=_MAX_CAP)
             CapRule(cap.limit, cap.span_seconds)
         endless = float("inf")
         ordered = sorted(self.caps, key=lambda cap: cap.span_seconds or endless)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kreach.boundary.moments import Window
+from kreach.boundary.times import Window
 
 __all__ = ["EVER", "PlanQuestion", "ReachQuestion"]
 

@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS campaigns (
 );
 CREATE INDEX IF NOT EXISTS by_revision ON campaigns (revision);
 """
-_CHANGEABLE = ("budget", "daily_budget", "end", "state", "least_cpm", "most_cpm", "creative")
+_CHANGEABLE = ("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "creative")
 
 
 class UnknownCampaign(KreachError):

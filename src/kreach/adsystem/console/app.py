@@ -10,16 +10,16 @@ from nicegui import app as pages_app
 from nicegui import ui
 
 from kreach.adsystem.console.client import read_key
-from kreach.adsystem.console.frame import THEME_COOKIE, Frame
-from kreach.adsystem.console.guard import HostGuard
-from kreach.adsystem.console.handed import Handed, read_audit, read_tradeoff, read_truth
+from kreach.adsystem.console.host_check import HostGuard
+from kreach.adsystem.console.input_files import Handed, read_audit, read_tradeoff, read_truth
+from kreach.adsystem.console.layout import THEME_COOKIE, Frame
 from kreach.adsystem.console.pages.campaign import campaign_page
 from kreach.adsystem.console.pages.campaigns import campaigns_page
 from kreach.adsystem.console.pages.cost import cost_page
 from kreach.adsystem.console.pages.planner import planner_page
 from kreach.adsystem.console.pages.privacy import privacy_page
-from kreach.adsystem.console.parts import box, empty
 from kreach.adsystem.console.state import Console
+from kreach.adsystem.console.widgets import box, empty
 from kreach.adsystem.settings import ConsoleSettings
 from kreach.errors import KreachError
 from kreach.service.clock import Clock

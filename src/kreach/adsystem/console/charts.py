@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kreach.adsystem.console.words import moment_of
+from kreach.adsystem.console.formatting import moment_of
 
 __all__ = [
     "TRUTH",

@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 35.0  # a series may take reporting 30
-_MOST_BYTES = 64_000_000
+_MAX_BYTES = 64_000_000
 _TRY_LATER = (408, 429, 500, 502, 503, 504)
 
 
@@ -152,7 +152,7 @@ class ReportingClient:
 
 
 def _document(answer: httpx.Response) -> Document | None:
-    if len(answer.content) > _MOST_BYTES:
+    if len(answer.content) > _MAX_BYTES:
         return None
     try:
         found = answer.json()

@@ -9,10 +9,10 @@ from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 
 from kreach.adsystem.console.client import Away, Document, Refused
-from kreach.adsystem.console.fields import CREATE, as_document, field_of, local_text
-from kreach.adsystem.console.parts import Text, box, button
+from kreach.adsystem.console.form_fields import CREATE, as_document, field_of, local_text
+from kreach.adsystem.console.formatting import moment_of
 from kreach.adsystem.console.state import CATALOGUES, Console
-from kreach.adsystem.console.words import moment_of
+from kreach.adsystem.console.widgets import Text, box, button
 
 __all__ = ["ask_to_end", "change_state", "edit_campaign", "new_campaign"]
 
@@ -150,8 +150,8 @@ async def new_campaign(console: Console) -> None:
         auctions = {"second_price": "second price", "first_price": "first price"}
         form.choice("auction", "Auction", auctions, "second_price")
         form.text("expected_requests", "Requests expected", inputmode="numeric")
-        form.text("least_cpm", "Least bid (per thousand)", inputmode="decimal")
-        form.text("most_cpm", "Highest bid (per thousand)", inputmode="decimal")
+        form.text("min_cpm", "Least bid (per thousand)", inputmode="decimal")
+        form.text("max_cpm", "Highest bid (per thousand)", inputmode="decimal")
         form.text("market_mu", "Market: mean of ln price", inputmode="decimal")
         form.text("market_sigma", "Market: spread of ln price", inputmode="decimal")
         form.text("width", "Width of the ad (pixels)", inputmode="numeric")
@@ -162,7 +162,7 @@ async def new_campaign(console: Console) -> None:
 
 def edit_campaign(console: Console, campaign: Document) -> None:
     """The dialog that changes what may change while a campaign runs."""
-    names = ("budget", "daily_budget", "end", "least_cpm", "most_cpm")
+    names = ("budget", "daily_budget", "end", "min_cpm", "max_cpm")
     says = "What is left empty stays as it is. A budget may not be less than what is spent."
     form = _Form(f"Change {campaign['id']}", says, "Change", names)
     form.without_more()
@@ -172,7 +172,7 @@ def edit_campaign(console: Console, campaign: Document) -> None:
         form.text("daily_budget", "Budget a day", "" if daily is None else f"{daily:g}")
         end = local_text(moment_of(campaign["end"]))
         form.text("end", "End (UTC)", end, type="datetime-local")
-        form.text("most_cpm", "Highest bid (per thousand)", f"{campaign['most_cpm']:g}")
+        form.text("max_cpm", "Highest bid (per thousand)", f"{campaign['max_cpm']:g}")
 
     async def send(changes: Document) -> Document:
         if changes.get("end") == f"{end}:00Z":  # seconds that the field cannot hold stay

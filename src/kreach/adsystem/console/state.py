@@ -13,8 +13,8 @@ from kreach.adsystem.console.client import (
     ReportingClient,
     of_campaign,
 )
-from kreach.adsystem.console.feed import Feed
-from kreach.adsystem.console.handed import Handed, read_audit, read_tradeoff, read_truth
+from kreach.adsystem.console.input_files import Handed, read_audit, read_tradeoff, read_truth
+from kreach.adsystem.console.poller import Feed
 from kreach.adsystem.settings import ConsoleSettings
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
@@ -24,7 +24,7 @@ __all__ = ["CATALOGUES", "LIST", "Console", "Plans"]
 CATALOGUES = Question("/v1/catalogues")
 LIST = Question("/v1/campaigns", (("limit", "1000"),))
 _PLAN_SECONDS = 180.0
-_MOST_PLANS = 500
+_MAX_PLANS = 500
 _FILE_SECONDS = 0.5
 
 
@@ -65,7 +65,7 @@ class Plans:
         if task.cancelled() or task.exception() is not None:
             return
         self._known[question] = task.result()
-        while len(self._known) > _MOST_PLANS:
+        while len(self._known) > _MAX_PLANS:
             self._known.popitem(last=False)
 
     async def close(self) -> None:

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.adsystem.disclosure.sums import Signed, Sums
+from kreach.adsystem.disclosure.combinations import Signed, Sums
 from kreach.boundary.audience import (
     Audience,
     DisjointAudience,
@@ -140,8 +140,8 @@ def margins(key: bytes, most: int) -> Callable[[str], int]:
 def verdicts(
     names: Iterable[str],
     read: Callable[[str], Audience],
-    least_audience: int,
-    least_difference: int,
+    min_audience: int,
+    min_difference: int,
     margin: Callable[[str], int] = lambda _: 0,
     together: int = 4,
     kept: Mapping[str, bytes] | None = None,
@@ -163,16 +163,16 @@ def verdicts(
         return unpacked(before[name]) if name in before else headcounts(read(name))
 
     def judged(name: str, mine: IntArray) -> Verdict:
-        if mine.sum() < least_audience + margin(name):
-            return Verdict(TOO_SMALL, f"have clearly more than {least_audience} people")
-        for others in usable.near(mine, 2 * least_difference):  # margins are below the floor
+        if mine.sum() < min_audience + margin(name):
+            return Verdict(TOO_SMALL, f"have clearly more than {min_audience} people")
+        for others in usable.near(mine, 2 * min_difference):  # margins are below the floor
             text = _text(others)
-            floor = least_difference + margin(f"{name}\n{text}")
+            floor = min_difference + margin(f"{name}\n{text}")
             added = np.sum([sign * counts_of(other) for other, sign in others], axis=0)
             if distance(mine, added) < floor:
                 rule = (
                     "differ from every other, and from what others add up to, by clearly more than"
-                    f" {least_difference} people"
+                    f" {min_difference} people"
                 )
                 return Verdict(TOO_CLOSE, rule, text)
         return Verdict()

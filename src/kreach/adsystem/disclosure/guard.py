@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.disclosure.archive import Archive
 from kreach.adsystem.disclosure.audiences import (
     NOT_HERE,
     Verdict,
@@ -15,12 +14,13 @@ from kreach.adsystem.disclosure.audiences import (
     packed,
     verdicts,
 )
-from kreach.adsystem.disclosure.chapters import Book
-from kreach.adsystem.disclosure.sums import check_together
+from kreach.adsystem.disclosure.chapters.chapter import Book
+from kreach.adsystem.disclosure.chapters.store import Archive
+from kreach.adsystem.disclosure.combinations import check_together
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.moments import Window, iso_text
+from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError
 
 __all__ = [
@@ -75,8 +75,8 @@ class Note:
     def too_few(cls, settings: GuardSettings, what: str) -> "Note":
         """Nothing can be shown yet. It says the same of no impressions and of nearly enough."""
         why = (
-            f"numbers are shown by chapters of at least {settings.least_impressions} impressions "
-            f"on groups with at least {settings.least_people} targeted people, the newest when "
+            f"numbers are shown by chapters of at least {settings.min_impressions} impressions "
+            f"on groups with at least {settings.min_people} targeted people, the newest when "
             "the next one is full or the campaign is over"
         )
         return cls(what, TOO_FEW, why)
@@ -107,7 +107,7 @@ class Audiences:
         if settings.enabled:
             check_together(len(names), settings.audiences_together)
         self._read, self._names, self._settings = read, names, settings
-        self._margin = margins(key, settings.least_difference)
+        self._margin = margins(key, settings.min_difference)
         self._archive = archive
         self._lock = Lock()
         self._found: dict[str, dict[str, Verdict]] = {}
@@ -133,8 +133,8 @@ class Audiences:
             found = verdicts(
                 self._names,
                 read,
-                floors.least_audience,
-                floors.least_difference,
+                floors.min_audience,
+                floors.min_difference,
                 self._margin,
                 floors.audiences_together,
                 kept,

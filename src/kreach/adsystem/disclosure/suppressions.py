@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
-from kreach.boundary.moments import iso_text
+from kreach.boundary.times import iso_text
 from kreach.service.clock import Clock
 
 __all__ = ["Suppressions"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import ibis.expr.types as ir
 
-from kreach.adsystem.impressions.embedded import EmbeddedEngine
-from kreach.adsystem.impressions.engine import Engine, Source
-from kreach.adsystem.impressions.spark import SparkEngine, no_wildcards
-from kreach.boundary.engine import sql_name, sql_text
+from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
+from kreach.adsystem.log.engine import Engine, Source
+from kreach.adsystem.log.spark_engine import SparkEngine, no_wildcards
+from kreach.boundary.duckdb import sql_name, sql_text
 from kreach.errors import KreachError
 
 __all__ = ["ENGINES", "EmbeddedJobs", "JobEngine", "SparkJobs", "open_engine"]

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from kreach.adsystem.jobs.listing import digest
 from kreach.adsystem.jobs.options import JobOptions
-from kreach.adsystem.jobs.places import REACH_FACTS, read_manifest
+from kreach.adsystem.jobs.output import REACH_FACTS, read_manifest
 from kreach.adsystem.jobs.reach import Period, refuse_copies
 from kreach.adsystem.jobs.runs import Done, Run, Summary, do_periods
-from kreach.adsystem.jobs.stores import digest
 from kreach.adsystem.jobs.table import FILE, write_reach
 from kreach.errors import KreachError
 

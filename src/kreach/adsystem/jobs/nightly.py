@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from kreach.adsystem.jobs.gather import gather_day
+from kreach.adsystem.jobs.listing import digest
+from kreach.adsystem.jobs.merge import gather_day
 from kreach.adsystem.jobs.options import JobOptions
-from kreach.adsystem.jobs.places import LOG_FACTS, REACH_FACTS, read_manifest
+from kreach.adsystem.jobs.output import LOG_FACTS, REACH_FACTS, read_manifest
 from kreach.adsystem.jobs.reach import Period
 from kreach.adsystem.jobs.runs import Done, Run, Summary, do_periods
 from kreach.adsystem.jobs.sources import LOG, day_folder
-from kreach.adsystem.jobs.stores import digest
 from kreach.adsystem.jobs.table import FILE, write_reach
 
 __all__ = ["DAILY", "NIGHTLY", "run_nightly"]

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from kreach.adsystem.jobs.reach import Period
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.moments import Window, as_moment, start_of_period
+from kreach.boundary.times import Window, as_instant, start_of_period
 from kreach.errors import KreachError
 
 __all__ = ["chosen_periods"]
@@ -63,7 +63,7 @@ def _stretch(by: str, start: str | None, end: str | None, full: datetime) -> Win
 
 
 def _edge(name: str, by: str, text: str) -> datetime:
-    moment = as_moment(name, text)
+    moment = as_instant(name, text)
     if moment is None or start_of_period(moment, by) != moment:
         raise KreachError.rule(name, f"be the start of {_LIKE[by]}", text)
     if moment.year > _LAST_YEAR:

@@ -14,15 +14,15 @@ import ibis
 import ibis.expr.types as ir
 
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.impressions.engine import Engine
-from kreach.adsystem.impressions.folds import Fold, fold
-from kreach.adsystem.impressions.questions import Scope
-from kreach.adsystem.impressions.report import interval_method
-from kreach.adsystem.impressions.tables import GroupTable, LogTable, log_table
-from kreach.adsystem.jobs.subjects import Subjects
+from kreach.adsystem.jobs.audiences import Subjects
 from kreach.adsystem.jobs.table import ReachRow
+from kreach.adsystem.log.engine import Engine
+from kreach.adsystem.log.exposures import Fold, fold
+from kreach.adsystem.log.queries import Scope
+from kreach.adsystem.log.tables import GroupTable, LogTable, log_table
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.boundary.moments import Window
+from kreach.adsystem.reports.window import interval_method
+from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
 __all__ = [

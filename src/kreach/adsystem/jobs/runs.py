@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kreach.adsystem.jobs.audiences import Subjects, read_campaigns
 from kreach.adsystem.jobs.engines import JobEngine, open_engine
+from kreach.adsystem.jobs.listing import ListedFile, digest, view_log
 from kreach.adsystem.jobs.options import JobOptions
-from kreach.adsystem.jobs.places import Places
+from kreach.adsystem.jobs.output import Places
 from kreach.adsystem.jobs.reach import Period, flights_of, period_tallies, reach_rows
 from kreach.adsystem.jobs.sources import Sources
-from kreach.adsystem.jobs.stores import ListedFile, digest, view_log
-from kreach.adsystem.jobs.subjects import Subjects, read_campaigns
 from kreach.adsystem.jobs.table import ReachRow
-from kreach.boundary.moments import iso_text
+from kreach.boundary.times import iso_text
 from kreach.errors import KreachError
 
 __all__ = ["Done", "NotComplete", "Run", "Summary", "do_periods"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from kreach.adsystem.jobs.places import LOG_FACTS, read_manifest
-from kreach.adsystem.jobs.stores import ListedFile, LogView, digest, first_times
+from kreach.adsystem.jobs.listing import ListedFile, LogView, digest, first_times
+from kreach.adsystem.jobs.output import LOG_FACTS, read_manifest
 
 __all__ = ["LOG", "Sources", "day_folder"]
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from kreach.boundary.engine import no_complaints, scratch, sql_text
+from kreach.boundary.duckdb import no_complaints, scratch, sql_text
 
 __all__ = ["FILE", "REACH_COLUMNS", "ReachRow", "write_reach"]
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.engine import scratch, sql_text
+from kreach.boundary.duckdb import scratch, sql_text
 from kreach.errors import KreachError
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
 
 LOG_FOLDER = "log"
-_MOST_ROWS = 500_000
+_MAX_ROWS = 500_000
 _DAY_MICROS = 86_400_000_000
 
 COLUMNS = ("row", "impression", "campaign", "catalogue", "grp", "ts", "bid_ts", "expires", "micros")
@@ -144,7 +144,7 @@ def _expired(
 ) -> list[tuple[int, ...]]:
     """The oldest rows, up to the first whose token may still come."""
     columns = ", ".join(COLUMNS)
-    sql = f"SELECT {columns} FROM impressions ORDER BY row LIMIT {_MOST_ROWS}"
+    sql = f"SELECT {columns} FROM impressions ORDER BY row LIMIT {_MAX_ROWS}"
     rows = []
     for row in journal.read(sql):
         if row[7] >= now or row[3] not in groups or row[2] not in campaigns:

@@ -68,7 +68,7 @@ _IMPRESSIONS = """INSERT OR IGNORE INTO impressions
     (impression, campaign, catalogue, grp, ts, bid_ts, expires, micros)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3,
            value ->> 4, value ->> 5, value ->> 6, value ->> 7 FROM json_each(?)"""
-_MOST_PER_COMMIT = 5_000
+_MAX_PER_COMMIT = 5_000
 
 Done = Callable[[Exception | None], None]
 _Record = tuple[str, Any, Done | None]
@@ -204,7 +204,7 @@ class Journal:
         ended = False
         while not ended:
             batch = [self._queue.get()]
-            while len(batch) < _MOST_PER_COMMIT and batch[-1] is not None:
+            while len(batch) < _MAX_PER_COMMIT and batch[-1] is not None:
                 try:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:

@@ -69,7 +69,7 @@ class EveryImpressionExposure(Exposure):
         return ExposureLaw(pmf[rows], np.array([1.0 if top < 1 else 0.0])[rows])
 
     @property
-    def most_trials(self) -> int:
+    def max_trials(self) -> int:
         return min(self._total, 1)
 
     @property
@@ -79,7 +79,7 @@ class EveryImpressionExposure(Exposure):
     def variance(self, cap: int) -> float:
         return 0.0
 
-    def at_least_variance(self, count: int) -> float:
+    def at_min_variance(self, count: int) -> float:
         return 0.0
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:

@@ -61,7 +61,7 @@ class Exposure(ABC):
 
     @property
     @abstractmethod
-    def most_trials(self) -> int:
+    def max_trials(self) -> int:
         """The largest number of impressions that one person can have seen."""
 
     @property
@@ -74,7 +74,7 @@ class Exposure(ABC):
         """Exact variance of reach."""
 
     @abstractmethod
-    def at_least_variance(self, count: int) -> float:
+    def at_min_variance(self, count: int) -> float:
         """Exact variance of the number of targeted people with at least `count` impressions."""
 
     @abstractmethod
@@ -91,20 +91,20 @@ class Exposure(ABC):
 
     def reach(self, cap: int) -> float:
         """Σ E[min(X_i, cap)] over targeted people (Theorem 1 and 5, alternative form)."""
-        if cap >= self.most_trials:
+        if cap >= self.max_trials:
             return self.targeted_impressions  # nobody can be over the cap
         return float(sum(people @ law.capped_mean(cap) for people, law in self._laws(cap - 1)))
 
     def over_exposed(self, cap: int) -> float:
         """Σ P(X_i > cap) over targeted people (Theorem 3)."""
-        if cap >= self.most_trials:
+        if cap >= self.max_trials:
             return 0.0
         return float(sum(people @ law.tail for people, law in self._laws(cap)))
 
     def frequency(self, top: int) -> FloatArray:
         """Expected targeted people who saw it 0, 1, ..., top − 1 times, and top times or more."""
         result = np.zeros(top + 1)
-        shown = min(top - 1, self.most_trials)
+        shown = min(top - 1, self.max_trials)
         for people, law in self._laws(shown):
             result[: shown + 1] += people @ law.pmf
             result[shown + 1] += people @ law.tail

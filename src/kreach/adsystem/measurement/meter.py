@@ -33,7 +33,7 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["ReachMeter"]
 
 _NOTED_AT_MOST = 4096
-_MOST_COLUMNS = 1024
+_MAX_COLUMNS = 1024
 _FEW = 48  # below, impressions are quicker one by one
 
 
@@ -306,7 +306,7 @@ def _certain(impressions: FloatArray, cap: int) -> FloatArray:
 class _OverlappingState:
     """Membership classes: P(X = l) for l below the largest cap, a row per class.
 
-    Caps above `_MOST_COLUMNS` have no columns: until a class has that many impressions everybody
+    Caps above `_MAX_COLUMNS` have no columns: until a class has that many impressions everybody
     in it is under such a cap, and after that the classes are worked out anew at every step.
     """
 
@@ -319,7 +319,7 @@ class _OverlappingState:
         self._classes = audience.classes
         self._sizes = audience.group_sizes.astype(np.float64)
         self._heads = audience.headcounts.astype(np.float64)
-        self._width = min(max(caps), _MOST_COLUMNS)
+        self._width = min(max(caps), _MAX_COLUMNS)
         self._pmf = np.zeros((len(audience.classes), self._width))
         self._pmf[:, 0] = 1.0
         row, column = np.nonzero(audience.classes >= 0)

@@ -12,7 +12,7 @@ from kreach.adsystem.measurement.exposure import (
     expose,
 )
 from kreach.boundary.audience import Audience, OverlappingAudience
-from kreach.numeric.bounds import least_overlap_reach, most_overlap_reach
+from kreach.numeric.bounds import max_overlap_reach, min_overlap_reach
 from kreach.numeric.exposure import ExposureLaw
 from kreach.numeric.overlap import class_exposure_laws, overlap_variance
 from kreach.numeric.types import FloatArray, IntArray
@@ -47,7 +47,7 @@ class OverlappingExposure(Exposure):
         return ExposureLaw(law.pmf[row_of_class], law.tail[row_of_class])
 
     @property
-    def most_trials(self) -> int:
+    def max_trials(self) -> int:
         return int(self._trials.max(initial=0))
 
     @property
@@ -61,7 +61,7 @@ class OverlappingExposure(Exposure):
             self._audience.classes, self.people, self._sizes, self._impressions, cap
         )
 
-    def at_least_variance(self, count: int) -> float:
+    def at_min_variance(self, count: int) -> float:
         return overlap_variance(
             self._audience.classes,
             self.people,
@@ -74,9 +74,9 @@ class OverlappingExposure(Exposure):
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         """Most by maximum flow, attained; least by branch and bound, or certified from below."""
         audience = self._audience
-        cap = max(1, min(cap, self.most_trials))
-        most = most_overlap_reach(audience.classes, audience.headcounts, self._impressions, cap)
-        least, attained = least_overlap_reach(
+        cap = max(1, min(cap, self.max_trials))
+        most = max_overlap_reach(audience.classes, audience.headcounts, self._impressions, cap)
+        least, attained = min_overlap_reach(
             audience.classes, audience.headcounts, audience.group_sizes, self._impressions, cap
         )
         return CertifiedBounds(Bounds(least, most), (attained, True))

@@ -47,7 +47,7 @@ class ProfiledExposure(Exposure):
         return binomial_law(trials.astype(np.float64), self._audience.shares[rows], top)
 
     @property
-    def most_trials(self) -> int:
+    def max_trials(self) -> int:
         return int(self._impressions.max(initial=0))
 
     @property
@@ -57,7 +57,7 @@ class ProfiledExposure(Exposure):
     def variance(self, cap: int) -> float:
         return self._summed_variance(cap, at_least=False)
 
-    def at_least_variance(self, count: int) -> float:
+    def at_min_variance(self, count: int) -> float:
         return self._summed_variance(count, at_least=True)
 
     def _summed_variance(self, cap: int, *, at_least: bool) -> float:
@@ -73,7 +73,7 @@ class ProfiledExposure(Exposure):
             return CertifiedBounds(Bounds(0, 0), (True, True))
         visiting = np.add.reduceat(self._audience.shares > 0.0, self._audience.offsets[:-1])
         n, groups = self._impressions, self._groups
-        cap = min(cap, self.most_trials)  # a larger one changes nothing, and could overflow
+        cap = min(cap, self.max_trials)  # a larger one changes nothing, and could overflow
         least, most = np.minimum(n, cap) @ groups, np.minimum(n, cap * visiting) @ groups
         return CertifiedBounds(Bounds(int(least), int(most)), (True, True))
 

@@ -27,10 +27,10 @@ from kreach.numeric.types import FloatArray
 
 __all__ = ["ReachReport", "measure"]
 
-_MOST_EXACT_STEPS = 1e9  # some twenty seconds
-_MOST_DRAWS = 4e8
+_MAX_EXACT_STEPS = 1e9  # some twenty seconds
+_MAX_DRAWS = 4e8
 _FEWEST_TRIALS = 200
-_MOST_TRIALS = 20_000
+_MAX_TRIALS = 20_000
 
 
 def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -> "ReachReport":
@@ -120,17 +120,17 @@ class ReachReport:
         result: FloatArray = np.cumsum(exactly[::-1])[::-1][1:]
         return result
 
-    def at_least_interval(self, count: int, level: float = 0.95) -> tuple[float, float]:
+    def at_min_interval(self, count: int, level: float = 0.95) -> tuple[float, float]:
         """An interval for the people who saw it at least `count` times: mean ± z·std, exact std.
 
         Cut off at 0 and at how many people can have seen it so often.
         """
         count = as_whole_number("count", count, least=1)
         level = as_probability("level", level)
-        if count > self.exposure.most_trials:
+        if count > self.exposure.max_trials:
             return 0.0, 0.0
         mean = float(self.at_least(count)[-1])
-        std = sqrt(self.exposure.at_least_variance(count))
+        std = sqrt(self.exposure.at_min_variance(count))
         half = normal_half_width(level) * std
         most = min(self.targeted_user_count, self.impressions // count)
         return min(max(mean - half, 0.0), float(most)), min(mean + half, float(most))
@@ -144,9 +144,9 @@ class ReachReport:
     @cached_property
     def _distribution(self) -> ReachDistribution:
         kinds = self.exposure.served_kinds()
-        if kinds is not None and exact_cost(kinds, self.cap) <= _MOST_EXACT_STEPS:
+        if kinds is not None and exact_cost(kinds, self.cap) <= _MAX_EXACT_STEPS:
             return exact_distribution(kinds, self.cap)
-        trials = int(min(_MOST_TRIALS, _MOST_DRAWS / max(self.impressions, 1)))
+        trials = int(min(_MAX_TRIALS, _MAX_DRAWS / max(self.impressions, 1)))
         groups = self.exposure.unfolded() if trials >= _FEWEST_TRIALS else None
         if groups is not None:
             samples = sample_reach(*groups, self.cap, trials, seed=0)

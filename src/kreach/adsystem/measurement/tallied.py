@@ -37,7 +37,7 @@ class ClassTallies:
     second: IntArray
     weights: FloatArray
     groups: Cells
-    most_groups: int  # of one class
+    max_groups: int  # of one class
 
 
 class TalliedExposure(Exposure):
@@ -56,7 +56,7 @@ class TalliedExposure(Exposure):
         return exposure_laws_by_size(self._tallies.sizes, self._tallies.trials[rows], top)
 
     @property
-    def most_trials(self) -> int:
+    def max_trials(self) -> int:
         return int(self._tallies.trials.sum(axis=1).max(initial=0))
 
     @property
@@ -66,7 +66,7 @@ class TalliedExposure(Exposure):
 
     def variance(self, cap: int) -> float:
         tallies = self._tallies
-        if cap >= self.most_trials:
+        if cap >= self.max_trials:
             # nobody can be over the cap: the impressions on targeted people, which are binomial
             groups = tallies.groups
             share = groups.targeted / groups.size
@@ -74,8 +74,8 @@ class TalliedExposure(Exposure):
         alone = sum(people @ law.capped_variance(cap) for people, law in self._laws(cap - 1))
         return max(float(alone) + self._covariance(cap, at_least=False), 0.0)
 
-    def at_least_variance(self, count: int) -> float:
-        if count > self.most_trials:
+    def at_min_variance(self, count: int) -> float:
+        if count > self.max_trials:
             return 0.0
         laws = self._laws(count - 1)
         alone = sum(people @ (law.below(count) * law.tail) for people, law in laws)
@@ -97,10 +97,10 @@ class TalliedExposure(Exposure):
 
         Most: nobody counts beyond the cap or beyond what the own groups got. Least: in a group
         whose members are all targeted, min(n, c) of its impressions count within the group, and
-        nobody is in more than `most_groups` groups.
+        nobody is in more than `max_groups` groups.
         """
         tallies, groups = self._tallies, self._tallies.groups
-        cap = min(cap, max(self.most_trials, 1))
+        cap = min(cap, max(self.max_trials, 1))
         each = np.minimum(tallies.trials.sum(axis=1), cap)
         targeted = groups.targeted > 0.0
         most = min(
@@ -108,7 +108,7 @@ class TalliedExposure(Exposure):
         )
         everybody = groups.targeted == groups.size
         within = groups.groups @ np.where(everybody, np.minimum(groups.impressions, cap), 0.0)
-        least = ceil(float(within) / max(tallies.most_groups, 1))
+        least = ceil(float(within) / max(tallies.max_groups, 1))
         return CertifiedBounds(Bounds(least, round(most)), (False, False))
 
     def served_kinds(self) -> list[ServedKind] | None:

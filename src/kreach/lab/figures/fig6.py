@@ -41,7 +41,7 @@ def make(run: Run) -> Exhibit:
         },
         numbers,
         rows,
-        paper={"most_accurate": "profiled", "too_high": "impressions, uniform"},
+        paper={"max_accurate": "profiled", "too_high": "impressions, uniform"},
         figure=_figure(rows),
     )
 
@@ -76,7 +76,7 @@ def _numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         }
     best = min(PAPERS, key=lambda approach: numbers[approach]["mean_absolute_error"])
     high = [a for a in PAPERS if min(numbers[a]["by_campaign"]) > 0.0]
-    return {"most_accurate": best, "too_high": ", ".join(high), **numbers}
+    return {"max_accurate": best, "too_high": ", ".join(high), **numbers}
 
 
 def _ours(numbers: dict[str, Any]) -> str:

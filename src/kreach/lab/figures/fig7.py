@@ -141,7 +141,7 @@ def _numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         }
     least = min(part["correlation"] for part in by_setting.values())
     shape = "almost linear increase" if least > 0.95 else "no linear increase"
-    return {"shape": shape, "least_correlation": least, "settings": by_setting}
+    return {"shape": shape, "min_correlation": least, "settings": by_setting}
 
 
 def _ours(numbers: dict[str, Any]) -> str:

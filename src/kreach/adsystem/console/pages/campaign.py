@@ -6,31 +6,7 @@ from nicegui import ui
 
 from kreach.adsystem.console import charts, forms
 from kreach.adsystem.console.client import Question, Refused, of_campaign
-from kreach.adsystem.console.frame import Answers, Frame
-from kreach.adsystem.console.pages.window import WindowPanel
-from kreach.adsystem.console.parts import (
-    Chart,
-    Notes,
-    Table,
-    Text,
-    Tile,
-    box,
-    button,
-    card,
-    csv_button,
-    empty,
-    skeleton,
-)
-from kreach.adsystem.console.standing import (
-    Standing,
-    how_told,
-    pace_of,
-    standing_of,
-    state_of,
-    why_not,
-)
-from kreach.adsystem.console.tables import frequency_rows, report_rows
-from kreach.adsystem.console.words import (
+from kreach.adsystem.console.formatting import (
     between,
     cap_words,
     count,
@@ -42,6 +18,30 @@ from kreach.adsystem.console.words import (
     percent,
     phase,
     plural,
+)
+from kreach.adsystem.console.layout import Answers, Frame
+from kreach.adsystem.console.pages.window_report import WindowPanel
+from kreach.adsystem.console.status import (
+    Standing,
+    how_told,
+    pace_of,
+    standing_of,
+    state_of,
+    why_not,
+)
+from kreach.adsystem.console.tables import frequency_rows, report_rows
+from kreach.adsystem.console.widgets import (
+    Chart,
+    Notes,
+    Table,
+    Text,
+    Tile,
+    box,
+    button,
+    card,
+    csv_button,
+    empty,
+    skeleton,
 )
 
 __all__ = ["campaign_page"]
@@ -263,7 +263,7 @@ class _Campaign:
             [
                 (f"{times}+ times", count(people), between(ends))
                 for times, (people, ends) in enumerate(
-                    zip(first["at_least"][:5], first["at_least_intervals"][:5], strict=True), 1
+                    zip(first["at_least"][:5], first["at_min_intervals"][:5], strict=True), 1
                 )
             ]
         )

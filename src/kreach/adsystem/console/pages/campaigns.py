@@ -6,23 +6,7 @@ from nicegui import ui
 
 from kreach.adsystem.console import forms
 from kreach.adsystem.console.client import Question, of_campaign
-from kreach.adsystem.console.frame import Answers, Frame
-from kreach.adsystem.console.parts import (
-    Meter,
-    Notes,
-    Text,
-    box,
-    button,
-    csv_button,
-    empty,
-    heading,
-    icon_button,
-    skeleton,
-)
-from kreach.adsystem.console.standing import how_told, pace_of, standing_of, state_of, why_not
-from kreach.adsystem.console.state import LIST
-from kreach.adsystem.console.tables import Row
-from kreach.adsystem.console.words import (
+from kreach.adsystem.console.formatting import (
     between,
     cap_words,
     count,
@@ -33,6 +17,22 @@ from kreach.adsystem.console.words import (
     money,
     percent,
     phase,
+)
+from kreach.adsystem.console.layout import Answers, Frame
+from kreach.adsystem.console.state import LIST
+from kreach.adsystem.console.status import how_told, pace_of, standing_of, state_of, why_not
+from kreach.adsystem.console.tables import Row
+from kreach.adsystem.console.widgets import (
+    Meter,
+    Notes,
+    Text,
+    box,
+    button,
+    csv_button,
+    empty,
+    heading,
+    icon_button,
+    skeleton,
 )
 
 __all__ = ["campaigns_page"]

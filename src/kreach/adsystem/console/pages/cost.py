@@ -5,9 +5,11 @@ from typing import Any
 from nicegui import ui
 
 from kreach.adsystem.console import charts
-from kreach.adsystem.console.frame import Answers, Frame
-from kreach.adsystem.console.handed import NOT_YET
-from kreach.adsystem.console.parts import (
+from kreach.adsystem.console.formatting import count, percent
+from kreach.adsystem.console.input_files import NOT_YET
+from kreach.adsystem.console.layout import Answers, Frame
+from kreach.adsystem.console.tables import Row
+from kreach.adsystem.console.widgets import (
     Chart,
     Table,
     Text,
@@ -18,8 +20,6 @@ from kreach.adsystem.console.parts import (
     heading,
     skeleton,
 )
-from kreach.adsystem.console.tables import Row
-from kreach.adsystem.console.words import count, percent
 
 __all__ = ["cost_page"]
 

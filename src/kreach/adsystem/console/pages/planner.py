@@ -8,8 +8,11 @@ from nicegui import ui
 
 from kreach.adsystem.console import charts
 from kreach.adsystem.console.client import Away, Document, Refused
-from kreach.adsystem.console.frame import Answers, Frame
-from kreach.adsystem.console.parts import (
+from kreach.adsystem.console.formatting import between, count, decimal, level, money, plural
+from kreach.adsystem.console.layout import Answers, Frame
+from kreach.adsystem.console.state import CATALOGUES, LIST
+from kreach.adsystem.console.tables import plan_rows
+from kreach.adsystem.console.widgets import (
     Chart,
     Notes,
     Table,
@@ -22,14 +25,11 @@ from kreach.adsystem.console.parts import (
     heading,
     skeleton,
 )
-from kreach.adsystem.console.state import CATALOGUES, LIST
-from kreach.adsystem.console.tables import plan_rows
-from kreach.adsystem.console.words import between, count, decimal, level, money, plural
 
 __all__ = ["planner_page"]
 
 _STEPS = (1.0, 0.5, 1.5, 0.25, 2.0, 0.75)  # of the campaign's budget, most telling first
-_MOST_CAP = 10
+_MAX_CAP = 10
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 _FEWEST_GROUPS = 10
 
@@ -73,7 +73,7 @@ class _Planner:
             self._requests.props["hint"] = "how many bid requests of the audience will come"
             with box():
                 self._cap_says = Text("", classes="k-name")
-                self._cap = ui.slider(min=1, max=_MOST_CAP, value=2, on_change=self._say_cap)
+                self._cap = ui.slider(min=1, max=_MAX_CAP, value=2, on_change=self._say_cap)
                 self._cap.props("markers snap label").props["aria-label"] = "Frequency cap"
                 self._say_cap()
             with box():
@@ -120,7 +120,7 @@ class _Planner:
         self._plans, self._facts = [], {}
         expected = chosen["expected_requests"]
         self._requests.value = "" if expected is None else str(expected)
-        self._cap.value = min(max(one["limit"] for one in chosen["caps"]), _MOST_CAP)
+        self._cap.value = min(max(one["limit"] for one in chosen["caps"]), _MAX_CAP)
         self._draw()
 
     def _say_cap(self) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 from nicegui import ui
 
 from kreach.adsystem.console.client import Question, Refused
-from kreach.adsystem.console.feed import Answer
-from kreach.adsystem.console.frame import Answers, Frame
-from kreach.adsystem.console.pages.sides import Sides
-from kreach.adsystem.console.parts import (
+from kreach.adsystem.console.formatting import count, decimal, moment, moment_of, percent, plural
+from kreach.adsystem.console.layout import Answers, Frame
+from kreach.adsystem.console.pages.boundary_view import Sides
+from kreach.adsystem.console.poller import Answer
+from kreach.adsystem.console.state import CATALOGUES
+from kreach.adsystem.console.tables import Row
+from kreach.adsystem.console.widgets import (
     Table,
     Text,
     Tile,
@@ -19,9 +22,6 @@ from kreach.adsystem.console.parts import (
     empty,
     heading,
 )
-from kreach.adsystem.console.state import CATALOGUES
-from kreach.adsystem.console.tables import Row
-from kreach.adsystem.console.words import count, decimal, moment, moment_of, percent, plural
 
 __all__ = ["privacy_page"]
 
@@ -99,7 +99,7 @@ class _Privacy:
             tell["Catalogue"](f"{made:%d %b %Y}", f"version {newest['version']}, {more}")
             tell["Groups"](count(newest["groups"]), _VISITS[newest["visits"]])
             tell["Least group"](
-                plural(newest["least_group"], "person", "people"),
+                plural(newest["min_group"], "person", "people"),
                 f"promised: {newest['group_size']}, on average {decimal(newest['mean_group'], 1)}",
             )
             tell["People"](count(newest["people"]), "in all groups")

@@ -1,0 +1,1 @@
+"""The reporting API over HTTP: routes, who may use them, and how errors are answered."""

@@ -1,0 +1,1 @@
+"""The bid server: OpenRTB requests in, bids out, notices booked."""

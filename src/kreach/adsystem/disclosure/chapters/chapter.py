@@ -1,0 +1,246 @@
+"""Chapters: a campaign's log on one catalogue, cut into pieces that may be shown as a whole.
+
+A chapter ends at the first point of a grid where it holds at least `min_impressions` and the
+groups that were served in it hold at least `min_people` targeted people. Only whole chapters are
+ever shown, so
+
+    two windows that are shown differ by whole chapters, or not at all,
+
+and no difference of shown numbers speaks about fewer impressions or people than a chapter holds.
+The newest chapter is held back until the next one is closed, or until the campaign is over: then
+it takes in what came after it, however little that is. So the last totals are complete, and they
+still differ from those before by a full chapter.
+
+What a chapter holds is settled when it is closed: all impressions before its end that no earlier
+chapter holds. A row that comes late goes into the next chapter; what was shown never changes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+
+__all__ = ["EMPTY", "Book", "Chapter", "Content", "Edges", "Floors", "People", "close_chapters"]
+
+_HOUR = 3_600_000_000
+_PERIODS = {"hour": (_HOUR, 0), "day": (24 * _HOUR, 0), "week": (168 * _HOUR, 72 * _HOUR)}
+# length, and how long before 1970 one of them began: 29 December 1969 was a Monday
+
+People = Callable[[IntArray], int]
+"""How many targeted people these groups hold."""
+
+
+@dataclass(frozen=True)
+class Floors:
+    """What a chapter holds at least."""
+
+    min_impressions: int
+    min_people: int
+
+    def __post_init__(self) -> None:
+        as_whole_number("min_impressions", self.min_impressions, least=1)
+        as_whole_number("min_people", self.min_people, least=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """Impressions by group (ascending, each once), and rows and money of all groups.
+
+    `rows` also counts rows of groups that the catalogue does not have: they are no impressions,
+    and cost money all the same.
+    """
+
+    groups: IntArray
+    counts: IntArray
+    rows: int
+    spend_micros: int
+
+    @classmethod
+    def of(
+        cls, groups: IntArray, counts: IntArray, spend_micros: int, rows: int | None = None
+    ) -> "Content":
+        """From groups in any order, some of them repeatedly."""
+        found, place = np.unique(as_counts("groups", groups), return_inverse=True)
+        added = np.zeros(len(found), dtype=np.int64)
+        np.add.at(added, place, counts)
+        some = added != 0
+        total = int(added.sum()) if rows is None else rows
+        return cls(found[some], added[some], total, spend_micros)
+
+    @cached_property
+    def impressions(self) -> int:
+        """Of groups that the catalogue has."""
+        return int(self.counts.sum())
+
+    def joined(self, other: "Content") -> "Content":
+        """Both together."""
+        if not other.rows:
+            return self
+        if not self.rows:
+            return other
+        groups = np.concatenate([self.groups, other.groups])
+        counts = np.concatenate([self.counts, other.counts])
+        spend = self.spend_micros + other.spend_micros
+        return Content.of(groups, counts, spend, self.rows + other.rows)
+
+    def without(self, other: "Content") -> "Content | None":
+        """What is left when `other` is taken out; None if it is not all in here."""
+        negative = Content(other.groups, -other.counts, -other.rows, -other.spend_micros)
+        left = self.joined(negative)
+        return None if left.rows < 0 or left.counts.min(initial=0) < 0 else left
+
+
+EMPTY = Content(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0)
+
+
+def close_chapters(
+    cells: Iterable[tuple[int, Content]], floors: Floors, people: People, begun: Content = EMPTY
+) -> tuple[list[tuple[int, Content]], Content]:
+    """Cut cells of the grid, each with its end, into chapters; and what is left of the last cells.
+
+    A chapter is closed as early as it can be, so cells that come later never change those that
+    are closed: the chapters of a log are the first chapters of every longer one.
+    """
+    closed: list[tuple[int, Content]] = []
+    for end, content in cells:
+        begun = begun.joined(content)
+        enough = begun.impressions >= floors.min_impressions
+        if enough and people(begun.groups) >= floors.min_people:
+            closed.append((end, begun))
+            begun = EMPTY
+    return closed, begun
+
+
+class Chapter(NamedTuple):
+    """A closed chapter; `final`: its campaign was over, and nothing was to follow."""
+
+    start_micros: int
+    end_micros: int
+    impressions: int
+    rows: int
+    spend_micros: int
+    final: bool
+
+    @classmethod
+    def of(cls, values: Sequence[int]) -> "Chapter":
+        """From numbers as they are stored."""
+        start, end, impressions, rows, spend, final = values
+        return cls(start, end, impressions, rows, spend, bool(final))
+
+
+class Edges(NamedTuple):
+    """The nearest edges of chapters before and after a moment, where there are such."""
+
+    before_micros: int | None
+    after_micros: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """The closed chapters of a campaign on one catalogue, each from the end of the one before.
+
+    One row per chapter, in the order of `Chapter`.
+    """
+
+    table: IntArray
+
+    @classmethod
+    def of(cls, chapters: Iterable[Chapter]) -> "Book":
+        """From chapters one by one."""
+        rows = [tuple(map(int, chapter)) for chapter in chapters]
+        table = np.array(rows, dtype=np.int64).reshape(-1, len(Chapter._fields))
+        if len(table) and (table[1:, 0] != table[:-1, 1]).any():
+            raise KreachError("chapters must follow each other without a gap")
+        return cls(table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, at: int) -> Chapter:
+        return Chapter.of(self.table[at].tolist())
+
+    @property
+    def held(self) -> bool:
+        """Whether the newest chapter waits for the next one."""
+        return len(self) > 0 and not self[-1].final
+
+    @property
+    def shown(self) -> int:
+        """How many chapters may be shown: all but one that is held back."""
+        return len(self) - self.held
+
+    @property
+    def rows(self) -> int:
+        """Rows of the log in all chapters."""
+        return int(self.table[:, 3].sum())
+
+    @property
+    def starts(self) -> IntArray:
+        """Where chapters begin that may be shown."""
+        return self.table[: self.shown, 0]
+
+    @property
+    def ends(self) -> IntArray:
+        """Where chapters end that may be shown."""
+        return self.table[: self.shown, 1]
+
+    def impressions_at(self, moment_micros: int) -> int:
+        """Impressions of all shown chapters that end up to a moment."""
+        return int(self.table[: self._ended(moment_micros), 2].sum())
+
+    def spend_at(self, moment_micros: int) -> int:
+        """What shown chapters that end up to a moment cost."""
+        return int(self.table[: self._ended(moment_micros), 4].sum())
+
+    def _ended(self, moment_micros: int) -> int:
+        return int(np.searchsorted(self.ends, moment_micros, side="right"))
+
+    def within(self, start_micros: int | None, end_micros: int | None) -> range | None:
+        """The shown chapters that make up a window exactly; None if they do not.
+
+        Open ends are those of what is shown. Nothing comes before the first chapter, so a window
+        may begin there or at any time before.
+        """
+        if not self.shown:
+            return None
+        first, last = 0, self.shown
+        if start_micros is not None and start_micros > self.starts[0]:
+            first = int(np.searchsorted(self.starts, start_micros))
+            if first == self.shown or self.starts[first] != start_micros:
+                return None
+        if end_micros is not None:
+            last = self._ended(end_micros)
+            if not last or self.ends[last - 1] != end_micros:
+                return None
+        return range(first, last) if first < last else None
+
+    def merged(self, chosen: range, by: str) -> list[range]:
+        """Chapters put together by hour, day or week (from Monday, UTC).
+
+        A stretch goes on to the first end of a chapter at or after the end of a period.
+        """
+        if by not in _PERIODS:
+            raise KreachError.rule("by", f"be one of {', '.join(_PERIODS)}", by)
+        length, ahead = _PERIODS[by]
+        starts, ends = self.table[chosen.start : chosen.stop, :2].T
+        crossing = (starts + ahead) // length < (ends + ahead) // length
+        crossing[-1:] = True
+        stops = [chosen.start, *(np.flatnonzero(crossing) + chosen.start + 1).tolist()]
+        return [range(first, stop) for first, stop in pairwise(stops)]
+
+    def edges(self, moment_micros: int, *, of_end: bool) -> Edges:
+        """Where a window could begin or end, next to a moment."""
+        edges = self.ends if of_end else self.starts
+        before = int(np.searchsorted(edges, moment_micros, side="right")) - 1
+        after = int(np.searchsorted(edges, moment_micros))
+        return Edges(
+            int(edges[before]) if before >= 0 else None,
+            int(edges[after]) if after < len(edges) else None,
+        )

@@ -1,0 +1,194 @@
+"""Closed chapters on disk: what was shown once is shown the same for ever.
+
+A restart, other settings, a second process or a row that comes late must not move a chapter's
+edge or change what is in it: the difference to what was shown before would speak about few people.
+So a chapter is written down before it is shown, and added only by who knows all before it.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from kreach.adsystem.disclosure.chapters.chapter import Book, Chapter, Content
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+
+__all__ = ["FILE", "Archive", "Flight", "Place", "kept_audiences"]
+
+FILE = "chapters.sqlite3"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS chapters (
+    campaign INTEGER NOT NULL, catalogue TEXT NOT NULL, number INTEGER NOT NULL,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, impressions INTEGER NOT NULL,
+    rows INTEGER NOT NULL, spend INTEGER NOT NULL, final INTEGER NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (campaign, catalogue, number)
+);
+CREATE TABLE IF NOT EXISTS flights (
+    campaign INTEGER PRIMARY KEY, end INTEGER NOT NULL, moved INTEGER, ended INTEGER
+);
+CREATE TABLE IF NOT EXISTS audiences (
+    catalogue TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, counts BLOB NOT NULL,
+    PRIMARY KEY (catalogue, number), UNIQUE (catalogue, name)
+);
+"""
+_AT_ONCE = 16  # chapters that are read together
+_FIELDS = "start, end, impressions, rows, spend, final"
+_HERE = "campaign = ? AND catalogue = ?"
+
+Place = tuple[int, str]
+"""The number of a campaign and the version of a catalogue."""
+
+
+class Flight(NamedTuple):
+    """The end of a campaign's flight as it was last seen, when it was seen to have been moved
+    into the past, and when the campaign was first seen ended."""
+
+    end_micros: int
+    moved_micros: int | None
+    ended_micros: int | None
+
+
+_AUDIENCES = "SELECT name, counts FROM audiences WHERE catalogue = ? ORDER BY number"
+
+
+def kept_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
+    """As `Archive.audiences`, for a look at a store that leaves it as it is."""
+    file = folder / FILE
+    if not file.exists():
+        return {}
+    still = not file.with_name(f"{FILE}-wal").exists()  # nobody has it open
+    with _as_ours(folder):
+        uri = f"file:{quote(str(file))}?mode=ro" + ("&immutable=1" if still else "")
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'audiences'")
+            rows = connection.execute(_AUDIENCES, (catalogue,)) if known.fetchone() else ()
+            return {str(name): bytes(counts) for name, counts in rows}
+
+
+@contextmanager
+def _as_ours(folder: Path) -> Iterator[None]:
+    """Errors of the file as ours."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        rule = "be a folder that can be written"
+        raise KreachError.rule("store", rule, f"{folder} ({error})") from None
+
+
+class Archive:
+    """Chapters and flights of a store, and how audiences were.
+
+    For use by several threads and processes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with _as_ours(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                folder / FILE, timeout=10.0, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_SCHEMA)
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._connection.close()
+
+    def book(self, place: Place) -> Book:
+        """All closed chapters of a place."""
+        sql = f"SELECT {_FIELDS} FROM chapters WHERE {_HERE} ORDER BY number"
+        return Book.of(Chapter.of(row) for row in self._read(sql, place))
+
+    def contents(self, place: Place, chosen: range) -> Iterator[Content]:
+        """What some chapters hold, one by one."""
+        sql = f"""SELECT content, rows, spend FROM chapters WHERE {_HERE}
+            AND number >= ? AND number < ? ORDER BY number"""
+        for first in chosen[::_AT_ONCE]:
+            stop = min(first + _AT_ONCE, chosen.stop)
+            for packed, rows, spend in self._read(sql, (*place, first, stop)):
+                groups, counts = _unpacked(packed)
+                yield Content(groups, counts, rows, spend)
+
+    def add(
+        self, place: Place, known: Book, chapters: Sequence[tuple[Chapter, Content]], first: int
+    ) -> bool:
+        """Write chapters down, from number `first` on; False if others were before us.
+
+        `known` is what the chapters were made after. Beside new ones only the chapter that is
+        held back may be written (`first` is its number): nobody has seen it.
+        """
+        with self._changing() as connection:
+            sql = f"SELECT {_FIELDS} FROM chapters WHERE {_HERE} ORDER BY number"
+            found = connection.execute(sql, place).fetchall()
+            if found != [tuple(row) for row in known.table.tolist()] or first < known.shown:
+                return False
+            for number, (chapter, content) in enumerate(chapters, first):
+                connection.execute(
+                    "INSERT OR REPLACE INTO chapters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*place, number, *chapter, _packed(content)),
+                )
+        return True
+
+    def flight(self, campaign: int) -> Flight | None:
+        """What is known of a campaign's end."""
+        rows = self._read("SELECT end, moved, ended FROM flights WHERE campaign = ?", (campaign,))
+        return Flight(*rows[0]) if rows else None
+
+    def keep_flight(self, campaign: int, flight: Flight) -> None:
+        """Write down what is known now."""
+        with self._changing() as connection:
+            values = (campaign, *flight)
+            connection.execute("INSERT OR REPLACE INTO flights VALUES (?, ?, ?, ?)", values)
+
+    def audiences(self, catalogue: str) -> dict[str, bytes]:
+        """Those that advertisers could use, in the order they came, with their people, packed."""
+        return {str(name): bytes(counts) for name, counts in self._read(_AUDIENCES, (catalogue,))}
+
+    def keep_audiences(self, catalogue: str, known: int, new: Mapping[str, bytes]) -> bool:
+        """Write down some more after so many; False if others were before us."""
+        with self._changing() as connection:
+            sql = "SELECT count(*) FROM audiences WHERE catalogue = ?"
+            if connection.execute(sql, (catalogue,)).fetchone() != (known,):
+                return False
+            connection.executemany(
+                "INSERT INTO audiences VALUES (?, ?, ?, ?)",
+                [(catalogue, number, *one) for number, one in enumerate(new.items(), known)],
+            )
+        return True
+
+    def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+def _packed(content: Content) -> bytes:
+    steps = np.diff(content.groups, prepend=0)
+    return zlib.compress(np.concatenate([steps, content.counts]).astype("<u4").tobytes(), 1)
+
+
+def _unpacked(packed: bytes) -> tuple[IntArray, IntArray]:
+    both = np.frombuffer(zlib.decompress(packed), dtype="<u4").astype(np.int64)
+    steps, counts = np.split(both, 2)
+    return np.cumsum(steps), counts

@@ -1,0 +1,178 @@
+"""Keeps the chapters of campaigns up to date with the log, and on disk before they are shown."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from threading import RLock
+
+import numpy as np
+
+from kreach.adsystem.disclosure.chapters.builder import Growth, Watched
+from kreach.adsystem.disclosure.chapters.chapter import Book, Floors
+from kreach.adsystem.disclosure.chapters.grid import Numbers, Rows, cells_of, sizes_of
+from kreach.adsystem.disclosure.chapters.store import Archive, Flight, Place
+from kreach.adsystem.settings import GuardSettings
+from kreach.numeric.types import IntArray
+from kreach.service.lru_cache import LruCache
+
+__all__ = ["Keeper"]
+
+_MAX_BOOKS = 10_000
+_MAX_COUNTS = 16_000_000  # 8 bytes each
+_MAX_HELD = 8_000_000  # groups of chapters that wait to be written
+_TRIES = 5
+_NOT_IN_SIGHT = 2**62
+
+
+class Keeper:
+    """Chapters of all campaigns. For use by several threads."""
+
+    def __init__(self, archive: Archive, settings: GuardSettings) -> None:
+        self._archive = archive
+        self._floors = Floors(settings.min_impressions, settings.min_people)
+        self._grid = settings.grid_seconds * 1_000_000
+        self._settle = round(settings.settle_seconds * 1e6)
+        self._closing = round(settings.closing_seconds * 1e6)
+        self._lock = RLock()
+        self._books: OrderedDict[Place, Book] = OrderedDict()
+        self._looked: dict[Place, int] = {}
+        self._behind: dict[Place, int] = {}  # where to look again when the grid goes on
+        self._flights: dict[int, Flight] = {}
+        self._counts = LruCache[Place, tuple[int, IntArray]](_MAX_COUNTS, lambda held: len(held[1]))
+
+    # -- what is known ------------------------------------------------------------------------
+
+    def book(self, place: Place) -> Book:
+        """The chapters of a place as they were last looked at."""
+        with self._lock:
+            book = self._books.get(place)
+            if book is None:
+                book = self._books[place] = self._archive.book(place)
+            self._books.move_to_end(place)
+            while len(self._books) > _MAX_BOOKS:
+                self._looked.pop(self._books.popitem(last=False)[0], None)
+            return book
+
+    def counts(self, place: Place, chosen: range, groups: int) -> IntArray:
+        """Impressions by group in chapters that are shown. What was added up is kept at hand."""
+        known, added = 0, np.zeros(groups, dtype=np.int64)
+        if chosen.start == 0:
+            at_hand, before = self._counts.get(place) or (0, added)
+            if at_hand <= chosen.stop and len(before) == groups:
+                known, added = at_hand, before.copy()
+        rest = range(max(chosen.start, known), chosen.stop)
+        for content in self._archive.contents(place, rest):
+            here = content.groups < groups
+            added[content.groups[here]] += content.counts[here]
+        if chosen.start == 0 and rest:
+            self._keep(place, chosen.stop, added.copy())
+        return added
+
+    def _keep(self, place: Place, chapters: int, counts: IntArray) -> None:
+        with self._lock:
+            at_hand, _ = self._counts.get(place) or (0, counts)
+            if at_hand <= chapters:
+                self._counts.put(place, (chapters, counts))
+
+    def behind(self, place: Place) -> bool:
+        """Whether the log lacks rows that chapters hold: then none can be closed."""
+        return place in self._behind
+
+    def over(self, campaign: int, end_micros: int, *, ended: bool, now_micros: int) -> int | None:
+        """When a campaign's last bid was made: at the end of its flight, or when it was ended.
+
+        Bids that were out when an end was moved into the past count from the moment of that.
+        """
+        with self._lock:
+            before = self._flights.get(campaign) or self._archive.flight(campaign)
+            flight = _seen(before, end_micros, ended, now_micros)
+            if flight != before and (before is not None or flight.ended_micros is not None):
+                self._archive.keep_flight(campaign, flight)
+            self._flights[campaign] = flight
+        over = max(end_micros, flight.moved_micros or end_micros)
+        if flight.ended_micros is not None:
+            over = min(over, flight.ended_micros)
+        return over if over <= now_micros else None
+
+    # -- what is new --------------------------------------------------------------------------
+
+    def bring_up(
+        self, now: Rows, rows: Mapping[Numbers, int], watched: Iterable[Watched], now_micros: int
+    ) -> None:
+        """Close the chapters of all these places that can be closed.
+
+        `rows` is how many rows of the log each has in all. Few questions are asked for all places
+        together, and none for places where no cell of the grid is newly over.
+        """
+        horizon = (now_micros - self._settle) // self._grid * self._grid
+        with self._lock:
+            places = [one for one in watched if self._may_grow(one, rows.get(one.numbers, 0))]
+            for _ in range(_TRIES):
+                stale = [found for one in places if (found := self._stale(one, horizon))]
+                if not stale or self._extend(now, rows, stale, horizon):
+                    return
+
+    def _may_grow(self, one: Watched, rows: int) -> bool:
+        """Whether a place could have a new chapter, one to let go, or fewer rows than it had."""
+        book = self.book(one.place)
+        if rows < book.rows or (one.over_micros is not None and book.held):
+            return True
+        return one.people is not None and rows - book.rows >= self._floors.min_impressions
+
+    def _stale(self, one: Watched, horizon: int) -> Growth | None:
+        book = self.book(one.place)
+        final = _NOT_IN_SIGHT
+        if one.over_micros is not None:
+            final = -(-(one.over_micros + self._closing) // self._grid) * self._grid
+        growth = Growth(one, book, min(horizon, final), final=final <= horizon)
+        looked = max(growth.begin_micros, self._looked.get(one.place, growth.begin_micros))
+        if self._behind.get(one.place) == horizon:
+            return None
+        ending = growth.final and book.held
+        return growth if ending or growth.until_micros > looked else None
+
+    def _extend(
+        self, now: Rows, rows: Mapping[Numbers, int], stale: list[Growth], horizon: int
+    ) -> bool:
+        """Close what can be closed; False if another process was before us in a place."""
+        sizes = sizes_of(now, [one.stretch() for one in stale], self._grid)
+        for one in stale:
+            mine = sizes[one.numbers]
+            surplus = rows.get(one.numbers, 0) - one.book.rows - sum(mine.values())
+            one.spoiled, one.late = surplus < 0, surplus > 0
+            if one.late:
+                first = (one.begin_micros // self._grid + 1) * self._grid
+                mine[first] = mine.get(first, 0) + surplus
+        growing = {one.numbers: one for one in stale if not one.spoiled}
+        stretches = [one.stretch() for one in growing.values()]
+        waiting = 0
+        for numbers, end, content in cells_of(now, stretches, sizes, self._grid):
+            waiting += growing[numbers].take(end, content, self._floors, self._archive)
+            if waiting > _MAX_HELD:
+                self._write(stale, horizon, last=False)
+                waiting = 0
+        return self._write(stale, horizon, last=True)
+
+    def _write(self, growing: Iterable[Growth], horizon: int, *, last: bool) -> bool:
+        alone = True
+        for one in growing:
+            if one.spoiled:
+                self._behind[one.place] = horizon
+                continue
+            if one.beaten or not one.write(self._archive, last=last):
+                alone = False
+            elif last:
+                self._looked[one.place] = one.until_micros
+                self._behind.pop(one.place, None)
+            self._books.pop(one.place, None)
+        return alone
+
+
+def _seen(before: Flight | None, end_micros: int, ended: bool, now_micros: int) -> Flight:
+    """What is known of a campaign's end after another look at it."""
+    if before is None:
+        return Flight(end_micros, None, now_micros if ended else None)
+    moved = before.moved_micros
+    if end_micros != before.end_micros:
+        moved = now_micros if end_micros < now_micros else None
+    seen = before.ended_micros
+    return Flight(end_micros, moved, (now_micros if seen is None else seen) if ended else None)

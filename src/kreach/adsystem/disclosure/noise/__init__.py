@@ -1,0 +1,1 @@
+"""Differential privacy: noisy answers, each drawn once and charged to a ledger."""

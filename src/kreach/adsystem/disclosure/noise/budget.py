@@ -1,0 +1,79 @@
+"""What may be told in all, and what each answer costs; ρ in whole billionths."""
+
+from dataclasses import dataclass
+from math import ceil, floor, log, sqrt
+from typing import Any
+
+from kreach.adsystem.disclosure.noise.ledger import Charge
+from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS, Strength
+from kreach.adsystem.settings import NoiseSettings
+
+__all__ = ["Budget", "privacy_epsilon"]
+
+
+def privacy_epsilon(rho: float, delta: float) -> float:
+    """The ε at which ρ-zCDP is (ε, δ)-differentially private: ρ + 2√(ρ ln(1/δ)).
+
+    >>> round(privacy_epsilon(0.25, 1e-6), 2)
+    3.97
+    """
+    return rho + 2.0 * sqrt(rho * log(1.0 / delta))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The settings in whole billionths of ρ. What does not divide is not spent."""
+
+    settings: NoiseSettings
+
+    @property
+    def rho_nanos(self) -> int:
+        """What any `max_per_person` impressions of one person may cost in all."""
+        return floor(self.settings.rho * NANOS)
+
+    @property
+    def series_nanos(self) -> int:
+        """The part of it that is for the numbers so far."""
+        return floor(self.settings.rho * self.settings.series_share * NANOS)
+
+    @property
+    def point(self) -> Charge:
+        """The price of one point of the numbers so far."""
+        pot = self.series_nanos
+        return self._charge(pot // self.settings.max_points, pot)
+
+    @property
+    def question(self) -> Charge:
+        """The price of one window."""
+        pot = self.rho_nanos - self.series_nanos
+        return self._charge(pot // self.settings.max_questions, pot)
+
+    def _charge(self, cost: int, pot: int) -> Charge:
+        return Charge(cost, pot, self.rho_nanos, self.settings.max_per_person)
+
+    def strength(self, charge: Charge) -> Strength:
+        """The noise that a charge pays for."""
+        chosen = self.settings
+        price_micros = ceil(chosen.max_price_cpm * 1_000)  # of one impression
+        frequency = chosen.max_frequency
+        return Strength(charge.rho_nanos, chosen.max_per_person, frequency, price_micros)
+
+    def facts(self) -> dict[str, Any]:
+        """The promise and the noise in numbers, for whoever checks the settings."""
+        chosen = self.settings
+        told = {}
+        for name, charge in (("point", self.point), ("question", self.question)):
+            people, impressions, spend = self.strength(charge).parts
+            told[name] = {
+                "rho": charge.rho_nanos / NANOS,
+                "std_people": round(people.scale / MILLIS, 1),
+                "std_impressions": round(impressions.scale, 1),
+                "std_spend_micros": round(spend.scale),
+            }
+        return {
+            "rho": chosen.rho,
+            "epsilon": round(privacy_epsilon(chosen.rho, chosen.delta), 3),
+            "delta": chosen.delta,
+            "max_per_person": chosen.max_per_person,
+            **told,
+        }

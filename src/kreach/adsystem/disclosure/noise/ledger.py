@@ -1,0 +1,312 @@
+"""The ledger of privacy: every noisy answer, kept for ever, is its own charge.
+
+An impression is of one campaign, on one catalogue, at one moment. An answer about a stretch that
+costs ρ for m impressions of a person costs ρ(d/m)² ≤ ρ d/m for d ≤ m of them: each impression bears
+at most an m-th of every answer about its moment. So m impressions together cost at most the largest
+sum of charges over any one moment of a campaign on a catalogue, and that is what is spent. Answers
+about stretches apart do not add up.
+
+A row holds the question, its cost and the answer. It is written in one transaction, and only then
+shown: a process that is killed has at most charged without showing. What was answered once is
+answered so for ever and for free. Beside the file lies a mark that says which ledger was here and
+how much was in it: one that is gone, another one or an older copy is refused, since drawing the
+same answers again would tell more than the budget allows.
+"""
+
+import json
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from kreach.adsystem.disclosure.noise.marker import Mark, Marked
+from kreach.adsystem.disclosure.noise.questions import (
+    Charge,
+    Kept,
+    LedgerFailing,
+    Peak,
+    Question,
+    Refused,
+    cost_of,
+)
+from kreach.errors import KreachError
+
+__all__ = ["Charge", "Kept", "LedgerFailing", "Peak", "Question", "Refused", "Spending"]
+__all__ += ["check_ledger"]
+
+FILE = "noise.sqlite3"
+MARK = "noise.mark"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, campaign TEXT NOT NULL, catalogue TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('point', 'window')),
+    start INTEGER NOT NULL, end INTEGER NOT NULL CHECK (start < end),
+    rho_nanos INTEGER NOT NULL CHECK (rho_nanos > 0),
+    max_per_person INTEGER NOT NULL CHECK (max_per_person > 0),
+    answer TEXT NOT NULL, UNIQUE (campaign, catalogue, kind, start, end)
+);
+"""
+_NEVER = -(2**62)
+_MINE = "campaign = ? AND catalogue = ?"
+
+Make = Callable[[Question, Kept | None], dict[str, Any]]
+"""Makes an answer; beside the question it is told the last point before it, if it is a point."""
+
+
+class Spending:
+    """The ledger in a folder. For use by several threads; several processes may have it open."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._mark = folder / FILE, Mark(folder / MARK)
+        self._lock = threading.Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._id = self._open()
+        except (OSError, sqlite3.Error) as error:
+            rule = "hold a ledger of noise that can be used"
+            raise KreachError.rule("store", rule, f"{self._path} ({error})") from None
+
+    # -- the file and its mark ----------------------------------------------------------------
+
+    def _open(self) -> str:
+        mark = self._mark.read()
+        if mark is not None and not self._path.exists():
+            raise KreachError.rule("store", "hold the ledger of noise that was here", self._path)
+        connection = sqlite3.connect(
+            self._path, timeout=30.0, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._connection = connection
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            facts = os.stat(self._path)
+            self._inode = (facts.st_dev, facts.st_ino)
+            self._check_whole()
+            found = self._made(fresh=mark is None)
+            if mark is not None and (mark.ledger != found or self._count() < mark.answers):
+                rule = "hold the ledger of noise that was here, not another one or an older copy"
+                raise KreachError.rule("store", rule, self._path)
+            self._mark.write(Marked(found, self._count()))
+        except BaseException:
+            connection.close()
+            raise
+        return found
+
+    def _check_whole(self) -> None:
+        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found is None or found[0] != "ok":
+            raise KreachError.rule("store", "hold a ledger of noise that is whole", self._path)
+
+    def _made(self, *, fresh: bool) -> str:
+        """The name of the ledger in the file; a new one where there has been none."""
+        with self._changing(check=False) as connection:
+            tables = "SELECT count(*) FROM sqlite_master WHERE name = 'meta'"
+            if not connection.execute(tables).fetchone()[0]:
+                if not fresh:
+                    rule = "hold the ledger of noise that was here, not an empty file"
+                    raise KreachError.rule("store", rule, self._path)
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    connection.execute(statement)
+                connection.execute("INSERT INTO meta VALUES ('ledger', ?)", (uuid.uuid4().hex,))
+            row = connection.execute("SELECT value FROM meta WHERE name = 'ledger'").fetchone()
+            return str(row[0])
+
+    def _count(self) -> int:
+        sql = "SELECT coalesce(max(number), 0) FROM answers"
+        return int(self._connection.execute(sql).fetchone()[0])
+
+    def _check_same(self) -> None:
+        """A file that was taken away or swapped under us is not the ledger any more."""
+        try:
+            facts = os.stat(self._path)
+        except OSError as error:
+            raise LedgerFailing("the ledger of noise is gone") from error
+        if (facts.st_dev, facts.st_ino) != self._inode:
+            raise LedgerFailing("the ledger of noise is another one than at the start")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._connection.close()
+
+    def __len__(self) -> int:
+        """How many answers were given."""
+        with self._reading():
+            return self._count()
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._check_same()
+            try:
+                yield self._connection
+            except sqlite3.Error as error:
+                told = f"the ledger of noise cannot be read ({type(error).__name__})"
+                raise LedgerFailing(told) from error
+
+    def kept(self, question: Question) -> Kept | None:
+        """The answer that was given before, if there was one."""
+        with self._reading():
+            return self._found(question)
+
+    def points(self, campaign: str, catalogue: str, after: int = _NEVER) -> list[Kept]:
+        """The numbers so far that were told, those that end after a time."""
+        with self._reading():
+            return self._rows(
+                f"{_MINE} AND kind = 'point' AND end > ?", (campaign, catalogue, after)
+            )
+
+    def catalogues(self, campaign: str) -> list[str]:
+        """The catalogues on which numbers so far were told."""
+        sql = "SELECT DISTINCT catalogue FROM answers WHERE campaign = ? AND kind = 'point'"
+        with self._reading() as connection:
+            return [str(row[0]) for row in connection.execute(sql, (campaign,))]
+
+    def stretches(self, campaign: str, catalogue: str, most: int) -> list[tuple[int, int]]:
+        """The newest stretches that were told, of either kind."""
+        sql = f"SELECT start, end FROM answers WHERE {_MINE} ORDER BY number DESC LIMIT ?"
+        with self._reading() as connection:
+            return list(connection.execute(sql, (campaign, catalogue, most)))
+
+    def peak(self, question: Question, max_per_person: int, *, any_kind: bool = False) -> Peak:
+        """The most that was charged over any one moment of a question's stretch."""
+        with self._reading():
+            return self._peak(question, max_per_person, any_kind)
+
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+        rows = self._connection.execute(
+            f"""SELECT campaign, catalogue, kind, start, end, answer FROM answers
+            WHERE {where} ORDER BY catalogue, end, start""",
+            values,
+        )
+        return [Kept(Question(*row[:5]), json.loads(row[5])) for row in rows]
+
+    def _found(self, question: Question) -> Kept | None:
+        asked = (question.campaign, question.catalogue, question.kind, question.start, question.end)
+        rows = self._rows(f"{_MINE} AND kind = ? AND start = ? AND end = ?", asked)
+        return rows[0] if rows else None
+
+    def _peak(self, question: Question, max_per_person: int, any_kind: bool) -> Peak:
+        rows = self._connection.execute(
+            f"""SELECT start, end, rho_nanos, max_per_person FROM answers
+            WHERE {_MINE} AND start < ? AND end > ? AND (? OR kind = ?)""",
+            (
+                *(question.campaign, question.catalogue, question.end, question.start),
+                *(any_kind, question.kind),
+            ),
+        )
+        steps: dict[int, int] = {question.start: 0}
+        for start, end, rho, m in rows:
+            cost = cost_of(rho, m, max_per_person)
+            low = max(start, question.start)
+            steps[low] = steps.get(low, 0) + cost
+            steps[end] = steps.get(end, 0) - cost
+        running, best = 0, Peak(-1, question.start)
+        for moment in sorted(steps):
+            running += steps[moment]
+            if moment < question.end and running > best.nanos:
+                best = Peak(running, moment)
+        return best
+
+    # -- charging -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self, *, check: bool = True) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if check:
+                self._check_same()
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def refusal(self, question: Question, charge: Charge) -> Refused | None:
+        """What keeps a new question from being answered; also before the work of answering it."""
+        with self._reading():
+            return self._refusal(question, charge)
+
+    def _refusal(self, question: Question, charge: Charge) -> Refused | None:
+        found = []
+        for limit, any_kind in ((charge.pot_nanos, False), (charge.total_nanos, True)):
+            peak = self._peak(question, charge.max_per_person, any_kind)
+            found.append((limit - peak.nanos, peak.at))
+        left, at = min(found)
+        return Refused(question, at, max(left, 0)) if left < charge.rho_nanos else None
+
+    def ask(
+        self, questions: Sequence[Question], charge: Charge, make: Make
+    ) -> list[Kept | Refused]:
+        """Answer each question once: as before, or newly within the budget; on disk when told.
+
+        All new answers are one transaction. Points are asked in their order, each after those
+        before it.
+        """
+        try:
+            with self._changing() as connection:
+                told = [self._answered(connection, one, charge, make) for one in questions]
+                count = self._count()
+            self._mark.write(Marked(self._id, count))
+        except (sqlite3.Error, OSError) as error:
+            told_so = f"the ledger of noise cannot be written ({type(error).__name__})"
+            raise LedgerFailing(told_so) from error
+        return told
+
+    def _answered(
+        self, connection: sqlite3.Connection, question: Question, charge: Charge, make: Make
+    ) -> Kept | Refused:
+        found = self._found(question)
+        if found is not None:
+            return found
+        refused = self._refusal(question, charge)
+        if refused is not None:
+            return refused
+        before = self._last_point(question) if question.kind == "point" else None
+        answer = make(question, before)
+        connection.execute(
+            """INSERT INTO answers (campaign, catalogue, kind, start, end, rho_nanos,
+            max_per_person, answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                *(question.campaign, question.catalogue, question.kind),
+                *(question.start, question.end, charge.rho_nanos, charge.max_per_person),
+                json.dumps(answer),
+            ),
+        )
+        return Kept(question, answer)
+
+    def _last_point(self, question: Question) -> Kept | None:
+        rows = self._rows(
+            f"""{_MINE} AND kind = 'point' AND end = (SELECT max(end) FROM answers
+            WHERE {_MINE} AND kind = 'point')""",
+            (question.campaign, question.catalogue) * 2,
+        )
+        if rows and rows[0].question.end >= question.end:
+            rule = f"come after the last one ({rows[0].question.end})"
+            raise KreachError.rule("point", rule, question.end)
+        return rows[0] if rows else None
+
+
+def check_ledger(folder: Path) -> int:
+    """How many answers the ledger of a folder holds, before a service uses it; changes nothing."""
+    path = folder / FILE
+    if not path.exists() and not (folder / MARK).exists():
+        return 0  # one will be made
+    if not path.exists():
+        raise KreachError.rule("store", "hold the ledger of noise that was here", path)
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute("SELECT coalesce(max(number), 0) FROM answers").fetchone()
+            return int(found[0])
+    except sqlite3.Error as error:
+        rule = "hold a ledger of noise that can be used"
+        raise KreachError.rule("store", rule, f"{path} ({error})") from None

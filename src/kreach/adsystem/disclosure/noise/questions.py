@@ -1,0 +1,89 @@
+"""What the ledger of noise is asked, what that costs, and what it tells."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kreach.errors import KreachError
+
+__all__ = ["Charge", "Kept", "LedgerFailing", "Peak", "Question", "Refused", "cost_of"]
+
+KINDS = ("point", "window")
+
+
+class LedgerFailing(RuntimeError):
+    """The ledger cannot be used, so nothing may be shown: not the fault of whoever asked."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: a campaign on a catalogue from `start` up to `end`, in seconds since 1970.
+
+    A `point` is one of the numbers so far, a `window` any other stretch.
+    """
+
+    campaign: str
+    catalogue: str
+    kind: str
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise KreachError.rule("kind", f"be one of {', '.join(KINDS)}", self.kind)
+        if not self.start < self.end:
+            raise KreachError.rule("end", f"come after start ({self.start})", self.end)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What an answer costs, and what answers of its kind and all answers may cost together.
+
+    All of it for `max_per_person` impressions of one person.
+    """
+
+    rho_nanos: int
+    pot_nanos: int
+    total_nanos: int
+    max_per_person: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rho_nanos <= self.pot_nanos <= self.total_nanos:
+            rule = "be at least 1, and at most its pot, which is at most the total"
+            told = (self.rho_nanos, self.pot_nanos, self.total_nanos)
+            raise KreachError.rule("rho_nanos", rule, told)
+        if self.max_per_person < 1:
+            raise KreachError.rule("max_per_person", "be at least 1", self.max_per_person)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A question and its answer, as they were written down."""
+
+    question: Question
+    answer: dict[str, Any]
+
+
+class Peak(NamedTuple):
+    """The most that was charged over any one moment of a stretch, and where that begins."""
+
+    nanos: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A question that the budget does not allow: where it is short, and what is left there."""
+
+    question: Question
+    at: int
+    left_nanos: int
+
+
+def cost_of(rho_nanos: int, drawn_for: int, max_per_person: int) -> int:
+    """What an answer for some impressions of a person costs for another number of them.
+
+    For more as the square, for fewer at most in proportion; rounded up.
+    """
+    if max_per_person > drawn_for:
+        return -(-rho_nanos * max_per_person**2 // drawn_for**2)
+    return -(-rho_nanos * max_per_person // drawn_for)

@@ -1,1 +1,0 @@
-"""The impression log: append once, ask for any window; counting happens inside an engine."""

@@ -1,0 +1,67 @@
+"""Whom a campaign is measured on: the groups of each catalogue, opened once in the engine."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from kreach.adsystem.campaigns.campaign import EVERYONE, Campaign
+from kreach.adsystem.campaigns.store import FILE, CampaignStore
+from kreach.adsystem.log.engine import Engine
+from kreach.adsystem.log.group_table import open_groups
+from kreach.adsystem.log.tables import GroupTable
+from kreach.adsystem.settings import AdSystemSettings, read_audience, read_catalogues
+from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.files import write_groups
+from kreach.errors import KreachError
+
+__all__ = ["Subjects", "read_campaigns"]
+
+
+def read_campaigns(store: Path) -> dict[str, Campaign]:
+    """All campaigns of a store by id; a store that reporting has not written to is refused."""
+    if not (store / FILE).is_file():
+        raise KreachError.rule("store", f"hold campaigns ({FILE})", str(store))
+    kept = CampaignStore(store)
+    try:
+        return {one.campaign.id: one.campaign for one in kept.all()}
+    finally:
+        kept.close()
+
+
+class Subjects:
+    """Groups by catalogue and audience. `folder` takes the groups files of targeted audiences."""
+
+    def __init__(self, engine: Engine, settings: AdSystemSettings, folder: Path) -> None:
+        self._engine, self._settings, self._folder = engine, settings, folder
+        read = read_catalogues(settings)
+        self._catalogues = {found.version: found for found in read}
+        self._paths = dict(zip(self._catalogues, settings.catalogues, strict=True))
+        self._opened: dict[tuple[str, str], GroupTable | KreachError] = {}
+
+    def groups(self, version: str, audience: str) -> GroupTable:
+        """The groups of a catalogue with the people of an audience; refuses what is not there."""
+        key = (version, audience)
+        if key not in self._opened:
+            try:
+                self._opened[key] = self._open(version, audience)
+            except KreachError as error:
+                self._opened[key] = error
+        found = self._opened[key]
+        if isinstance(found, KreachError):
+            raise found
+        return found
+
+    def _open(self, version: str, audience: str) -> GroupTable:
+        if version not in self._catalogues:
+            rule = f"be one of {', '.join(self._catalogues)}"
+            raise KreachError.rule("catalogue", rule, version)
+        if audience == EVERYONE:
+            path = self._paths[version]
+            released = path / "release" if (path / "release").is_dir() else path
+            return open_groups(self._engine, released)
+        catalogue = self._catalogues[version]
+        told = read_audience(self._settings, catalogue, audience)
+        assert isinstance(told, DisjointAudience)  # no other kind has head-counts
+        file = self._folder / f"groups-{len(self._opened)}.parquet"
+        write_groups(catalogue, file, told.targeted_counts)
+        table = open_groups(self._engine, file)
+        return replace(table, version=version, created=catalogue.created)

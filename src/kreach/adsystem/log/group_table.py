@@ -1,0 +1,191 @@
+"""Open the groups of a report inside an engine, and check there what an `Audience` promises."""
+
+import json
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from kreach.adsystem.log.engine import Engine, Source
+from kreach.adsystem.log.tables import GroupTable, group_rows, member_rows
+from kreach.boundary.audience import SHARE_TOLERANCE
+from kreach.boundary.checks import LARGEST_COUNT
+from kreach.boundary.times import as_instant
+from kreach.errors import KreachError
+
+__all__ = ["open_groups"]
+
+
+def open_groups(engine: Engine, groups: Source, classes: Source = None) -> GroupTable:
+    """The groups of a file or table, or of a folder that a publisher released.
+
+    Disjoint groups differ by size, targeted people and dispersion, profiled ones by their shares;
+    with `classes` groups overlap.
+
+    >>> import kreach as kr
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     kr.open_groups(engine, {"group": ["a", "b"], "size": [20, 25]}).people
+    45
+    """
+    version, created = None, None
+    folder = _released(groups)
+    if folder is not None:
+        version, created, overlapping = _facts(folder)
+        groups = folder / "groups.parquet"
+        if overlapping and classes is None:
+            classes = folder / "classes.parquet"
+    read = group_rows(engine.read("groups", groups), _shown(groups))
+    rows = engine.keep(read, "groups", "have readable sizes, targeting and visits")
+    table = _checked(engine, rows, classes is not None)
+    table = replace(table, version=version, created=created)
+    return table if classes is None else _overlapping(engine, table, classes)
+
+
+def _shown(source: Source) -> str:
+    return str(source) if isinstance(source, (str, Path)) else type(source).__name__
+
+
+def _released(groups: Source) -> Path | None:
+    if not isinstance(groups, (str, Path)) or "://" in str(groups):
+        return None
+    for folder in (Path(groups), Path(groups) / "release"):
+        if (folder / "catalogue.json").is_file():
+            return folder
+    return None
+
+
+def _facts(folder: Path) -> tuple[str, datetime | None, bool]:
+    try:
+        facts = json.loads((folder / "catalogue.json").read_text())
+        created = as_instant("created", facts["created"])
+        return str(facts["version"]), created, bool(facts["overlapping"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise KreachError.rule("groups", "be a released folder", f"{folder} ({error})") from None
+
+
+def _refuse(name: str, facts: dict[str, Any], rules: dict[str, str]) -> None:
+    for broken, rule in rules.items():
+        rows = int(facts.get(broken) or 0)
+        if rows:
+            found = "a row that does not" if rows == 1 else f"{rows} rows that do not"
+            raise KreachError.rule(name, rule, found)
+
+
+def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
+    size, targeted = rows["size"], rows["targeted"]
+    asked: dict[str, ir.Value] = {
+        "groups": rows.count(),
+        "people": targeted.sum().fill_null(0),
+        "nameless": rows.count(where=rows["group"].isnull()),
+        "repeated": rows.count() - rows["group"].nunique(),
+        "sizes": rows.count(where=size.isnull() | (size < 1) | (size > LARGEST_COUNT)),
+        "targeting": rows.count(where=targeted.isnull() | (targeted < 0) | (targeted > size)),
+    }
+    if "dispersion" in rows.columns:
+        number = rows["dispersion"]
+        asked["dispersions"] = rows.count(where=number.isnan() | (number <= 0.0))
+        asked["finite"] = rows.count(where=number < float("inf"))
+    if "visit_shares" in rows.columns:
+        shares = rows["visit_shares"]
+        asked["profiles"] = shares.count()
+        asked["lengths"] = rows.count(where=shares.length() != size)
+        asked["partial"] = rows.count(where=shares.notnull() & (targeted != size))
+    facts = engine.one(rows.aggregate(**asked))
+    _refuse(
+        "groups",
+        facts,
+        {
+            "nameless": "name every group",
+            "repeated": "name each group once",
+            "sizes": "have sizes that are whole numbers ≥ 1",
+            "targeting": "target from 0 people up to the size of the group",
+            "dispersions": "have a dispersion above 0, or none",
+        },
+    )
+    profiles = int(facts.get("profiles") or 0)
+    if profiles:
+        if profiles != int(facts["groups"]):
+            rule = "have visit_shares for every group or for none"
+            raise KreachError.rule("groups", rule, f"{profiles} of {facts['groups']}")
+        _refuse(
+            "groups",
+            facts,
+            {
+                "lengths": "have as many visit_shares as members",
+                "partial": "target everybody where visit_shares are given",
+            },
+        )
+        _check_shares(engine, rows)
+    if overlapping and (profiles or int(facts.get("finite") or 0)):
+        rule = "have neither dispersion nor visit_shares where classes are given"
+        raise KreachError.rule("groups", rule, "one of them")
+    kind: tuple[str, ...] = ("size", "targeted")
+    if profiles:
+        kind = ("visit_shares",)
+    elif "dispersion" in rows.columns:
+        kind = (*kind, "dispersion")
+    return GroupTable(rows, None, kind, int(facts["people"]), (), 0)
+
+
+def _check_shares(engine: Engine, rows: ir.Table) -> None:
+    each = rows.select("group", share=rows["visit_shares"].unnest())
+    share = each["share"]
+    odd = share.isnull() | share.isnan() | (share < 0.0)
+    sums = each.group_by("group").aggregate(total=share.sum(), odd=each.count(where=odd))
+    off = (sums["total"] - 1.0).abs() > SHARE_TOLERANCE
+    facts = engine.one(
+        sums.aggregate(odd=sums["odd"].sum(), off=sums.count(where=off | sums["total"].isnull()))
+    )
+    rules = {"odd": "have visit_shares ≥ 0", "off": "have visit_shares that sum to 1"}
+    _refuse("groups", facts, rules)
+
+
+def _overlapping(engine: Engine, table: GroupTable, classes: Source) -> GroupTable:
+    read = member_rows(engine.read("classes", classes), _shown(classes))
+    rows = engine.keep(read, "classes", "have readable groups and head-counts")
+    facts = engine.one(
+        rows.aggregate(
+            empty=rows.count(where=rows["listed"].isnull() | (rows["listed"] < 1)),
+            heads=rows.count(where=rows["headcount"].isnull() | (rows["headcount"] < 1)),
+            twice=rows.count(where=rows["different"] != rows["listed"]),
+        )
+    )
+    listed = engine.keep(rows.select("class", "headcount", group=rows["groups"].unnest()))
+    strangers = listed.anti_join(table.rows, listed["group"] == table.rows["group"])
+    facts |= engine.one(strangers.aggregate(strangers=strangers.count()))
+    _refuse(
+        "classes",
+        facts,
+        {
+            "empty": "name at least one group in every class",
+            "heads": "have head-counts that are whole numbers ≥ 1",
+            "twice": "name each group of a class once",
+            "strangers": "name groups of the groups file",
+        },
+    )
+    members = listed.group_by("class", "group").aggregate(headcount=listed["headcount"].sum())
+    members = engine.keep(members)
+    heads = members.group_by("group").aggregate(targeted=members["headcount"].sum())
+    sizes = table.rows.select("group", "size")
+    joined = sizes.left_join(heads, "group").select(
+        "group", "size", targeted=ibis._["targeted"].fill_null(0).cast("int64")
+    )
+    rows = engine.keep(joined)
+    crowded = engine.one(rows.aggregate(crowded=rows.count(where=rows["targeted"] > rows["size"])))
+    _refuse("classes", crowded, {"crowded": "hold no more people than a group has members"})
+    one = members.group_by("class").aggregate(headcount=members["headcount"].max())
+    people = engine.one(one.aggregate(people=one["headcount"].sum().fill_null(0)))["people"]
+    met = rows.semi_join(members, "group").select("size").distinct()
+    found = engine.columns(met)["size"]
+    count = engine.one(members.aggregate(memberships=members.count()))["memberships"]
+    return replace(
+        table,
+        rows=rows,
+        members=members,
+        people=int(people),
+        sizes=tuple(sorted(int(size) for size in found)),
+        memberships=int(count),
+    )

@@ -1,0 +1,136 @@
+"""The impression log: append once, ask for counts. Nothing else is needed of a log."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from kreach.adsystem.log.engine import Engine, Source
+from kreach.adsystem.log.queries import Scope, counts, edges
+from kreach.adsystem.log.tables import LogTable, log_table
+from kreach.boundary.events import Impression
+from kreach.boundary.times import Window, as_instant, as_period
+from kreach.errors import KreachError
+
+__all__ = ["SLOTS_AT_ONCE", "Appended", "ImpressionLog"]
+
+SLOTS_AT_ONCE = 48  # periods counted in one scan
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of a batch: rows added, and rows whose id the log had already."""
+
+    added: int
+    repeated: int
+
+
+class ImpressionLog:
+    """Impressions somewhere an engine can read them.
+
+    `open` takes what is there; `create` makes an empty log that can be appended to: a folder of
+    Parquet files, or a table `#name` of an embedded engine's database. With `unique_ids` the
+    caller vouches that no id comes twice, and no copies are looked for.
+
+    >>> import kreach as kr
+    >>> rows = {"campaign": ["spring"] * 3, "group": ["a", "a", "b"], "ts": ["2026-11-01"] * 3}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     sorted(kr.ImpressionLog.open(engine, rows).counts("spring").items())
+    [('a', 2), ('b', 1)]
+    """
+
+    def __init__(self, engine: Engine, source: Source, *, unique_ids: bool = False) -> None:
+        self.engine = engine
+        self._source = source
+        self._unique_ids = unique_ids
+        self.table = self._read()
+
+    @classmethod
+    def open(cls, engine: Engine, source: Source, *, unique_ids: bool = False) -> "ImpressionLog":
+        """A log that is there already."""
+        return cls(engine, source, unique_ids=unique_ids)
+
+    @classmethod
+    def create(cls, engine: Engine, source: Source) -> "ImpressionLog":
+        """A log to append to; one that is there is kept."""
+        engine.create(source)
+        return cls(engine, source)
+
+    def _read(self) -> LogTable:
+        told = isinstance(self._source, (str, Path))
+        shown = self._source if told else type(self._source).__name__
+        raw = self.engine.read("impressions", self._source)
+        return log_table(raw, str(shown), unique_ids=self._unique_ids)
+
+    def append(
+        self, impressions: Iterable[Impression], received: datetime | None = None
+    ) -> Appended:
+        """Add impressions, each id once: not again if the log or the batch has it already.
+
+        The batch is added whole or not at all. One writer at a time: two that append the same id
+        at the same moment may both succeed, and reports then count the earlier.
+        """
+        batch: dict[str, Impression] = {}
+        given = 0
+        moment = as_instant("received", received) or datetime.now(UTC)
+        offered: Iterable[object] = impressions
+        for impression in offered:
+            if not isinstance(impression, Impression):
+                kind = type(impression).__name__
+                raise KreachError.rule("impressions", "be Impression objects", kind)
+            batch.setdefault(impression.impression_id, impression)
+            given += 1
+        if not batch:
+            return Appended(0, 0)
+        if "impression_id" not in self.table.rows.columns:
+            raise KreachError.rule("log", "have a column impression_id, to be appended to", "none")
+        ids = np.array(list(batch), dtype=object)
+        asked = self.engine.read("impressions", {"impression_id": ids})
+        rows = self.table.rows
+        held = rows.semi_join(asked, rows["impression_id"] == asked["impression_id"])
+        for known in set(self.engine.columns(held.select("impression_id"))["impression_id"]):
+            del batch[known]
+        if batch:
+            self.engine.write(self._source, list(batch.values()), moment)
+            self.table = self._read()  # an engine may remember which files there were
+        return Appended(len(batch), given - len(batch))
+
+    def counts(
+        self, campaign: str | None = None, start: object = None, end: object = None
+    ) -> dict[str, int]:
+        """Impressions of each group in [start, end), each id once; rows without group left out."""
+        window = Window.between(start, end)
+        found = self.engine.columns(counts(self.table, Scope(campaign), [window]))
+        return {
+            str(group): int(n)
+            for group, n in zip(found["group"], found["n0"], strict=True)
+            if group is not None and n
+        }
+
+    def counts_by_period(
+        self, campaign: str | None = None, start: object = None, end: object = None, by: str = "day"
+    ) -> list[tuple[Window, dict[str, int]]]:
+        """Impressions of each group in each hour, day or week of [start, end)."""
+        periods = self.span(Scope(campaign), Window.between(start, end), by).periods(by)
+        result = []
+        for low in range(0, len(periods), SLOTS_AT_ONCE):
+            block = periods[low : low + SLOTS_AT_ONCE]
+            found = self.engine.columns(counts(self.table, Scope(campaign), block))
+            for at, period in enumerate(block):
+                rows = zip(found["group"], found[f"n{at}"], strict=True)
+                result.append((period, {str(g): int(n) for g, n in rows if g is not None and n}))
+        return result
+
+    def span(self, scope: Scope, window: Window, by: str) -> Window:
+        """The window with open ends closed around the impressions in it, at full periods."""
+        by = as_period(by)
+        if window.start is not None and window.end is not None:
+            return window
+        found = self.engine.one(edges(self.table, scope, window))
+        if found["first"] is None or found["first"] != found["first"]:
+            rule = "hold impressions, for a series without start and end"
+            raise KreachError.rule("impressions", rule, "none in the window")
+        first, last = (datetime.fromtimestamp(int(found[e]), UTC) for e in ("first", "last"))
+        return window.holding(first, last, by)

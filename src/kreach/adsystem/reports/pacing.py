@@ -1,0 +1,115 @@
+"""How a campaign's money went: what the bidder wrote down now and then."""
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from kreach.adsystem.log.snapshot import journal_reader, micros_of
+from kreach.adsystem.settings import log_folders
+from kreach.boundary.times import Window, iso_text
+
+__all__ = ["last_pace", "pacing_of"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
+
+
+def last_pace(store: Path, campaign: int) -> dict[str, Any] | None:
+    """The newest entry of a campaign, if there is one; of several bidders, what they come to."""
+    found = []
+    for folder in log_folders(store):
+        with journal_reader(folder) as reader:
+            if reader is not None:
+                found += reader.execute(
+                    f"""SELECT ts, {_COLUMNS} FROM pacing WHERE campaign = ?
+                    ORDER BY ts DESC LIMIT 1""",
+                    (campaign,),
+                ).fetchall()
+    return _entry(_together(found)) if found else None
+
+
+def pacing_of(store: Path, campaign: int, window: Window, points: int) -> list[dict[str, Any]]:
+    """The entries of a window; of more than `points`, the last in each of so many stretches.
+
+    Where several bidders wrote, each entry is what all of them come to: with the newest of each.
+    """
+    inside, values = _inside(campaign, window)
+    by_bidder = []
+    for folder in log_folders(store):
+        with journal_reader(folder) as reader:
+            if reader is not None:
+                found = reader.execute(
+                    f"SELECT count(*), min(ts), max(ts) FROM pacing WHERE {inside}", values
+                ).fetchone()
+                by_bidder.append(_rows(reader, inside, values, found, points))
+    if len(by_bidder) <= 1:
+        return [_entry(row) for rows in by_bidder for row in rows]
+    newest: dict[int, tuple[Any, ...]] = {}
+    entries = []
+    told = [(row, who) for who, rows in enumerate(by_bidder) for row in rows]
+    for row, who in sorted(told, key=lambda entry: entry[0][0]):
+        newest[who] = row
+        entries.append(_together(list(newest.values())))
+    step = -(-len(entries) // points)
+    return [_entry(row) for row in entries[::-1][::step][::-1]]
+
+
+def _together(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Sums of several bidders' entries; the multiplier is their mean, weighted by bids."""
+    if len(rows) == 1:
+        return rows[0]
+    sums = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)]
+    known = [(row[1], row[6] + 1) for row in rows if row[1] is not None and isfinite(row[1])]
+    weight = sum(bids for _, bids in known)
+    multiplier = sum(value * bids for value, bids in known) / weight if known else None
+    return (max(row[0] for row in rows), multiplier, *sums)
+
+
+def _rows(
+    reader: sqlite3.Connection,
+    inside: str,
+    values: tuple[int, ...],
+    found: tuple[int, int, int],
+    points: int,
+) -> list[tuple[Any, ...]]:
+    count, first, last = found
+    if count <= points:
+        sql = f"SELECT ts, {_COLUMNS} FROM pacing WHERE {inside} ORDER BY ts"
+        return reader.execute(sql, values).fetchall()
+    width = (last - first) // points + 1
+    return reader.execute(  # beside max(), SQLite shows the other columns of the same row
+        f"""SELECT max(ts), {_COLUMNS} FROM pacing WHERE {inside}
+        GROUP BY (ts - {first}) / {width} ORDER BY 1""",
+        values,
+    ).fetchall()
+
+
+def _inside(campaign: int, window: Window) -> tuple[str, tuple[int, ...]]:
+    conditions, values = ["campaign = ?"], [campaign]
+    if window.start is not None:
+        conditions.append("ts >= ?")
+        values.append(micros_of(window.start))
+    if window.end is not None:
+        conditions.append("ts < ?")
+        values.append(micros_of(window.end))
+    return " AND ".join(conditions), tuple(values)
+
+
+def _entry(row: tuple[Any, ...]) -> dict[str, Any]:
+    ts, multiplier, spent, reserved, carried, requests, bids, wins, losses = row
+    moment = _EPOCH + timedelta(microseconds=ts)
+    usable = multiplier is not None and isfinite(multiplier)
+    return {
+        "ts": iso_text(moment),
+        "multiplier": multiplier if usable else None,
+        "spent_micros": spent,
+        "reserved_micros": reserved,
+        "carried_micros": carried,
+        "requests": requests,
+        "bids": bids,
+        "wins": wins,
+        "losses": losses,
+        "win_rate": wins / bids if bids else None,
+    }

@@ -1,0 +1,98 @@
+"""Before a flight, over HTTP: what budgets will reach, within bounds on the work."""
+
+import time
+from dataclasses import asdict
+from math import log
+from typing import Any
+
+import numpy as np
+
+from kreach.adsystem.bidding.market import LogNormalMarket
+from kreach.adsystem.bidding.outlook import OutlookMaker
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.questions import PlanQuestion
+from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
+from kreach.errors import KreachError
+
+__all__ = ["MARKET", "outlooks", "regrouped"]
+
+MARKET = (0.0, 1.0)  # mu and sigma of ln(price per thousand), where a campaign tells none
+_MAX_GROUPS = 50_000
+_MAX_PROFILES = 500  # each flight is measured group by group
+_MAX_KINDS = 500
+_MAX_PER_GROUP = 5_000
+_MAX_SECONDS = 60.0
+
+
+def outlooks(campaign: Campaign, audience: Audience, asked: PlanQuestion) -> dict[str, Any]:
+    """Budget to reach and back; without either, what the campaign's own budget will reach."""
+    expected = campaign.expected_requests if asked.requests is None else asked.requests
+    cap = campaign.largest_cap if asked.cap is None else asked.cap
+    if expected is None:
+        rule = "be given, since the campaign has no expected_requests"
+        raise KreachError.rule("requests", rule, None)
+    if asked.group_size is not None:
+        audience = regrouped(audience, asked.group_size)
+    _check_work(audience, expected)
+    mu, sigma = MARKET
+    if campaign.market_mu is not None and campaign.market_sigma is not None:
+        mu, sigma = campaign.market_mu, campaign.market_sigma
+    market = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
+    maker = OutlookMaker(audience, market, expected, cap)
+    budgets, reach, level = asked.budgets, asked.reach, asked.level
+    if not budgets and reach is None:
+        budgets = (campaign.budget,)
+    deadline = time.monotonic() + _MAX_SECONDS
+    found = []
+    for budget in budgets:
+        if time.monotonic() > deadline:
+            rule = f"be so few that they take at most {_MAX_SECONDS:g} seconds"
+            raise KreachError.rule("budget", rule, f"{len(budgets)} budgets")
+        found.append(maker.for_budget(budget, level=level))
+    if reach is not None:
+        found.append(maker.for_reach(reach, level=level))
+    return {
+        "campaign": campaign.id,
+        "people": audience.targeted_user_count,
+        "groups": audience.group_count,
+        "group_size": asked.group_size,
+        "cap": cap,
+        "requests": expected,
+        "market": {"mu": mu, "sigma": sigma, "auction": campaign.auction},
+        "plans": [asdict(outlook) | {"band": list(outlook.band)} for outlook in found],
+    }
+
+
+def regrouped(audience: Audience, group_size: int) -> Audience:
+    """The same people in groups of about this size, as even as can be; visits stay as uneven.
+
+    Which of them are targeted is spread evenly too. Only for groups that share nobody and of
+    whose visits no more is known than one dispersion.
+    """
+    if not isinstance(audience, DisjointAudience):
+        rule = "be left out: these groups share people, or tell their visits one by one"
+        raise KreachError.rule("group_size", rule, group_size)
+    people, targeted = int(audience.group_sizes.sum()), audience.targeted_user_count
+    if group_size > people:
+        raise KreachError.rule("group_size", f"be at most all people ({people})", group_size)
+    groups = people // group_size  # each has at least so many
+    edges = np.arange(groups + 1)
+    sizes, aimed_at = (np.diff(edges * total // groups) for total in (people, targeted))
+    dispersion = audience.kinds.dispersion
+    if (dispersion != dispersion[0]).any():
+        rule = "be left out: groups differ in how unevenly their people visit"
+        raise KreachError.rule("group_size", rule, group_size)
+    return Audience.disjoint(sizes, aimed_at, float(dispersion[0]))
+
+
+def _check_work(audience: Audience, requests: int) -> None:
+    groups = audience.group_count
+    most = _MAX_PROFILES if isinstance(audience, ProfiledAudience) else _MAX_GROUPS
+    if groups > most:
+        raise KreachError.rule("audience", f"have at most {most} groups to plan on", groups)
+    if isinstance(audience, DisjointAudience) and len(audience.kinds) > _MAX_KINDS:
+        rule = f"have at most {_MAX_KINDS} kinds of groups to plan on"
+        raise KreachError.rule("audience", rule, len(audience.kinds))
+    if requests > groups * _MAX_PER_GROUP:
+        rule = f"be at most {_MAX_PER_GROUP} per group, {groups * _MAX_PER_GROUP} in all"
+        raise KreachError.rule("requests", rule, requests)
