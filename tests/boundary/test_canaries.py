@@ -17,7 +17,7 @@ import pytest
 
 from kreach.adsystem.campaigns.campaign import Cap
 from kreach.boundary.openrtb import Bid, BidResponse
-from tests.adsystem.bidder.bidders_made import (
+from tests.adsystem.bidserver.bidders_made import (
     Exchange,
     as_response,
     bidding,
@@ -25,7 +25,7 @@ from tests.adsystem.bidder.bidders_made import (
     made_request,
     pointed,
 )
-from tests.adsystem.bidder.stores_made import made_store, running_campaign
+from tests.adsystem.bidserver.stores_made import made_store, running_campaign
 from tests.service.processes import Service, serving, until
 
 pytestmark = pytest.mark.xdist_group("canaries")
@@ -327,7 +327,7 @@ def test_a_failure_inside_is_told_and_logged_without_its_text(
 
 def test_nothing_is_left_of_a_request_that_was_decoded() -> None:
     """The types that a request becomes have no place for an identity."""
-    from kreach.boundary.openrtb import decode_request  # noqa: PLC0415
+    from kreach.boundary.openrtb import decode_request
 
     request = decode_request(json.dumps(marked()).encode())
     texts = [here for here in reachable(request) if isinstance(here, str) and MARK in here]

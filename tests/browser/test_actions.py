@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.adsystem.reporting.stores import make_campaign
+from tests.adsystem.api.stores import make_campaign
 from tests.browser.conftest import Pages
 from tests.browser.test_pages import named, text
 from tests.browser.worlds import World, made_world

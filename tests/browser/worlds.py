@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
-from tests.adsystem.reporting.stores import GROUPS, START, Shop, make_campaign, make_catalogue
+from tests.adsystem.api.stores import GROUPS, START, Shop, make_campaign, make_catalogue
 from tests.service.processes import Service, serving
 
 NOW = START + timedelta(days=3)

@@ -17,7 +17,7 @@ ZONE = "spark.sql.session.timeZone"
 @pytest.fixture
 def caller(spark: Engine) -> Iterator[Any]:
     """A session of somebody else on the same Spark, in New York and with habits of its own."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - starts Java
+    from pyspark.sql import SparkSession
 
     session = SparkSession.builder.getOrCreate().newSession()
     session.conf.set(ZONE, "America/New_York")
@@ -126,7 +126,7 @@ def test_engines_side_by_side(spark: Engine, caller: Any, tmp_path: Path) -> Non
 
 def test_a_running_spark_is_not_ended(spark: Engine, tmp_path: Path) -> None:
     """An engine that found Spark running did not start it, and has no business stopping it."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - starts Java
+    from pyspark.sql import SparkSession
 
     context = SparkSession.builder.getOrCreate().sparkContext
     with pytest.MonkeyPatch.context() as patch:

@@ -206,7 +206,7 @@ def in_the_log(
 
 
 def group_ids(root: Path) -> list[str]:
-    from kreach.boundary.files import read_catalogue  # noqa: PLC0415
+    from kreach.boundary.files import read_catalogue
 
     return list(read_catalogue(root / "groups" / "release").groups)
 

@@ -99,7 +99,7 @@ def test_large_groups_have_the_right_mean(concentration: float) -> None:
     k, n, cap = 1000, 1500, 2
     kind = GroupKind(np.array([1.0 / k]), np.array([float(k)]), concentration)
     pmf = group_reach_pmf(kind, n, cap)
-    from scipy.stats import betabinom, binom  # noqa: PLC0415
+    from scipy.stats import betabinom, binom
 
     if np.isinf(concentration):
         law = binom(n, 1.0 / k)

@@ -428,7 +428,7 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="another process's limits cannot be set")
 def test_a_disk_that_takes_no_more_is_said_and_got_over(tmp_path: Path) -> None:
     """The limit on a file's size makes every write fail, as a full disk does."""
-    import resource  # noqa: PLC0415
+    import resource
 
     made_build(tmp_path / "build")
     with (

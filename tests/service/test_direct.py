@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adsystem.bidder.bidders_made import made_request
-from tests.adsystem.bidder.stores_made import made_store
+from tests.adsystem.bidserver.bidders_made import made_request
+from tests.adsystem.bidserver.stores_made import made_store
 from tests.service.processes import Service, serving
 
 BODY = json.dumps(made_request("g0")).encode()

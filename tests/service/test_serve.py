@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adsystem.bidder.bidders_made import made_request
-from tests.adsystem.bidder.stores_made import made_store
+from tests.adsystem.bidserver.bidders_made import made_request
+from tests.adsystem.bidserver.stores_made import made_store
 from tests.cli.command import kreach
 from tests.publisher.gateways import made_build
 from tests.service.processes import Service, environment, serving, until

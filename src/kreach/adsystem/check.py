@@ -3,19 +3,17 @@
 from typing import Any
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
+from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
 from kreach.adsystem.disclosure.chapters.store import kept_audiences
 from kreach.adsystem.disclosure.combinations import check_together
 from kreach.adsystem.settings import (
-    GUARD_KEY,
     AdSystemSettings,
     BidderSettings,
     GuardSettings,
     NoiseSettings,
-    guard_key,
-    read_audience,
-    read_catalogues,
 )
+from kreach.adsystem.store_layout import GUARD_KEY, guard_key
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError

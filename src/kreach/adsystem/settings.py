@@ -1,23 +1,13 @@
 """The settings of the ad side: what bidder and reporting share, and what each has of its own."""
 
 import ipaddress
-import os
 import re
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.boundary.audience import Audience
-from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.files import read_catalogue, read_groups
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 
 __all__ = [
-    "GUARD_KEY",
     "AdSystemSettings",
     "BidderSettings",
     "ConsoleSettings",
@@ -25,17 +15,10 @@ __all__ = [
     "NoiseSettings",
     "RedisSettings",
     "ReportingSettings",
-    "bidder_store",
-    "guard_key",
-    "log_folders",
-    "read_audience",
-    "read_catalogues",
-    "token_key",
+    "key_bytes",
 ]
 
 
-BIDDERS_FOLDER = "bidders"
-GUARD_KEY = "guard.key"
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 
@@ -96,7 +79,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
         ):
             raise KreachError.rule("hourly", "be 24 weights ≥ 0, not all 0", self.hourly)
         if self.token_key is not None:
-            _key_bytes(self.token_key)
+            key_bytes(self.token_key)
         if self.name is not None:
             check_bidder_name("name", self.name)
 
@@ -272,24 +255,11 @@ def check_bidder_name(argument: str, name: str) -> None:
         raise KreachError.rule(argument, rule, name)
 
 
-def bidder_store(shared: AdSystemSettings, name: str | None) -> AdSystemSettings:
-    """The settings with the folder that one of several bidders has to itself."""
-    if name is None:
-        return shared
-    return msgspec.structs.replace(shared, store=shared.store / BIDDERS_FOLDER / name)
-
-
 def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def log_folders(store: Path) -> list[Path]:
-    """The folders that hold logs: that of a bidder without a name, and those of the named."""
-    named = (store / BIDDERS_FOLDER).iterdir() if (store / BIDDERS_FOLDER).is_dir() else ()
-    return [store, *sorted(folder for folder in named if folder.is_dir())]
 
 
 def check_port(port: int) -> None:
@@ -309,7 +279,8 @@ def _at_least(name: str, value: float, least: float, most: float) -> None:
         raise KreachError.rule(name, f"lie between {least:g} and {most:g}", value)
 
 
-def _key_bytes(text: str) -> bytes:
+def key_bytes(text: str) -> bytes:
+    """A key from its hexadecimal text."""
     try:
         key = bytes.fromhex(text)
     except ValueError:
@@ -318,57 +289,3 @@ def _key_bytes(text: str) -> bytes:
         rule = "be at least 16 bytes written in hexadecimal"
         raise KreachError.rule("token_key", rule, f"{len(text)} characters")
     return key
-
-
-def token_key(settings: BidderSettings, store: Path) -> bytes:
-    """The key that signs notices: as set, or one made at the first start and kept."""
-    if settings.token_key is not None:
-        return _key_bytes(settings.token_key)
-    return _kept_key(store / "token.key")
-
-
-def guard_key(store: Path) -> bytes:
-    """The key of the guard's margins: made at the first start and kept."""
-    return _kept_key(store / GUARD_KEY)
-
-
-def _kept_key(path: Path) -> bytes:
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.draft")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(secrets.token_hex(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was first
-            os.link(draft, path)
-        draft.unlink()
-    return _key_bytes(path.read_text().strip())
-
-
-def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
-    """An audience on a catalogue: everyone, or the head-counts of a groups file."""
-    if name == EVERYONE:
-        return catalogue.audience()
-    if name not in settings.audiences:
-        known = ", ".join([EVERYONE, *settings.audiences])
-        raise KreachError.rule("audience", f"be one of {known}", name)
-    ids, told = read_groups(settings.audiences[name])
-    counts = getattr(told, "targeted_counts", told.group_sizes)
-    by_group = [0] * len(catalogue)
-    for group, count in zip(ids, counts.tolist(), strict=True):
-        by_group[catalogue.index(group)] = int(count)
-    return catalogue.audience(by_group)
-
-
-def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
-    """The released catalogues, the newest last."""
-    if not settings.catalogues:
-        raise KreachError.rule("catalogues", "name at least one released folder", "none")
-    found = [
-        read_catalogue(path / "release" if (path / "release").is_dir() else path)
-        for path in settings.catalogues
-    ]
-    if len({catalogue.version for catalogue in found}) != len(found):
-        raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
-    return found

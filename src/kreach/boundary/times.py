@@ -1,4 +1,8 @@
-"""Times and windows. Everything is UTC, and windows are half-open: [start, end)."""
+"""Instants, periods and windows: the one place that knows how kreach counts time.
+
+Everything is UTC, and windows are half-open: [start, end). Stores and engines hold an instant as
+whole microseconds since 1970 (`_micros`), clocks as seconds (`_seconds`, float).
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -6,11 +10,36 @@ from itertools import pairwise
 
 from kreach.errors import KreachError
 
-__all__ = ["PERIODS", "Window", "as_instant", "as_period", "iso_text"]
+__all__ = [
+    "DAY_SECONDS",
+    "EPOCH",
+    "HOUR_SECONDS",
+    "MICROS",
+    "PERIODS",
+    "PERIOD_LENGTH",
+    "Window",
+    "as_instant",
+    "as_period",
+    "from_micros",
+    "from_seconds",
+    "iso_micros",
+    "iso_optional",
+    "iso_seconds",
+    "iso_text",
+    "period_edge",
+    "start_of_period",
+    "to_micros",
+]
 
-PERIODS = ("hour", "day", "week")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROS = 1_000_000  # microseconds in a second
+HOUR_SECONDS = 3_600
+DAY_SECONDS = 86_400
+PERIOD_LENGTH = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+PERIODS = tuple(PERIOD_LENGTH)
+_MONDAY_SECONDS = 3 * DAY_SECONDS  # 29 December 1969 was a Monday
+_MIN_SECONDS, _MAX_SECONDS = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
 _MAX_PERIODS = 10_000
-_LENGTH = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
 def as_instant(name: str, value: object) -> datetime | None:
@@ -59,7 +88,7 @@ class Window:
 
     def holding(self, first: datetime, last: datetime, by: str) -> "Window":
         """This window, with open ends closed around the given times at full periods."""
-        end = self.end or start_of_period(last, by) + _LENGTH[by]
+        end = self.end or start_of_period(last, by) + PERIOD_LENGTH[by]
         before_end = end - timedelta(microseconds=1)
         start = self.start or start_of_period(min(first, before_end), by)
         return Window(start, max(end, start + timedelta(microseconds=1)))
@@ -69,14 +98,14 @@ class Window:
         by = as_period(by)
         if self.start is None or self.end is None:
             raise KreachError.rule("window", "have a start and an end", self)
-        if (self.end - self.start) / _LENGTH[by] > _MAX_PERIODS:
+        if (self.end - self.start) / PERIOD_LENGTH[by] > _MAX_PERIODS:
             rule = f"hold at most {_MAX_PERIODS} periods"
             raise KreachError.rule("window", rule, f"{self.start} to {self.end} by {by}")
         edges = [self.start]
-        edge = start_of_period(self.start, by) + _LENGTH[by]
+        edge = start_of_period(self.start, by) + PERIOD_LENGTH[by]
         while edge < self.end:
             edges.append(edge)
-            edge += _LENGTH[by]
+            edge += PERIOD_LENGTH[by]
         edges.append(self.end)
         return [Window(a, b) for a, b in pairwise(edges)]
 
@@ -93,3 +122,49 @@ def start_of_period(moment: datetime, by: str) -> datetime:
 def iso_text(moment: datetime) -> str:
     """A time in UTC as documents write it."""
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def iso_optional(moment: datetime | None) -> str | None:
+    """The same for an end that may be open."""
+    return None if moment is None else iso_text(moment)
+
+
+def to_micros(moment: datetime) -> int:
+    """Whole microseconds since 1970."""
+    since = moment - EPOCH
+    return (since.days * DAY_SECONDS + since.seconds) * MICROS + since.microseconds
+
+
+def from_micros(micros: int) -> datetime:
+    """The instant so many microseconds after 1970."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def from_seconds(seconds: float) -> datetime:
+    """The instant so many seconds after 1970; what no calendar holds is its first or last second.
+
+    >>> from_seconds(86_400.5).isoformat()
+    '1970-01-02T00:00:00.500000+00:00'
+    """
+    return EPOCH + timedelta(seconds=min(max(seconds, _MIN_SECONDS), _MAX_SECONDS))
+
+
+def iso_micros(micros: int) -> str:
+    """Microseconds since 1970 as documents write a time."""
+    return iso_text(from_micros(micros))
+
+
+def iso_seconds(seconds: float) -> str:
+    """Seconds since 1970 as documents write a time."""
+    return iso_text(from_seconds(seconds))
+
+
+def period_edge(seconds: int, by: str) -> int:
+    """The first end of an hour, day or week (Monday, UTC) after a time in seconds since 1970.
+
+    >>> period_edge(0, "week") // 86_400  # 1 January 1970 was a Thursday
+    4
+    """
+    length = int(PERIOD_LENGTH[as_period(by)].total_seconds())
+    shift = _MONDAY_SECONDS if by == "week" else 0
+    return (seconds + shift) // length * length - shift + length

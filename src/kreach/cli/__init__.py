@@ -13,9 +13,9 @@ def main() -> None:
 
     Exit codes: 0 done, 1 bad input, 2 wrong usage.
     """
-    import typer  # noqa: PLC0415 - keeps `import kreach.cli` cheap
+    import typer
 
-    from kreach.cli.app import app  # noqa: PLC0415
+    from kreach.cli.app import app
 
     # typer has no name for it
     wrong_usage = cast("type[Exception]", typer.BadParameter.__bases__[0])

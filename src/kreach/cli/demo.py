@@ -44,7 +44,7 @@ def demo(
 
     Example: kreach demo --minutes 2 --group-size 50
     """
-    from kreach.lab.demo import Demo, DemoOptions  # noqa: PLC0415 - keeps `kreach --help` quick
+    from kreach.lab.demo import Demo, DemoOptions
 
     alone = headless or as_json
     options = DemoOptions(
@@ -78,7 +78,7 @@ def demo(
 
 
 def _run(made: "Demo", addresses: dict[str, str], *, quiet: bool) -> list["Standing"]:
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     last: list[list[Standing]] = [[]]
 
@@ -111,8 +111,8 @@ class _screen:  # noqa: N801 - used like a function
     def __enter__(self) -> Any:
         if self._quiet:
             return lambda standings: None
-        from rich.console import Console  # noqa: PLC0415
-        from rich.live import Live  # noqa: PLC0415
+        from rich.console import Console
+        from rich.live import Live
 
         self._live = Live(console=Console(highlight=False), refresh_per_second=4)
         self._live.__enter__()
@@ -124,9 +124,9 @@ class _screen:  # noqa: N801 - used like a function
 
 
 def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str]) -> Any:
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-    from rich.console import Group  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.table import Table
 
     options = made.options
     share, now = made.progress()
@@ -165,7 +165,7 @@ def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str])
 
 
 def _show(made: "Demo", standings: list["Standing"]) -> None:
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
     kept = {"console": f"Kept in {made.options.folder}."}
     shown = Console(highlight=False)
@@ -175,9 +175,9 @@ def _show(made: "Demo", standings: list["Standing"]) -> None:
 
 
 def _document(made: "Demo", standings: list["Standing"]) -> dict[str, Any]:
-    from dataclasses import asdict  # noqa: PLC0415
+    from dataclasses import asdict
 
-    from kreach.boundary.times import iso_text  # noqa: PLC0415
+    from kreach.boundary.times import iso_text
 
     share, now = made.progress()
     return {

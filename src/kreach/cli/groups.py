@@ -55,8 +55,8 @@ def build(
     kreach groups build --visits visits.parquet --group-size 20 --strategy segments
     --segments country,device --out groups/
     """
-    from kreach.publisher.build import BuildOptions, build_groups  # noqa: PLC0415 - slow
-    from kreach.publisher.release import Floors  # noqa: PLC0415
+    from kreach.publisher.build import BuildOptions, build_groups
+    from kreach.publisher.release import Floors
 
     options = BuildOptions(
         visits,
@@ -98,9 +98,9 @@ def audit(
 
     kreach groups audit groups/ --segments country,device --sensitive region --html audit.html
     """
-    from kreach.publisher.audit import audit as examine  # noqa: PLC0415 - slow
-    from kreach.publisher.audit_page import audit_page  # noqa: PLC0415
-    from kreach.publisher.store import read_build  # noqa: PLC0415
+    from kreach.publisher.audit import audit as examine
+    from kreach.publisher.audit_page import audit_page
+    from kreach.publisher.store import read_build
 
     with progress_shown() as progress:
         progress("reading the build")
@@ -126,7 +126,7 @@ def audit(
 
 def progress_shown() -> Any:
     """A spinner that says what is being done, on a terminal only."""
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -147,7 +147,7 @@ class _Spinner:
 
 
 def _show_build(facts: dict[str, Any], out: Path) -> None:
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
     console = Console(highlight=False)
     console.print(
@@ -168,8 +168,8 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
 
 
 def _show_audit(report: Any) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console
+    from rich.table import Table
 
     console = Console(highlight=False)
     colours = {"ok": "green", "warning": "yellow", "danger": "bold red"}
@@ -206,7 +206,7 @@ def _show_audit(report: Any) -> None:
 
 
 def _show_columns(console: Any, report: Any) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     if report.diversity:
         table = Table(title="\nSensitive attributes", title_justify="left")

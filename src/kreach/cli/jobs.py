@@ -65,9 +65,9 @@ def hourly(
 
     kreach jobs hourly --config kreach.toml --out out/ --last 48
     """
-    from kreach.adsystem.jobs.hourly import run_hourly  # noqa: PLC0415 - slow
-    from kreach.adsystem.jobs.options import JobOptions  # noqa: PLC0415
-    from kreach.adsystem.jobs.periods import chosen_periods  # noqa: PLC0415
+    from kreach.adsystem.jobs.hourly import run_hourly
+    from kreach.adsystem.jobs.options import JobOptions
+    from kreach.adsystem.jobs.periods import chosen_periods
 
     settings, bidders, now = _source(config, store, groups)
     periods = chosen_periods("hour", now, at=hour, start=start, end=end, last=last)
@@ -113,9 +113,9 @@ def nightly(
 
     kreach jobs nightly --config kreach.toml --out out/ --last 7
     """
-    from kreach.adsystem.jobs.nightly import run_nightly  # noqa: PLC0415 - slow
-    from kreach.adsystem.jobs.options import JobOptions  # noqa: PLC0415
-    from kreach.adsystem.jobs.periods import chosen_periods  # noqa: PLC0415
+    from kreach.adsystem.jobs.nightly import run_nightly
+    from kreach.adsystem.jobs.options import JobOptions
+    from kreach.adsystem.jobs.periods import chosen_periods
 
     settings, bidders, now = _source(config, store, groups)
     periods = chosen_periods("day", now, at=day, start=start, end=end, last=last)
@@ -139,9 +139,9 @@ def _source(
     config: Path | None, store: Path | None, groups: list[Path] | None
 ) -> "tuple[AdSystemSettings, tuple[str, ...], datetime]":
     """What to read, whose logs must be there, and the time before anything is read."""
-    from kreach.adsystem.settings import AdSystemSettings, RedisSettings  # noqa: PLC0415
-    from kreach.service.clock import ClockSettings  # noqa: PLC0415
-    from kreach.service.config import load_settings, read_file  # noqa: PLC0415
+    from kreach.adsystem.settings import AdSystemSettings, RedisSettings
+    from kreach.service.clock import ClockSettings
+    from kreach.service.config import load_settings, read_file
 
     if config is not None:
         if store is not None or groups:

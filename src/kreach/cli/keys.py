@@ -44,7 +44,7 @@ def add(
 
     kreach keys add --config kreach.toml --role advertiser --advertiser acme > acme.key
     """
-    from kreach.boundary.times import as_instant  # noqa: PLC0415 - keeps `kreach --help` quick
+    from kreach.boundary.times import as_instant
 
     ends = as_instant("expires", expires)
     with _opened(store, config, create=True) as kept:
@@ -102,9 +102,9 @@ def _opened(
     store: Path | None, config: Path | None, *, create: bool
 ) -> AbstractContextManager["KeyStore"]:
     """The keys of the store that was named, or of the settings'; to be closed."""
-    from kreach.adsystem.access.keys import KeyStore  # noqa: PLC0415
-    from kreach.adsystem.settings import AdSystemSettings  # noqa: PLC0415
-    from kreach.service.config import load_settings, read_file  # noqa: PLC0415
+    from kreach.adsystem.access.keys import KeyStore
+    from kreach.adsystem.settings import AdSystemSettings
+    from kreach.service.config import load_settings, read_file
 
     if store is not None and config is not None:
         raise typer.BadParameter("give --store or --config, not both")

@@ -61,14 +61,14 @@ def measure(
     kreach measure --groups release/ --impressions log.csv --cap 1 --start 2026-11-01
     --end 2026-12-01 --by day
     """
-    from kreach.adsystem.log.group_table import open_groups  # noqa: PLC0415 - slow
-    from kreach.adsystem.log.impression_log import ImpressionLog  # noqa: PLC0415
-    from kreach.adsystem.reports.window import (  # noqa: PLC0415
+    from kreach.adsystem.log.group_table import open_groups
+    from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.reports.window import (
         measure_series,
         measure_window,
     )
-    from kreach.boundary.checks import as_probability  # noqa: PLC0415
-    from kreach.boundary.times import Window, as_period  # noqa: PLC0415
+    from kreach.boundary.checks import as_probability
+    from kreach.boundary.times import Window, as_period
 
     as_probability("level", level)
     Window.between(start, end)
@@ -95,19 +95,19 @@ def measure(
 
 def _engine(name: str, master: str, memory: str) -> Any:
     if name == "duckdb":
-        from kreach.adsystem.log.duckdb_engine import EmbeddedEngine  # noqa: PLC0415
+        from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 
         return EmbeddedEngine(memory=memory)
     if name == "spark":
-        from kreach.adsystem.log.spark_engine import SparkEngine  # noqa: PLC0415
+        from kreach.adsystem.log.spark_engine import SparkEngine
 
         return SparkEngine(master)
     raise KreachError.rule("engine", "be duckdb or spark", name)
 
 
 def _show(document: dict[str, Any]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
+    from rich.console import Console
+    from rich.markup import escape
 
     console = Console(highlight=False)
     campaign = "all campaigns" if document["campaign"] is None else escape(document["campaign"])
@@ -127,7 +127,7 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _show_reports(console: Any, document: dict[str, Any]) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     level = document["reports"][0]["level"]
     table = Table(title="Reach", title_justify="left", pad_edge=False)
@@ -151,7 +151,7 @@ def _range(ends: list[float]) -> str:
 
 
 def _show_series(console: Any, document: dict[str, Any]) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     first = document["series"][0]["cumulative"][0]
     title = f"By {document['by']}, cap {first['cap']} (reach of periods does not add up)"

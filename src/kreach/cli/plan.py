@@ -33,9 +33,9 @@ def plan(
     Example: kreach plan --groups groups.parquet --prices prices.csv --requests 100000 --cap 2
     --budget 500 --budget 1000
     """
-    from kreach.adsystem.bidding.history import read_prices  # noqa: PLC0415 - slow
-    from kreach.adsystem.bidding.outlook import OutlookMaker  # noqa: PLC0415
-    from kreach.boundary.files import read_groups  # noqa: PLC0415
+    from kreach.adsystem.bidding.history import read_prices
+    from kreach.adsystem.bidding.outlook import OutlookMaker
+    from kreach.boundary.files import read_groups
 
     with progress_shown() as progress:
         progress("reading")
@@ -65,8 +65,8 @@ def plan(
 
 
 def _show(rows: list[dict[str, Any]], people: int, cap: int, level: float) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console
+    from rich.table import Table
 
     console = Console(highlight=False)
     console.print(f"\n[bold]{people:,} targeted people[/bold], reach counted up to {cap} a head\n")

@@ -32,8 +32,8 @@ def reproduce(
 
     Example: kreach reproduce fig2 fig7 --out reproduced/ --quick
     """
-    from kreach.lab.reproduce import reproduce as make  # noqa: PLC0415 - slow
-    from kreach.lab.scenarios import Run  # noqa: PLC0415
+    from kreach.lab.reproduce import reproduce as make
+    from kreach.lab.scenarios import Run
 
     with progress_shown() as progress:
         run = Run(seed, quick, processes, visits, prices, progress)
@@ -45,7 +45,7 @@ def reproduce(
 
 
 def _show(exhibits: list[Any], out: Path) -> None:
-    from kreach.lab.reproduce import comparison  # noqa: PLC0415
+    from kreach.lab.reproduce import comparison
 
     for exhibit in exhibits:
         typer.echo(f"{exhibit.name:<7} {comparison(exhibit)}")

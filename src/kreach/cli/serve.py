@@ -24,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="With --check-config: one JSO
 
 
 def _sections(config: Path | None) -> tuple[dict[str, Any], Path]:
-    from kreach.service.config import read_file  # noqa: PLC0415 - keeps `kreach --help` quick
+    from kreach.service.config import read_file
 
     base = Path.cwd() if config is None else config.absolute().parent
     return read_file(config), base
@@ -50,23 +50,19 @@ def bidder(
 
     Example: kreach serve bidder --config kreach.toml
     """
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from kreach.adsystem.bidserver.app import bidder_with_shortcut  # noqa: PLC0415
-    from kreach.adsystem.bidserver.service import BidderState  # noqa: PLC0415
-    from kreach.adsystem.check import check_adsystem  # noqa: PLC0415
-    from kreach.adsystem.settings import (  # noqa: PLC0415
-        AdSystemSettings,
-        BidderSettings,
-        RedisSettings,
-        bidder_store,
-    )
-    from kreach.service.clock import ClockSettings  # noqa: PLC0415
-    from kreach.service.config import load_settings  # noqa: PLC0415
-    from kreach.service.logs import Log  # noqa: PLC0415
-    from kreach.service.metrics import Metrics  # noqa: PLC0415
-    from kreach.service.run import bind  # noqa: PLC0415
-    from kreach.service.run import serve as run  # noqa: PLC0415
+    from kreach.adsystem.bidserver.app import bidder_with_shortcut
+    from kreach.adsystem.bidserver.service import BidderState
+    from kreach.adsystem.check import check_adsystem
+    from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
+    from kreach.adsystem.store_layout import bidder_store
+    from kreach.service.clock import ClockSettings
+    from kreach.service.config import load_settings
+    from kreach.service.logs import Log
+    from kreach.service.metrics import Metrics
+    from kreach.service.run import bind
+    from kreach.service.run import serve as run
 
     document, base = _sections(config)
     shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
@@ -105,13 +101,13 @@ def reporting(
 
     Example: kreach serve reporting --config kreach.toml
     """
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from kreach.adsystem.access.keys import count_keys  # noqa: PLC0415
-    from kreach.adsystem.api.app import reporting_app  # noqa: PLC0415
-    from kreach.adsystem.check import check_adsystem, check_closing  # noqa: PLC0415
-    from kreach.adsystem.reports.noisy import check_noise  # noqa: PLC0415
-    from kreach.adsystem.settings import (  # noqa: PLC0415
+    from kreach.adsystem.access.keys import count_keys
+    from kreach.adsystem.api.app import reporting_app
+    from kreach.adsystem.check import check_adsystem, check_closing
+    from kreach.adsystem.reports.noisy import check_noise
+    from kreach.adsystem.settings import (
         AdSystemSettings,
         BidderSettings,
         GuardSettings,
@@ -119,12 +115,12 @@ def reporting(
         RedisSettings,
         ReportingSettings,
     )
-    from kreach.adsystem.sharing.campaign_feed import CampaignPublisher  # noqa: PLC0415
-    from kreach.service.clock import ClockSettings  # noqa: PLC0415
-    from kreach.service.config import load_settings  # noqa: PLC0415
-    from kreach.service.logs import Log  # noqa: PLC0415
-    from kreach.service.run import bind  # noqa: PLC0415
-    from kreach.service.run import serve as run  # noqa: PLC0415
+    from kreach.adsystem.sharing.campaign_feed import CampaignPublisher
+    from kreach.service.clock import ClockSettings
+    from kreach.service.config import load_settings
+    from kreach.service.logs import Log
+    from kreach.service.run import bind
+    from kreach.service.run import serve as run
 
     document, base = _sections(config)
     shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
@@ -164,13 +160,13 @@ def gateway(
 
     Example: kreach serve gateway --config publisher.toml
     """
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from kreach.publisher.gateway import GatewaySettings, check, gateway_site  # noqa: PLC0415
-    from kreach.service.config import load_settings  # noqa: PLC0415
-    from kreach.service.logs import Log  # noqa: PLC0415
-    from kreach.service.run import bind  # noqa: PLC0415
-    from kreach.service.run import serve as run  # noqa: PLC0415
+    from kreach.publisher.gateway import GatewaySettings, check, gateway_site
+    from kreach.service.config import load_settings
+    from kreach.service.logs import Log
+    from kreach.service.run import bind
+    from kreach.service.run import serve as run
 
     document, base = _sections(config)
     settings = load_settings(GatewaySettings, "gateway", document, base=base)
@@ -194,15 +190,15 @@ def console(
 
     Example: kreach serve console --config kreach.toml
     """
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from kreach.adsystem.console.app import check_console, console_app  # noqa: PLC0415
-    from kreach.adsystem.settings import ConsoleSettings  # noqa: PLC0415
-    from kreach.service.clock import ClockSettings  # noqa: PLC0415
-    from kreach.service.config import load_settings  # noqa: PLC0415
-    from kreach.service.logs import Log  # noqa: PLC0415
-    from kreach.service.run import bind  # noqa: PLC0415
-    from kreach.service.run import serve as run  # noqa: PLC0415
+    from kreach.adsystem.console.app import check_console, console_app
+    from kreach.adsystem.settings import ConsoleSettings
+    from kreach.service.clock import ClockSettings
+    from kreach.service.config import load_settings
+    from kreach.service.logs import Log
+    from kreach.service.run import bind
+    from kreach.service.run import serve as run
 
     document, base = _sections(config)
     settings = load_settings(ConsoleSettings, "console", document, base=base)

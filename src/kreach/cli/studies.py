@@ -46,7 +46,7 @@ def _options(
     seed: int,
     processes: int | None,
 ) -> Any:
-    from kreach.lab.evaluate import StudyOptions  # noqa: PLC0415 - slow
+    from kreach.lab.evaluate import StudyOptions
 
     named = _split(strategies)
     if not named:
@@ -90,9 +90,9 @@ def evaluate(
 
     kreach evaluate --visits visits.parquet --prices prices.csv --group-size 20 --out study/
     """
-    from kreach.lab import evaluate as study  # noqa: PLC0415 - slow
-    from kreach.lab import evaluate_report  # noqa: PLC0415
-    from kreach.lab.exhibits import check_folder, write_study  # noqa: PLC0415
+    from kreach.lab import evaluate as study
+    from kreach.lab import evaluate_report
+    from kreach.lab.exhibits import check_folder, write_study
 
     options = _options(
         visits,
@@ -141,8 +141,8 @@ def tradeoff(
     Example: kreach tradeoff --visits visits.parquet --prices prices.csv --group-sizes 1,5,20,50
     --out cost/
     """
-    from kreach.lab import tradeoff as study  # noqa: PLC0415 - slow
-    from kreach.lab.exhibits import check_folder, write_study  # noqa: PLC0415
+    from kreach.lab import tradeoff as study
+    from kreach.lab.exhibits import check_folder, write_study
 
     try:
         sizes = sorted({int(size) for size in _split(group_sizes)})

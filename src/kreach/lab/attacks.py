@@ -30,12 +30,12 @@ from kreach.adsystem.reports.guarded import GuardedReporting
 from kreach.adsystem.reports.noisy import NoisyReporting
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import (
-    GUARD_KEY,
     AdSystemSettings,
     GuardSettings,
     NoiseSettings,
     ReportingSettings,
 )
+from kreach.adsystem.store_layout import GUARD_KEY
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.boundary.times import Window

@@ -13,7 +13,7 @@ from kreach.adsystem.access.keys import KeyStore
 from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import GuardSettings, ReportingSettings
 from kreach.service.logs import Log
-from tests.adsystem.reporting.stores import Shop
+from tests.adsystem.api.stores import Shop
 
 __all__ = ["NOW", "Keyed", "bearer", "keyed"]
 

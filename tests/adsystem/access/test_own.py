@@ -13,7 +13,7 @@ from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import ReportingSettings
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
-from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, quiet
+from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, quiet
 
 NEW = {
     "id": "spring",

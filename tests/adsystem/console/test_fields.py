@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.console.form_fields import CREATE, as_document, field_of
-from tests.adsystem.reporting.stores import Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
 
 GOOD = {
     "id": "autumn",

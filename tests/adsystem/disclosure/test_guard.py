@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kreach.adsystem.catalogues import read_audience
 from kreach.adsystem.check import check_adsystem, check_closing
 from kreach.adsystem.disclosure.chapters.store import Archive, Flight, kept_audiences
 from kreach.adsystem.disclosure.chapters.writer import _seen
@@ -18,7 +19,6 @@ from kreach.adsystem.settings import (
     BidderSettings,
     GuardSettings,
     NoiseSettings,
-    read_audience,
 )
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue, write_groups

@@ -248,7 +248,7 @@ def test_a_part_that_costs_more_than_it_says_is_not_drawn(
 
 
 def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys  # noqa: PLC0415
+    import sys
 
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(kr.KreachError, match=r"opendp must be installed .*kreach\[dp\]"):

@@ -38,8 +38,7 @@ from kreach.adsystem.settings import (
     ReportingSettings,
 )
 from kreach.boundary.times import Window
-from tests.adsystem.disclosure.test_noise_shape import seeded
-from tests.adsystem.reporting.stores import (
+from tests.adsystem.api.stores import (
     GROUPS,
     KINDS,
     START,
@@ -48,6 +47,7 @@ from tests.adsystem.reporting.stores import (
     make_catalogue,
     quiet,
 )
+from tests.adsystem.disclosure.test_noise_shape import seeded
 
 Ask = Callable[[], Any]
 DAY = timedelta(days=1)
@@ -678,7 +678,7 @@ def test_campaigns_are_managed_and_planned_as_before(shared: AdSystemSettings) -
 def test_settings_can_be_checked_beforehand(
     shared: AdSystemSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys  # noqa: PLC0415
+    import sys
 
     store = shared.store
     assert check_noise(NoiseSettings(), store) == {"noise": "off"}

@@ -98,11 +98,11 @@ def held(out: Path) -> list[str]:
 
 def in_nightly(folder: Path) -> None:
     """Make a day anew that has changed, killed at steps drawn by chance."""
-    from kreach.adsystem.jobs import merge as gather  # noqa: PLC0415 - slow
-    from kreach.adsystem.jobs import nightly, options  # noqa: PLC0415
-    from kreach.adsystem.jobs.engines import EmbeddedJobs  # noqa: PLC0415
-    from kreach.adsystem.settings import AdSystemSettings  # noqa: PLC0415
-    from tests.adsystem.jobs.rooms import NOW, START, days, tree  # noqa: PLC0415
+    from kreach.adsystem.jobs import merge as gather
+    from kreach.adsystem.jobs import nightly, options
+    from kreach.adsystem.jobs.engines import EmbeddedJobs
+    from kreach.adsystem.settings import AdSystemSettings
+    from tests.adsystem.jobs.rooms import NOW, START, days, tree
 
     out = folder / "out"
     settings = AdSystemSettings(store=folder / "store", catalogues=(folder / "v1",))

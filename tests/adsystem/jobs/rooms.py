@@ -24,8 +24,8 @@ from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.numeric.types import IntArray
+from tests.adsystem.api.stores import make_catalogue
 from tests.adsystem.ledger.journals import journal, wait
-from tests.adsystem.reporting.stores import make_catalogue
 
 __all__ = ["DAY", "HOUR", "NOW", "START", "Room", "Sold", "days", "hours", "rows_of", "tree"]
 

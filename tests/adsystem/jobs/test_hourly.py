@@ -20,6 +20,7 @@ from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
+from tests.adsystem.api.stores import KINDS, make_catalogue
 from tests.adsystem.jobs.rooms import (
     DAY,
     HOUR,
@@ -31,7 +32,6 @@ from tests.adsystem.jobs.rooms import (
     rows_of,
     tree,
 )
-from tests.adsystem.reporting.stores import KINDS, make_catalogue
 
 MINUTE = timedelta(minutes=1)
 AT = START + 30 * HOUR

@@ -20,6 +20,7 @@ from kreach.adsystem.jobs.nightly import run_nightly
 from kreach.adsystem.jobs.output import MANIFEST, read_manifest
 from kreach.adsystem.jobs.sources import Sources
 from kreach.errors import KreachError
+from tests.adsystem.api.stores import make_catalogue
 from tests.adsystem.jobs.rooms import (
     DAY,
     HOUR,
@@ -32,7 +33,6 @@ from tests.adsystem.jobs.rooms import (
     rows_of,
     tree,
 )
-from tests.adsystem.reporting.stores import make_catalogue
 from tests.cli.command import kreach
 
 MINUTE = timedelta(minutes=1)

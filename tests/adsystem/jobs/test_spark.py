@@ -11,8 +11,8 @@ import kreach as kr
 from kreach.adsystem.jobs.hourly import run_hourly
 from kreach.adsystem.jobs.nightly import run_nightly
 from kreach.adsystem.jobs.options import JobOptions
+from tests.adsystem.api.stores import make_catalogue
 from tests.adsystem.jobs.rooms import DAY, HOUR, NOW, START, Room, days, hours, tree
-from tests.adsystem.reporting.stores import make_catalogue
 from tests.contract.brisk import brisk_spark
 
 pytestmark = [

@@ -11,7 +11,8 @@ from kreach.adsystem.bidserver.app import bidder_site
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
-from kreach.adsystem.settings import AdSystemSettings, bidder_store
+from kreach.adsystem.settings import AdSystemSettings
+from kreach.adsystem.store_layout import bidder_store
 from kreach.service.clock import SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics

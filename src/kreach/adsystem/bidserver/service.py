@@ -15,22 +15,17 @@ from kreach.adsystem.bidserver.catalogue_bidder import Desk
 from kreach.adsystem.bidserver.checkpoints import Diary
 from kreach.adsystem.bidserver.planner import PlanWorker
 from kreach.adsystem.campaigns.store import CampaignStore, Kept
+from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.ledger.account import Account, as_micros
 from kreach.adsystem.ledger.compaction import GroupNames, compact, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Journal, open_reader
 from kreach.adsystem.ledger.ledger import Ledger
 from kreach.adsystem.ledger.tokens import Claim, Tokens
-from kreach.adsystem.settings import (
-    AdSystemSettings,
-    BidderSettings,
-    RedisSettings,
-    read_audience,
-    read_catalogues,
-    token_key,
-)
+from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
 from kreach.adsystem.sharing.fleet_member import Partner
 from kreach.adsystem.sharing.recovery import Siblings, held_for
+from kreach.adsystem.store_layout import token_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock

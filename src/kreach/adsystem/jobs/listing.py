@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kreach.adsystem.ledger.compaction import LOG_FOLDER
 from kreach.adsystem.ledger.journal import FILE, open_reader
-from kreach.adsystem.settings import BIDDERS_FOLDER, log_folders
+from kreach.adsystem.store_layout import BIDDERS_FOLDER, log_folders
 from kreach.boundary.duckdb import no_complaints, scratch, sql_text
 from kreach.errors import KreachError
 

@@ -24,7 +24,7 @@ from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import FILE, open_reader
 from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 from kreach.adsystem.log.engine import Columns
-from kreach.adsystem.settings import log_folders
+from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.duckdb import new_engine, no_complaints, sql_text
 from kreach.boundary.times import Window
 from kreach.errors import KreachError

@@ -4,8 +4,9 @@ import threading
 from collections.abc import Iterable
 from hashlib import sha256
 
+from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.disclosure.audiences import headcounts
-from kreach.adsystem.settings import AdSystemSettings, read_audience, read_catalogues
+from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError

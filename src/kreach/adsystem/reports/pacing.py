@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kreach.adsystem.log.snapshot import journal_reader, micros_of
-from kreach.adsystem.settings import log_folders
+from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.times import Window, iso_text
 
 __all__ = ["last_pace", "pacing_of"]

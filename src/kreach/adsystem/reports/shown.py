@@ -26,7 +26,8 @@ from kreach.adsystem.reports.documents import measured
 from kreach.adsystem.reports.reach import MAX_PERIODS, MAX_SECONDS, Subject
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.reports.window import WindowReport
-from kreach.adsystem.settings import GuardSettings, guard_key
+from kreach.adsystem.settings import GuardSettings
+from kreach.adsystem.store_layout import guard_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError

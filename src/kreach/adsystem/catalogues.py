@@ -1,0 +1,38 @@
+"""The catalogues that the settings name, and the audiences on them."""
+
+from kreach.adsystem.campaigns.campaign import EVERYONE
+from kreach.adsystem.settings import AdSystemSettings
+from kreach.boundary.audience import Audience
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import read_catalogue, read_groups
+from kreach.errors import KreachError
+
+__all__ = ["read_audience", "read_catalogues"]
+
+
+def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
+    """An audience on a catalogue: everyone, or the head-counts of a groups file."""
+    if name == EVERYONE:
+        return catalogue.audience()
+    if name not in settings.audiences:
+        known = ", ".join([EVERYONE, *settings.audiences])
+        raise KreachError.rule("audience", f"be one of {known}", name)
+    ids, told = read_groups(settings.audiences[name])
+    counts = getattr(told, "targeted_counts", told.group_sizes)
+    by_group = [0] * len(catalogue)
+    for group, count in zip(ids, counts.tolist(), strict=True):
+        by_group[catalogue.index(group)] = int(count)
+    return catalogue.audience(by_group)
+
+
+def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
+    """The released catalogues, the newest last."""
+    if not settings.catalogues:
+        raise KreachError.rule("catalogues", "name at least one released folder", "none")
+    found = [
+        read_catalogue(path / "release" if (path / "release").is_dir() else path)
+        for path in settings.catalogues
+    ]
+    if len({catalogue.version for catalogue in found}) != len(found):
+        raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
+    return found

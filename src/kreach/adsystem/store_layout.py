@@ -1,0 +1,54 @@
+"""Where things lie in a store: folders of bidders, keys that are made at the first start."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from kreach.adsystem.settings import AdSystemSettings, BidderSettings, key_bytes
+
+__all__ = ["BIDDERS_FOLDER", "GUARD_KEY", "bidder_store", "guard_key", "log_folders", "token_key"]
+
+BIDDERS_FOLDER = "bidders"
+GUARD_KEY = "guard.key"
+
+
+def bidder_store(shared: AdSystemSettings, name: str | None) -> AdSystemSettings:
+    """The settings with the folder that one of several bidders has to itself."""
+    if name is None:
+        return shared
+    return msgspec.structs.replace(shared, store=shared.store / BIDDERS_FOLDER / name)
+
+
+def log_folders(store: Path) -> list[Path]:
+    """The folders that hold logs: that of a bidder without a name, and those of the named."""
+    named = (store / BIDDERS_FOLDER).iterdir() if (store / BIDDERS_FOLDER).is_dir() else ()
+    return [store, *sorted(folder for folder in named if folder.is_dir())]
+
+
+def token_key(settings: BidderSettings, store: Path) -> bytes:
+    """The key that signs notices: as set, or one made at the first start and kept."""
+    if settings.token_key is not None:
+        return key_bytes(settings.token_key)
+    return _stored_key(store / "token.key")
+
+
+def guard_key(store: Path) -> bytes:
+    """The key of the guard's margins: made at the first start and kept."""
+    return _stored_key(store / GUARD_KEY)
+
+
+def _stored_key(path: Path) -> bytes:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.draft")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # another process was first
+            os.link(draft, path)
+        draft.unlink()
+    return key_bytes(path.read_text().strip())

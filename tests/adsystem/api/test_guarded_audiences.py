@@ -1,0 +1,198 @@
+"""Audiences of few people, or nearly the same as others, are not for advertisers."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+import pytest
+
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.check import check_adsystem
+from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.reports.catalogue_cache import Shelf
+from kreach.boundary.files import write_groups
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+from tests.adsystem.api.stores import END, GROUPS, Shop, make_campaign, make_catalogue
+from tests.adsystem.api.test_guarded import (
+    EVER,
+    FLOORS,
+    at,
+    guarded,
+    new_campaign,
+    reach_of,
+    settled,
+    status_of,
+)
+
+
+def with_audiences(shop: Shop, folder: Path, **targeted: Any) -> None:
+    """Name audiences in the settings, in this order."""
+    for name, counts in targeted.items():
+        write_groups(shop.catalogues[-1], folder / f"{name}.parquet", np.array(counts))
+    named = {name: folder / f"{name}.parquet" for name in targeted}
+    shop.shared = msgspec.structs.replace(shop.shared, audiences=named)
+
+
+def test_audiences_that_are_not_for_advertisers(tmp_path: Path) -> None:
+    asyncio.run(_audiences(tmp_path))
+
+
+async def _audiences(folder: Path) -> None:
+    catalogue = make_catalogue("disjoint")
+    shop = Shop(folder, catalogue)
+    one = np.zeros(GROUPS, dtype=np.int64)
+    one[3] = 1
+    with_audiences(
+        shop,
+        folder,
+        nearly=catalogue.sizes - one,
+        target=one,
+        half=catalogue.sizes * (np.arange(GROUPS) % 2),
+        twin=catalogue.sizes * (np.arange(GROUPS) % 2),
+        most=catalogue.sizes * (np.arange(GROUPS) > 4),
+    )
+    floors = msgspec.structs.replace(FLOORS, min_audience=70)
+    people = int((catalogue.sizes * (np.arange(GROUPS) % 2)).sum())
+    assert people >= 80  # above any margin
+    shop.add(
+        make_campaign("spring", audience="nearly"), make_campaign("tracker", audience="target")
+    )
+    with guarded(shop, floors) as service:
+        with pytest.raises(Withheld) as refused:
+            service.create(new_campaign("a", "target"))
+        assert str(refused.value) == (
+            "audience must have clearly more than 70 people to be used by advertisers, got 'target'"
+        )
+        assert refused.value.reason == "audience too small"
+        for close in ("nearly", "twin"):
+            with pytest.raises(Withheld, match="differ from every other, and from what others"):
+                service.create(new_campaign("a", close))
+        for name in ("half", "most", "everyone"):
+            assert service.create(new_campaign(f"on-{name}", name))["audience"] == name
+        assert service.catalogues()["audiences"] == ["everyone", "half", "most"]
+        with pytest.raises(KreachError, match="audience must be one of everyone"):
+            service.create(new_campaign("b", "unheard of"))
+        with pytest.raises(Withheld, match="clearly more than 70 people"):
+            service.plan("tracker", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
+        planned = service.plan("on-most", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
+        assert planned["people"] == int(catalogue.sizes[5:].sum())
+        async with shop.open():
+            for hour in range(4):
+                shop.now = at(hour + 0.5)
+                await shop.sell(list(range(GROUPS)))
+            settled(shop, 4)
+            assert shop.counts("spring", catalogue).sum() > 20
+            for name, reason in (
+                ("spring", "audience too close"),
+                ("tracker", "audience too small"),
+            ):
+                status = status_of(service, name)
+                assert (status["impressions"], status["reach"], status["pace"]) == (None, [], None)
+                assert status["suppressed"][0]["reason"] == reason
+                with pytest.raises(Withheld) as refused:
+                    service.reach(name, ReachQuestion(caps=(1,)))
+                assert refused.value.reason == reason
+                assert service.pacing(name, EVER, 10)["pacing"] == []
+        asked = {(e["campaign"], e["asked"]) for e in service.suppressions()["suppressions"]}
+        assert ("tracker", "plan") in asked
+        assert ("a", "a new campaign") in asked
+
+
+def test_an_audience_that_changed_under_its_name_is_not_for_advertisers(tmp_path: Path) -> None:
+    asyncio.run(_changed(tmp_path))
+
+
+async def _changed(folder: Path) -> None:
+    catalogue = make_catalogue("disjoint")
+    shop = Shop(folder, catalogue)
+    sports = catalogue.sizes * (np.arange(GROUPS) % 2)
+    with_audiences(shop, folder, sports=sports)
+    floors = msgspec.structs.replace(FLOORS, min_audience=70)
+    with guarded(shop, floors) as service:
+        service.create(new_campaign("spring", "sports"))
+        async with shop.open():
+            for hour in range(4):
+                shop.now = at(hour + 0.5)
+                await shop.sell(list(range(GROUPS)))
+            settled(shop, 4)
+            before = service.reach("spring", ReachQuestion(caps=(1,)))
+    with_audiences(shop, folder, sports=sports - (np.arange(GROUPS) == 3))  # one person less
+    with guarded(shop, floors) as service:
+        with pytest.raises(Withheld, match="audience must have a new name when its people change"):
+            service.reach("spring", ReachQuestion(caps=(1,)))
+        assert status_of(service, "spring")["suppressed"][0]["reason"] == "audience changed"
+        with pytest.raises(Withheld, match="a new name"):
+            service.create(new_campaign("summer", "sports"))
+        assert service.catalogues()["audiences"] == ["everyone"]
+    assert check_adsystem(shop.shared, floors)["for advertisers"]["sports"] == "audience changed"
+    twin = sports - (np.arange(GROUPS) == 5)
+    with_audiences(shop, folder, twin=twin)  # it is gone, but what was told of it is not
+    with guarded(shop, floors) as service, pytest.raises(Withheld, match="differ from every oth"):
+        service.create(new_campaign("summer", "twin"))
+    with_audiences(shop, folder, sports=sports)  # as it was
+    with guarded(shop, floors) as service:
+        assert service.reach("spring", ReachQuestion(caps=(1,))) == before
+
+
+def test_an_audience_is_what_it_was_when_it_was_first_read(tmp_path: Path) -> None:
+    """Verdicts are about those people: nobody else may be measured while the service runs."""
+    catalogue = make_catalogue("disjoint")
+    shop = Shop(tmp_path, catalogue)
+    sports = catalogue.sizes * (np.arange(GROUPS) % 2)
+    with_audiences(shop, tmp_path, sports=sports, arts=catalogue.sizes * (np.arange(GROUPS) > 4))
+    (tmp_path / "arts.parquet").rename(tmp_path / "away")
+    with patch("kreach.adsystem.reports.catalogue_cache._MAX_GROUPS", 1):
+        shelf = Shelf(shop.shared, Log("test", lambda line: None))
+    assert shelf.audience(catalogue, "sports").targeted_user_count == sports.sum()
+    with pytest.raises(KreachError, match="name a file that exists"):
+        shelf.audience(catalogue, "arts")
+    (tmp_path / "away").rename(tmp_path / "arts.parquet")
+    with pytest.raises(KreachError, match="when it was first read: restart"):
+        shelf.audience(catalogue, "arts")
+    with_audiences(shop, tmp_path, sports=sports - (np.arange(GROUPS) == 3))
+    shelf.audience(catalogue, "everyone")
+    with pytest.raises(KreachError, match="audience must stay as it is while the service runs"):
+        shelf.audience(catalogue, "sports")
+
+
+def test_money_of_an_audience_whose_old_catalogue_is_behind_it(tmp_path: Path) -> None:
+    asyncio.run(_old_audience(tmp_path))
+
+
+async def _old_audience(folder: Path) -> None:
+    old = make_catalogue("disjoint", "v1")
+    shop = Shop(folder, old)
+    targeted = old.sizes - old.sizes * (np.arange(GROUPS) < 4)
+    with_audiences(shop, folder, sporty=targeted)
+    shop.add(make_campaign("spring", audience="sporty"))
+    async with shop.open():
+        for hour in range(3):
+            shop.now = at(hour + 0.5)
+            assert await shop.sell(list(range(10, 20))) == 10
+    new = make_catalogue("disjoint", "v2")
+    again = Shop(folder, old, new)
+    with_audiences(again, folder, sporty=new.sizes - new.sizes * (np.arange(GROUPS) < 4))
+    again.now = at(3.1)
+    with guarded(again) as service:
+        settled(again, 3)
+        assert status_of(service)["impressions"] is None  # nobody can say whom old groups hold
+        with pytest.raises(KreachError, match="group must be in catalogue v1"):
+            reach_of(service, catalogue="v1")
+    with_audiences(shop, folder, sporty=targeted)
+    settled(shop, 3)
+    with guarded(shop) as service:
+        assert status_of(service)["impressions"] == 20
+    with_audiences(again, folder, sporty=new.sizes - new.sizes * (np.arange(GROUPS) < 4))
+    again.now = END.timestamp() + 2 * 3_600
+    with guarded(again) as service:  # the chapter that was held back, without anybody's help
+        status = status_of(service)
+        assert (status["impressions"], status["reach"]) == (30, [])
+        assert status["suppressed"][0]["reason"] == "audience not on this catalogue"
+        summary = service.listing(None, 1)["campaigns"][0]["status"]
+        assert (summary["impressions"], summary["unique_reach"]) == (30, None)
+        assert summary["suppressed"] == status["suppressed"][:1]
+        assert status["spend_micros"] == sum(row[-1] for row in shop.sold)

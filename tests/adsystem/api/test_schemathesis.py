@@ -1,0 +1,103 @@
+"""The API keeps its own description: generated requests never get a 5xx or an undeclared answer."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from kreach.adsystem.api.app import reporting_app
+from kreach.adsystem.settings import ReportingSettings
+from kreach.service.run import bind
+from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, quiet
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    unsupported_method,
+]
+
+OPERATIONS = [
+    ("/healthz", "GET"),
+    ("/metrics", "GET"),
+    ("/v1/campaigns", "GET"),
+    ("/v1/campaigns", "POST"),
+    ("/v1/campaigns/{campaign}", "GET"),
+    ("/v1/campaigns/{campaign}", "PATCH"),
+    ("/v1/campaigns/{campaign}/curve", "GET"),
+    ("/v1/campaigns/{campaign}/pacing", "GET"),
+    ("/v1/campaigns/{campaign}/plan", "GET"),
+    ("/v1/campaigns/{campaign}/reach", "GET"),
+    ("/v1/campaigns/{campaign}/series", "GET"),
+    ("/v1/catalogues", "GET"),
+]
+
+
+async def _sell(shop: Shop) -> None:
+    async with shop.open():
+        await shop.sell([0, 0, 1, 2, 5] * 4)
+        shop.compact()
+        await shop.sell([3, 4])
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The schema of a server on a store with some impressions."""
+    shop = Shop(tmp_path_factory.mktemp("api"), make_catalogue("disjoint", groups=12))
+    shop.add(make_campaign("spring", expected_requests=100))
+    asyncio.run(_sell(shop))
+    app = reporting_app(shop.shared, ReportingSettings(), quiet("reporting"))
+    listening = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/openapi.json"
+        yield schemathesis.openapi.from_url(address)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_the_api_is_as_described(api: Any, path: str, method: str, mode: Any) -> None:
+    operation = api[path][method]
+    if mode is GenerationMode.NEGATIVE and path in ("/healthz", "/metrics", "/v1/catalogues"):
+        pytest.skip("nothing can be wrong with it")
+
+    few = path.endswith("plan") and mode is GenerationMode.POSITIVE  # each takes a second
+
+    @settings(max_examples=8 if few else 25, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode), known=st.integers(0, 3))
+    def ask(case: Any, known: int) -> None:
+        if known and "campaign" in case.path_parameters and method == "GET":
+            case.path_parameters["campaign"] = "spring"
+        case.call_and_validate(checks=CHECKS)
+
+    ask()
+
+
+def test_every_operation_is_asked(api: Any) -> None:
+    found = {(one.ok().path, one.ok().method.upper()) for one in api.get_all_operations()}
+    assert found == set(OPERATIONS)

@@ -1,0 +1,131 @@
+"""What stands around the routes: bounded work, bounded bodies, failures that tell nothing."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kreach.adsystem.api import web
+from kreach.adsystem.api.web import Busy, Guard, Workers
+from kreach.adsystem.reports import reach
+from kreach.adsystem.reports.service import Reporting
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
+
+
+def test_a_queue_that_grows_too_long_is_refused() -> None:
+    async def run() -> None:
+        workers = Workers("test", 1, 2)
+        go = threading.Event()
+        waiting = [asyncio.create_task(workers.run(go.wait, 10)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Busy):
+            await workers.run(lambda: 1)
+        go.set()
+        assert await asyncio.gather(*waiting) == [True] * 3
+        assert await workers.run(lambda: 1) == 1
+        workers.close()
+
+    asyncio.run(run())
+
+
+def test_a_series_that_takes_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried = partial(reach.series_of, max_seconds=-1.0)
+    monkeypatch.setattr("kreach.adsystem.reports.service.series_of", hurried)
+
+    async def run() -> None:
+        shop = Shop(tmp_path, make_catalogue("disjoint"))
+        shop.add(make_campaign("spring"))
+        async with reporting(shop) as client:
+            path = "/v1/campaigns/spring/series?start=2026-11-01&end=2026-11-09"
+            answer = await client.get(path)
+            assert answer.status_code == 422
+            assert "ask for fewer periods" in answer.json()["error"]
+
+    asyncio.run(run())
+
+
+def test_a_failure_inside_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr(Reporting, "status", broken)
+
+    async def run() -> None:
+        shop = Shop(tmp_path, make_catalogue("disjoint"))
+        shop.add(make_campaign("spring"))
+        async with reporting(shop) as client:
+            answer = await client.get("/v1/campaigns/spring")
+            assert answer.status_code == 500
+            assert answer.json() == {"error": "something went wrong inside"}
+            shown = (await client.get("/metrics")).text
+            assert 'http_failures_total{kind="RuntimeError"} 1.0' in shown
+
+    asyncio.run(run())
+
+
+async def _through(guard: Guard, receive: Callable[[], Awaitable[Any]]) -> list[Any]:
+    told: list[Any] = []
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    await guard({"type": "http", "method": "POST", "path": "/"}, receive, send)
+    return told
+
+
+def test_a_body_that_does_not_come_or_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "_BODY_SECONDS", 0.05)
+    lines: list[str] = []
+
+    async def never(*_: object) -> None:
+        raise AssertionError("a route was asked")
+
+    async def run() -> None:
+        guard = Guard(never, Log("test", lines.append), Metrics("test"), 1_000)
+
+        async def slow() -> Any:
+            await asyncio.sleep(10)
+
+        async def endless() -> Any:
+            return {"type": "http.request", "body": b"x" * 100, "more_body": True}
+
+        async def gone() -> Any:
+            return {"type": "http.disconnect"}
+
+        assert (await _through(guard, slow))[0]["status"] == 408
+        refused = await _through(guard, endless)
+        assert refused[0]["status"] == 413
+        assert list(json.loads(refused[1]["body"])) == ["error"]
+        assert await _through(guard, gone) == []
+
+    asyncio.run(run())
+    assert lines == []
+
+
+def test_reporting_needs_catalogues_and_a_store(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    with pytest.raises(KreachError, match="catalogues must"):
+        asyncio.run(_open(shop))
+    shop = Shop(tmp_path, make_catalogue("disjoint"))
+    (tmp_path / "store").write_text("in the way")
+    with pytest.raises(KreachError, match="store must"):
+        asyncio.run(_open(shop))
+    (tmp_path / "store").unlink()
+    with pytest.raises(KreachError, match="memory must"):
+        asyncio.run(_open(shop, memory="a lot"))
+
+
+async def _open(shop: Shop, **settings: Any) -> None:
+    async with reporting(shop, **settings) as client:
+        assert isinstance(client, httpx.AsyncClient)

@@ -1,0 +1,234 @@
+"""Bidders for tests: a small store, the application between its start and its stop, requests."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.service import BidderState
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.settings import AdSystemSettings, BidderSettings
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue
+from kreach.boundary.openrtb import BidResponse
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+from kreach.service.web import Site
+
+__all__ = [
+    "AT_ONCE",
+    "NOW",
+    "Exchange",
+    "Hands",
+    "Reply",
+    "as_response",
+    "bidding",
+    "made_campaign",
+    "made_catalogue",
+    "made_request",
+    "pointed",
+]
+
+T = TypeVar("T")
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+AT_ONCE = 10_000  # ms of time to answer: no test depends on how fast a machine is
+
+
+class Hands:
+    """A clock that tests set."""
+
+    def __init__(self, now: datetime = NOW) -> None:
+        self.now = now.timestamp()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def made_catalogue(groups: int = 6, version: str = "v1", size: int = 20, **more: Any) -> Catalogue:
+    """Groups g0, g1, … of one size, unless `sizes` says otherwise."""
+    sizes = more.pop("sizes", np.full(groups, size))
+    ids = tuple(f"g{j}" for j in range(groups))
+    return Catalogue(version, NOW, int(min(sizes)), ids, sizes, **more)
+
+
+def made_campaign(name: str = "spring", **more: Any) -> Campaign:
+    """A campaign that runs from a minute before NOW, too early for plans, until a week after."""
+    told: dict[str, Any] = {
+        "budget": 1_000.0,
+        "start": NOW - timedelta(minutes=1),
+        "end": NOW + timedelta(days=7),
+        "market_mu": 0.0,
+        "market_sigma": 1.0,
+        "max_cpm": 50.0,
+    }
+    return Campaign(id=name, **(told | more))
+
+
+def pointed(group: str | None = "g0", catalogue: str | None = "v1", name: str = "kreach") -> Any:
+    """What a provider says about a user."""
+    return {"name": name, "segment": [{"id": group}], "ext": {"catalogue": catalogue}}
+
+
+def made_request(group: str = "g0", **more: Any) -> dict[str, Any]:
+    """A request for one place, of a user of this group."""
+    told = {
+        "id": "request-1",
+        "tmax": AT_ONCE,
+        "imp": [{"id": "1", "banner": {"w": 300, "h": 250}}],
+        "user": {"data": [pointed(group)]},
+    }
+    return told | more
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no bid."""
+        return self.headers["x-no-bid"]
+
+
+def as_response(reply: Reply) -> BidResponse:
+    """A bid response, decoded strictly by its schema."""
+    import msgspec
+
+    assert reply.status == 200, (reply.status, reply.headers, reply.body)
+    assert reply.headers["content-type"] == "application/json"
+    return msgspec.json.decode(reply.body, type=BidResponse)
+
+
+class Exchange:
+    """Whoever talks to a bidder that lives in this thread."""
+
+    def __init__(self, state: BidderState, site: Site, runner: asyncio.Runner) -> None:
+        self.state, self.site, self._runner = state, site, runner
+
+    async def asked(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Reply:
+        """One request, straight to the application."""
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": method, "path": path, "query_string": query}
+        await self.site(scope, receive, send)
+        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Reply(sent[0]["status"], headers, sent[1]["body"])
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let something go on until it ends."""
+        return self._runner.run(work)
+
+    def ask(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Reply:
+        """One request and its answer."""
+        return self._runner.run(self.asked(method, path, body, query))
+
+    def bid(self, request: object) -> Reply:
+        """A bid request: raw bytes, or what becomes JSON."""
+        body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        return self.ask("POST", "/openrtb2/bid", body)
+
+    def call(self, address: str, price: float | None = None) -> Reply:
+        """Follow a notice's address, as an exchange would."""
+        if price is not None:
+            address = address.replace("${AUCTION_PRICE}", f"{price:.3f}")
+        parts = urlsplit(address)
+        return self.ask("GET", parts.path, query=parts.query.encode())
+
+    def win(self, group: str = "g0", **more: Any) -> Reply:
+        """A bid that wins and is billed at half its price; the bid's reply."""
+        reply = self.bid(made_request(group, **more))
+        bid = as_response(reply).seatbid[0].bid[0]
+        assert self.call(bid.burl, bid.price / 2).status == 200
+        return reply
+
+    def price(self, group: str = "g0", **more: Any) -> float:
+        """What is bid for a request; the bid is taken back at once."""
+        bid = as_response(self.bid(made_request(group, **more))).seatbid[0].bid[0]
+        assert self.call(bid.lurl).status == 200
+        return bid.price
+
+    def wait(self, until: Callable[[], object], seconds: float = 20.0) -> None:
+        """Let the bidder's own work go on until something is true."""
+
+        async def waiting() -> None:
+            for _ in range(int(seconds / 0.02)):
+                if until():
+                    return
+                await asyncio.sleep(0.02)
+            raise AssertionError("it did not happen in time")
+
+        self._runner.run(waiting())
+
+    def rest(self, seconds: float = 0.25) -> None:
+        """Let a few ticks of the bidder's clock pass."""
+        self._runner.run(asyncio.sleep(seconds))
+
+    def metric(self, name: str) -> float:
+        """A line of /metrics, by its name and labels."""
+        lines = self.ask("GET", "/metrics").body.decode().splitlines()
+        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " "))
+
+
+@contextmanager
+def bidding(
+    folder: Path,
+    campaigns: Sequence[Campaign] = (),
+    *,
+    catalogues: Sequence[Catalogue] | None = None,
+    audiences: dict[str, Path] | None = None,
+    currency: str = "USD",
+    clock: Callable[[], float] | None = None,
+    lines: list[str] | None = None,
+    asleep: bool = False,
+    **settings: Any,
+) -> Iterator[Exchange]:
+    """A bidder on a store, from its start to its stop. `asleep`: do not wait for who may bid."""
+    catalogues = [made_catalogue()] if catalogues is None else catalogues
+    for catalogue in catalogues:
+        write_catalogue(catalogue, folder / catalogue.version)
+    store = CampaignStore(folder / "store")
+    for campaign in campaigns:
+        store.add(campaign)
+    store.close()
+    shared = AdSystemSettings(
+        store=folder / "store",
+        catalogues=tuple(folder / catalogue.version for catalogue in catalogues),
+        audiences=audiences or {},
+        currency=currency,
+    )
+    log = Log("bidder", (lambda _: None) if lines is None else lines.append)
+    hands = clock or Hands()
+    state = BidderState(shared, BidderSettings(**settings), log, clock=lambda _: hands)
+    site = bidder_site(state, Metrics("bidder"))
+    with asyncio.Runner() as runner:
+        runner.run(state.start())
+        exchange = Exchange(state, site, runner)
+        try:
+            if not asleep:
+                plays = [play for desk in state.desks.values() for play in desk.plays.values()]
+                exchange.wait(lambda: not any(play.asleep for play in plays))
+            yield exchange
+        finally:
+            runner.run(state.stop())
