@@ -1,0 +1,444 @@
+"""The report types: what the HTTP API answers, `--json` prints, jobs store and the console reads.
+
+Each struct is encoded by `to_json` and decoded by `msgspec`; its OpenAPI schema is generated from
+it (`schemas`). A field of type `MayWithhold` is null where a disclosure policy withholds it, and
+`suppressed` then says why; no policy may null any other field. A field that only a running service
+can fill is absent (UNSET) from reports on files.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+__all__ = [
+    "Allowed",
+    "CampaignDefinition",
+    "CampaignList",
+    "CampaignStatus",
+    "CampaignSummary",
+    "CapReport",
+    "CatalogueList",
+    "CatalogueSummary",
+    "Creative",
+    "CurveDocument",
+    "CurvePoint",
+    "CurveReport",
+    "ErrorDocument",
+    "ErrorInfo",
+    "FieldError",
+    "Flight",
+    "FrequencyCap",
+    "Health",
+    "Market",
+    "MayWithhold",
+    "NoiseInfo",
+    "Outlook",
+    "Pace",
+    "PacingDocument",
+    "PlanDocument",
+    "ReachDocument",
+    "SeriesDocument",
+    "SeriesPeriod",
+    "Status",
+    "Summary",
+    "Suppressed",
+    "Suppression",
+    "SuppressionList",
+    "schemas",
+    "to_json",
+]
+
+T = TypeVar("T")
+MayWithhold = Annotated[T | None, Meta(extra_json_schema={"x-may-withhold": True})]
+Interval = tuple[float, float]
+"""Low and high."""
+
+
+class _Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A frozen value with named fields, of which a reader knows every one."""
+
+
+class Allowed(_Document, frozen=True, kw_only=True):
+    """The nearest times around those requested at which a window may start and end."""
+
+    start: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+
+class FieldError(_Document, frozen=True, kw_only=True):
+    """One wrong field: its name, a code for programs, a sentence for whoever filled it in."""
+
+    field: str
+    code: str
+    message: str
+
+
+class ErrorInfo(_Document, frozen=True, kw_only=True):
+    """What is wrong. `reason` and `allowed` are set where an answer is withheld."""
+
+    message: str
+    fields: tuple[FieldError, ...] = ()
+    reason: str | None = None
+    allowed: Allowed | None = None
+
+
+class ErrorDocument(_Document, frozen=True, kw_only=True):
+    """The one form of error."""
+
+    error: ErrorInfo
+
+
+class Suppressed(_Document, frozen=True, kw_only=True):
+    """What a document withholds from an advertiser, and why."""
+
+    what: str
+    reason: str
+    why: str
+    allowed: Allowed | None = None
+
+
+class NoiseInfo(_Document, frozen=True, kw_only=True):
+    """How a noisy answer was drawn: its share of the budget (ρ), and the σ of one of its numbers."""
+
+    rho: float
+    max_per_person: int
+    std_people: float
+    std_impressions: float
+    std_spend_micros: float
+
+
+# -- campaigns --------------------------------------------------------------------------------
+
+
+class FrequencyCap(_Document, frozen=True, kw_only=True):
+    """At most `limit` impressions a person within `span_seconds`; null for the whole flight."""
+
+    limit: int
+    span_seconds: float | None
+
+
+class Creative(_Document, frozen=True, kw_only=True):
+    """The ad that is shown."""
+
+    id: str | None
+    markup: str | None
+    width: int | None
+    height: int | None
+    domains: tuple[str, ...]
+
+
+class CampaignDefinition(_Document, frozen=True, kw_only=True):
+    """A campaign as it is stored. Money is in the ad system's currency, bid limits are CPM."""
+
+    id: str
+    budget: float
+    start: str
+    end: str
+    caps: tuple[FrequencyCap, ...]
+    daily_budget: float | None
+    audience: str
+    auction: str
+    bidder: str
+    min_cpm: float
+    max_cpm: float
+    market_mu: float | None
+    market_sigma: float | None
+    expected_requests: int | None
+    creative: Creative
+    state: str
+
+
+class Summary(_Document, frozen=True, kw_only=True):
+    """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
+
+    For advertisers up to `as_of`.
+    """
+
+    impressions: MayWithhold[int]
+    spend_micros: MayWithhold[int]
+    spend: MayWithhold[float]
+    budget_left_micros: MayWithhold[int]
+    budget_left: MayWithhold[float]
+    as_of: str | None = None
+    catalogue: str | None = None
+    unique_reach: MayWithhold[float] = None
+    suppressed: tuple[Suppressed, ...] = ()
+
+
+class CampaignSummary(CampaignDefinition, frozen=True, kw_only=True):
+    """A campaign in a list."""
+
+    status: Summary
+
+
+class CampaignList(_Document, frozen=True, kw_only=True):
+    """Campaigns in the order they were created; `next` goes into `after` for the next page."""
+
+    currency: str
+    campaigns: tuple[CampaignSummary, ...]
+    next: str | None
+
+
+# -- reach ------------------------------------------------------------------------------------
+
+
+class CapReport(_Document, frozen=True, kw_only=True):
+    """Reach at one frequency cap.
+
+    `unique_reach` are the people reached (cap 1), `reach` the impressions within the cap,
+    `over_exposed` the people with more impressions than the cap. `frequency` counts people by
+    impressions (0, 1, ..., 9, and 10 or more), `at_least` people with 1, 2, ... or more.
+    """
+
+    cap: int
+    impressions: int
+    reach: float
+    std: float
+    interval: Interval
+    level: float
+    interval_method: str
+    bounds: MayWithhold[tuple[int, int]]
+    bounds_attained: MayWithhold[tuple[bool, bool]]
+    over_exposed: float
+    unique_reach: float
+    unique_reach_interval: Interval
+    average_frequency: float
+    average_frequency_interval: Interval
+    frequency: tuple[float, ...]
+    at_least: tuple[float, ...]
+    at_least_intervals: tuple[Interval, ...]
+
+
+class Flight(_Document, frozen=True, kw_only=True):
+    """When a campaign runs."""
+
+    start: str
+    end: str
+
+
+class ReachDocument(_Document, frozen=True, kw_only=True):
+    """A reach report of one window.
+
+    `rejected` counts rows that do not count, by reason; `warnings` rows that count but that one
+    should know of. `basis` names the theorem and the assumptions behind the numbers.
+    """
+
+    campaign: str | None
+    start: str | None
+    end: str | None
+    catalogue: str | None
+    impressions: MayWithhold[int]
+    rejected: dict[str, MayWithhold[int]]
+    warnings: dict[str, MayWithhold[int]]
+    people: int
+    basis: MayWithhold[str]
+    reports: tuple[CapReport, ...]
+    audience: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    flight: Flight | UnsetType = UNSET
+    spend_micros: MayWithhold[int] | UnsetType = UNSET
+    spend: MayWithhold[float] | UnsetType = UNSET
+    currency: str | UnsetType = UNSET
+    suppressed: tuple[Suppressed, ...] | UnsetType = UNSET
+    noise: NoiseInfo | UnsetType | None = UNSET
+
+    def report(self, cap: int) -> CapReport:
+        """The report at one of the caps that were asked for."""
+        return next(report for report in self.reports if report.cap == cap)
+
+
+class SeriesPeriod(_Document, frozen=True, kw_only=True):
+    """One period alone, and everything from the start of the series to its end."""
+
+    start: str
+    end: str
+    impressions: MayWithhold[int]
+    period: MayWithhold[tuple[CapReport, ...]]
+    cumulative: MayWithhold[tuple[CapReport, ...]]
+
+
+class SeriesDocument(ReachDocument, frozen=True, kw_only=True):
+    """The report of the whole window, and period by period."""
+
+    by: str
+    series: tuple[SeriesPeriod, ...]
+
+
+class CurveReport(_Document, frozen=True, kw_only=True):
+    """Reach at one cap, in short."""
+
+    cap: int
+    reach: float
+    std: float
+    interval: Interval
+    level: float
+    interval_method: str
+
+    @classmethod
+    def short(cls, report: CapReport) -> "CurveReport":
+        """What a curve shows of a report."""
+        return cls(**{name: getattr(report, name) for name in cls.__struct_fields__})
+
+
+class CurvePoint(_Document, frozen=True, kw_only=True):
+    """Everything up to `ts`."""
+
+    ts: str
+    impressions: int
+    reports: tuple[CurveReport, ...]
+
+
+class CurveDocument(_Document, frozen=True, kw_only=True):
+    """Reach so far over time; with noise, at the points that are released."""
+
+    campaign: str
+    catalogue: str
+    people: int
+    by: str
+    points: tuple[CurvePoint, ...]
+    suppressed: tuple[Suppressed, ...] = ()
+
+
+# -- pacing and status ------------------------------------------------------------------------
+
+
+class Pace(_Document, frozen=True, kw_only=True):
+    """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only."""
+
+    ts: str
+    spent_micros: int
+    impressions: int | None = None
+    multiplier: MayWithhold[float] = None
+    reserved_micros: MayWithhold[int] = None
+    carried_micros: MayWithhold[int] = None
+    requests: MayWithhold[int] = None
+    bids: MayWithhold[int] = None
+    wins: MayWithhold[int] = None
+    losses: MayWithhold[int] = None
+    win_rate: MayWithhold[float] = None
+
+
+class PacingDocument(_Document, frozen=True, kw_only=True):
+    """How the budget was spent."""
+
+    campaign: str
+    budget_micros: int
+    pacing: tuple[Pace, ...]
+    suppressed: tuple[Suppressed, ...] = ()
+
+
+class Status(Summary, frozen=True, kw_only=True):
+    """Delivery of a campaign, reach so far by cap, and the bidder's last pacing record."""
+
+    people: MayWithhold[int] = None
+    reach: tuple[CapReport, ...] = ()
+    pace: Pace | None = None
+    noise: NoiseInfo | None = None
+
+
+class CampaignStatus(CampaignDefinition, frozen=True, kw_only=True):
+    """A campaign and its delivery."""
+
+    status: Status
+
+
+# -- plans, catalogues, health ----------------------------------------------------------------
+
+
+class Market(_Document, frozen=True, kw_only=True):
+    """The logarithm of the price per thousand is normal with these parameters."""
+
+    mu: float
+    sigma: float
+    auction: str
+
+
+class Outlook(_Document, frozen=True, kw_only=True):
+    """What to expect of a budget; `band` holds reach with probability `level`."""
+
+    budget: float
+    spend: float
+    reach: float
+    band: Interval
+    level: float
+    impressions: float
+    average_frequency: float
+    multiplier: float
+
+
+class PlanDocument(_Document, frozen=True, kw_only=True):
+    """Budget to reach and back; with `group_size`, as if groups were of that size."""
+
+    campaign: str
+    catalogue: str
+    currency: str
+    people: int
+    groups: int
+    group_size: int | None
+    cap: int
+    requests: int
+    market: Market
+    plans: tuple[Outlook, ...]
+
+
+class CatalogueSummary(_Document, frozen=True, kw_only=True):
+    """A release of groups: its guarantee, and what it says about visits."""
+
+    version: str
+    created: str
+    group_size: int
+    groups: int
+    people: int
+    min_group: int
+    mean_group: float
+    visits: str
+    dispersion: float | None
+    class_floor: int | None
+
+
+class CatalogueList(_Document, frozen=True, kw_only=True):
+    """Releases, the newest last, and the audiences that campaigns can target on them."""
+
+    catalogues: tuple[CatalogueSummary, ...]
+    audiences: tuple[str, ...]
+    currency: str
+
+
+class Suppression(_Document, frozen=True, kw_only=True):
+    """A question about a campaign that was not answered in full: why, and how often."""
+
+    reason: str
+    campaign: str
+    asked: str
+    first: str
+    last: str
+    times: int
+
+
+class SuppressionList(_Document, frozen=True, kw_only=True):
+    """The newest first; counts by reason are since the service started."""
+
+    by_reason: dict[str, int]
+    suppressions: tuple[Suppression, ...]
+
+
+class Health(_Document, frozen=True, kw_only=True):
+    """Whether the service can answer; callers without the right to more see the status only."""
+
+    status: str
+    log: str | None = None
+    catalogues: tuple[str, ...] | None = None
+    campaigns: int | None = None
+
+
+def to_json(document: object) -> bytes:
+    """A document as JSON; floats in the shortest form that reads back as the same number."""
+    return msgspec.json.encode(document)
+
+
+def schemas(kinds: Sequence[type], prefix: str) -> dict[str, Any]:
+    """JSON schemas of structs by name, with references under `prefix`."""
+    _, components = msgspec.json.schema_components(kinds, ref_template=prefix + "{name}")
+    return components
