@@ -15,6 +15,7 @@ __all__ = [
     "EPOCH",
     "HOUR_SECONDS",
     "MICROS",
+    "MONDAY_SECONDS",
     "PERIODS",
     "PERIOD_LENGTH",
     "Window",
@@ -37,7 +38,7 @@ HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
 PERIOD_LENGTH = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 PERIODS = tuple(PERIOD_LENGTH)
-_MONDAY_SECONDS = 3 * DAY_SECONDS  # 29 December 1969 was a Monday
+MONDAY_SECONDS = 3 * DAY_SECONDS  # weeks begin on Mondays, as 29 December 1969 was one
 _MIN_SECONDS, _MAX_SECONDS = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
 _MAX_PERIODS = 10_000
 
@@ -166,5 +167,5 @@ def period_edge(seconds: int, by: str) -> int:
     4
     """
     length = int(PERIOD_LENGTH[as_period(by)].total_seconds())
-    shift = _MONDAY_SECONDS if by == "week" else 0
+    shift = MONDAY_SECONDS if by == "week" else 0
     return (seconds + shift) // length * length - shift + length

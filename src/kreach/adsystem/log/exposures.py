@@ -1,6 +1,4 @@
-"""From the histograms of an engine to exposures: the only place where Python touches counts."""
-
-from dataclasses import dataclass
+"""From the histograms of an engine to exposures: what a log in files says about an audience."""
 
 import ibis.expr.types as ir
 import numpy as np
@@ -12,89 +10,32 @@ from kreach.adsystem.log.overlap_queries import (
     pair_histogram,
     served_members,
 )
-from kreach.adsystem.log.queries import (
-    KNOWN,
-    NO_GROUP,
-    UNKNOWN,
-    Scope,
-    counts,
-    histogram,
-    with_running,
-)
-from kreach.adsystem.log.tables import GroupTable, LogTable
+from kreach.adsystem.log.tables import GroupTable
 from kreach.adsystem.measurement.disjoint import Cells, DisjointExposure
 from kreach.adsystem.measurement.exposure import Exposure
 from kreach.adsystem.measurement.overlapping import OverlappingExposure
 from kreach.adsystem.measurement.profiled import ProfiledExposure
 from kreach.adsystem.measurement.tallied import ClassTallies, TalliedExposure
 from kreach.boundary.audience import Audience
-from kreach.boundary.times import Window
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Fold", "fold"]
+__all__ = ["exposure_of"]
 
 _MAX_MEMBERSHIPS = 50_000  # up to here overlapping classes are looked at one by one
 
 
-@dataclass(frozen=True)
-class Fold:
-    """One window, folded: what a report is made from, and the rows that could not count."""
-
-    exposure: Exposure
-    impressions: int
-    no_group: int
-    unknown_group: int
-    copies: int  # in the slots up to the last
-
-
-def fold(
-    engine: Engine,
-    log: LogTable,
-    groups: GroupTable,
-    scope: Scope,
-    slots: list[Window],
-    *,
-    running: bool = False,
-) -> list[Fold]:
-    """A fold for each slot and, if `running`, for each slot with all before it, in that order."""
-    counted = counts(log, scope, slots)
-    numbers = len(slots)
-    if running:
-        counted, numbers = with_running(counted, numbers), 2 * numbers
-    if groups.members is not None:
-        counted = engine.keep(counted)
-    columns = engine.columns(histogram(counted, groups, numbers))
-    impressions, slot = np.divmod(columns["code"].astype(np.int64), numbers)
-    result = []
-    for at in range(numbers):
-        here = {name: values[slot == at] for name, values in columns.items()}
-        result.append(_fold(engine, counted, groups, f"n{at}", here, impressions[slot == at]))
-    return result
-
-
-def _fold(
+def exposure_of(
     engine: Engine,
     counted: ir.Table,
     groups: GroupTable,
     slot: str,
     cells: Columns,
     impressions: IntArray,
-) -> Fold:
-    status = cells["status"].astype(np.int64)
-    rows = impressions * cells["groups"].astype(np.int64)
-    known = status == KNOWN
-    mine = {name: values[known] for name, values in cells.items()}
+) -> Exposure:
+    """The exposure of one slot: `cells` are the rows of its histogram, for known groups."""
     if groups.members is not None:
-        exposure = _overlapping(engine, counted, groups, slot, mine, impressions[known])
-    else:
-        exposure = _disjoint(groups, mine, impressions[known])
-    return Fold(
-        exposure,
-        int(rows[known].sum()),
-        int(rows[status == NO_GROUP].sum()),
-        int(rows[status == UNKNOWN].sum()),
-        int(cells["copies"].astype(np.int64).sum()),
-    )
+        return _overlapping(engine, counted, groups, slot, cells, impressions)
+    return _disjoint(groups, cells, impressions)
 
 
 def _disjoint(groups: GroupTable, cells: Columns, impressions: IntArray) -> Exposure:

@@ -1,4 +1,4 @@
-"""The impression log: append once, ask for counts. Nothing else is needed of a log."""
+"""The impression log in files or tables: append once, ask for counts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from kreach.adsystem.log.counts import first_and_last
 from kreach.adsystem.log.engine import Engine, Source
-from kreach.adsystem.log.queries import Scope, counts, edges
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.queries import counts
 from kreach.adsystem.log.tables import LogTable, log_table
 from kreach.boundary.events import Impression
 from kreach.boundary.times import Window, as_instant, as_period
@@ -102,7 +104,7 @@ class ImpressionLog:
     ) -> dict[str, int]:
         """Impressions of each group in [start, end), each id once; rows without group left out."""
         window = Window.between(start, end)
-        found = self.engine.columns(counts(self.table, Scope(campaign), [window]))
+        found = self.engine.columns(counts(self.table, Place.named(campaign), [window]))
         return {
             str(group): int(n)
             for group, n in zip(found["group"], found["n0"], strict=True)
@@ -113,24 +115,23 @@ class ImpressionLog:
         self, campaign: str | None = None, start: object = None, end: object = None, by: str = "day"
     ) -> list[tuple[Window, dict[str, int]]]:
         """Impressions of each group in each hour, day or week of [start, end)."""
-        periods = self.span(Scope(campaign), Window.between(start, end), by).periods(by)
+        periods = self.span(Place.named(campaign), Window.between(start, end), by).periods(by)
         result = []
         for low in range(0, len(periods), SLOTS_AT_ONCE):
             block = periods[low : low + SLOTS_AT_ONCE]
-            found = self.engine.columns(counts(self.table, Scope(campaign), block))
+            found = self.engine.columns(counts(self.table, Place.named(campaign), block))
             for at, period in enumerate(block):
                 rows = zip(found["group"], found[f"n{at}"], strict=True)
                 result.append((period, {str(g): int(n) for g, n in rows if g is not None and n}))
         return result
 
-    def span(self, scope: Scope, window: Window, by: str) -> Window:
+    def span(self, place: Place, window: Window, by: str) -> Window:
         """The window with open ends closed around the impressions in it, at full periods."""
         by = as_period(by)
         if window.start is not None and window.end is not None:
             return window
-        found = self.engine.one(edges(self.table, scope, window))
-        if found["first"] is None or found["first"] != found["first"]:
+        hours = first_and_last(self.engine, self.table, place, window)
+        if hours is None:
             rule = "hold impressions, for a series without start and end"
             raise KreachError.rule("impressions", rule, "none in the window")
-        first, last = (datetime.fromtimestamp(int(found[e]), UTC) for e in ("first", "last"))
-        return window.holding(first, last, by)
+        return window.holding(*hours, by)

@@ -1,4 +1,4 @@
-"""What can be asked of a log, one expression per question, whatever engine answers it.
+"""Queries on a log, one expression each, whatever engine runs it.
 
     rows of a campaign → counts: group, n0, n1, ...   (impressions of each group per window)
                        → histogram: kind of group, code, groups   (all that a report needs)
@@ -8,26 +8,30 @@ count keeps one row per group: a series costs little more than one window.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import ibis
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import GroupTable, LogTable
-from kreach.boundary.times import Window
-from kreach.errors import KreachError
+from kreach.boundary.times import MONDAY_SECONDS, Window
 
 __all__ = [
     "KNOWN",
     "NO_GROUP",
     "UNKNOWN",
-    "Scope",
+    "campaign_group_counts",
+    "count_where",
     "counts",
     "edges",
+    "group_counts",
     "histogram",
+    "inside",
+    "instant_literal",
     "missing",
     "oddities",
+    "place_totals",
     "with_running",
 ]
 
@@ -35,46 +39,35 @@ KNOWN, NO_GROUP, UNKNOWN = 0, 1, 2
 _SLOTS_TOGETHER = 10
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Which rows a question is about: those of a campaign, told under a version of the groups."""
-
-    campaign: str | None = None
-    version: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.campaign is not None and not isinstance(self.campaign, str):
-            raise KreachError.rule("campaign", "be text", self.campaign)
-
-
-def _chosen(log: LogTable, scope: Scope) -> ir.Table:
+def _rows_of(log: LogTable, place: Place) -> ir.Table:
     rows = log.rows
-    if scope.campaign is not None:
-        rows = rows.filter(rows["campaign"] == scope.campaign)
-    if scope.version is not None and "catalogue" in rows.columns:
-        told = rows["catalogue"]
-        rows = rows.filter(told.isnull() | (told == scope.version))
+    if place.campaign is not None:
+        rows = rows.filter(rows["campaign"] == place.campaign)
+    if place.catalogue is not None and "catalogue" in rows.columns:
+        version = rows["catalogue"]
+        rows = rows.filter(version.isnull() | (version == place.catalogue))
     return rows
 
 
-def _moment(column: ir.Value, moment: datetime) -> ir.Value:
-    """The time as a constant of the column's own type, so that engines can skip what they store."""
+def instant_literal(column: ir.Value, moment: datetime) -> ir.Value:
+    """An instant as a constant of the column's own type, so that engines can skip files."""
     zone = column.type().timezone
     if zone is None:
         return ibis.literal(moment.replace(tzinfo=None), type="timestamp")
     return ibis.literal(moment, type="timestamp('UTC')")
 
 
-def _inside(column: ir.Value, window: Window) -> list[ir.Value]:
+def inside(column: ir.Value, window: Window) -> list[ir.Value]:
+    """Conditions for an instant to lie in a window."""
     conditions = []
     if window.start is not None:
-        conditions.append(column >= _moment(column, window.start))
+        conditions.append(column >= instant_literal(column, window.start))
     if window.end is not None:
-        conditions.append(column < _moment(column, window.end))
+        conditions.append(column < instant_literal(column, window.end))
     return conditions or [column.notnull()]
 
 
-def counts(log: LogTable, scope: Scope, slots: Sequence[Window]) -> ir.Table:
+def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     """group, n0, n1, ..., copies: impressions of each group in each slot.
 
     Slots follow each other without gaps. Of the rows that share an id the earliest counts (the
@@ -82,12 +75,12 @@ def counts(log: LogTable, scope: Scope, slots: Sequence[Window]) -> ir.Table:
     of the next day. Only rows before the end matter for that.
     """
     whole = Window(slots[0].start, slots[-1].end)
-    counted = _counts(_chosen(log, scope), slots)
+    counted = _counts(_rows_of(log, place), slots)
     if not log.may_repeat:
         return counted
-    later = _later_copies(_chosen(log, scope), whole.end)
-    later = later.filter(_inside(later["ts"], whole))
-    surplus = later.group_by(copied="group").aggregate(**_tallies(later, slots, "m"))
+    later = _later_copies(_rows_of(log, place), whole.end)
+    later = later.filter(inside(later["ts"], whole))
+    surplus = later.group_by(copied="group").aggregate(**_slot_counts(later, slots, "m"))
     both = counted.left_join(surplus, counted["group"] == surplus["copied"])
     copies = [both[f"m{at}"].fill_null(0) for at in range(len(slots))]
     real = {f"n{at}": both[f"n{at}"] - copy for at, copy in enumerate(copies)}
@@ -103,8 +96,8 @@ def _counts(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
     parts = []
     for low in range(0, len(slots), _SLOTS_TOGETHER):
         here = slots[low : low + _SLOTS_TOGETHER]
-        stretch = rows.filter(_inside(rows["ts"], Window(here[0].start, here[-1].end)))
-        parts.append(stretch.group_by("group").aggregate(**_tallies(stretch, here, "n", low)))
+        stretch = rows.filter(inside(rows["ts"], Window(here[0].start, here[-1].end)))
+        parts.append(stretch.group_by("group").aggregate(**_slot_counts(stretch, here, "n", low)))
     joined = parts[0]
     for part in parts[1:]:
         more = part.rename(other="group")
@@ -117,25 +110,25 @@ def _counts(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
     return joined
 
 
-def _tallies(
+def _slot_counts(
     rows: ir.Table, slots: Sequence[Window], name: str, first: int = 0
 ) -> dict[str, ir.Value]:
     if len(slots) == 1:
         return {f"{name}{first}": rows.count()}
     return {
-        f"{name}{first + at}": _how_many(rows, ibis.and_(*_inside(rows["ts"], slot)))
+        f"{name}{first + at}": count_where(rows, ibis.and_(*inside(rows["ts"], slot)))
         for at, slot in enumerate(slots)
     }
 
 
-def _how_many(rows: ir.Table, condition: ir.Value) -> ir.Value:
+def count_where(rows: ir.Table, condition: ir.Value) -> ir.Value:
     """Rows that meet a condition; none is 0, also where an engine adds up nothing to NULL."""
     return rows.count(where=condition).fill_null(0)
 
 
 def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
     """Rows whose id another, earlier row has. Only ids that come twice are put in order."""
-    rows = rows.filter(_inside(rows["ts"], Window(None, end)))
+    rows = rows.filter(inside(rows["ts"], Window(None, end)))
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
     tally = whole.group_by("impression_id").aggregate(times=whole.count())
     suspects = tally.filter(tally["times"] > 1).select(suspect="impression_id")
@@ -145,6 +138,73 @@ def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
     )
     ranked = doubtful.mutate(place=place)
     return ranked.filter(ranked["place"] > 0)
+
+
+def group_counts(
+    log: LogTable,
+    place: Place,
+    window: Window,
+    *,
+    by_seconds: int | None = None,
+    created: datetime | None = None,
+    max_price_micros: int | None = None,
+) -> ir.Table:
+    """slot, ours, group, n, early, spend: rows of a campaign in a window, by group.
+
+    `slot` is the number of the period of `by_seconds` that holds the row, counted from 1970, or 0;
+    such periods begin at whole hours. `ours` tells rows of the place's catalogue, whose groups are
+    told apart, from those of others (group −1). `early` counts rows from before the catalogue was
+    `created`; `spend` sums prices, each up to `max_price_micros`.
+    """
+    rows = _rows_of(log, Place(place.campaign))
+    rows = rows.filter(inside(rows["ts"], window))
+    ts, price = rows["ts"], rows["price_micros"]
+    slot = ibis.literal(0)
+    if by_seconds is not None:  # truncated first: engines round a fraction of a second
+        seconds = ts.truncate("h").epoch_seconds().cast("int64")
+        slot = (seconds + MONDAY_SECONDS) // by_seconds
+    ours = rows["catalogue"] == place.catalogue
+    if max_price_micros is not None:
+        price = ibis.least(price, ibis.literal(max_price_micros))
+    flat = rows.select(
+        slot=slot,
+        ours=ours,
+        group=ours.ifelse(rows["group"], -1),
+        price=price,
+        early=ibis.literal(False) if created is None else ts < instant_literal(ts, created),
+    )
+    return flat.group_by("slot", "ours", "group").aggregate(
+        n=flat.count(), early=count_where(flat, flat["early"]), spend=_sum(flat["price"])
+    )
+
+
+def campaign_group_counts(log: LogTable, places: Sequence[Place]) -> ir.Table:
+    """campaign, group, n: all rows of several campaigns on one catalogue."""
+    rows = _rows_of(log, Place(None, places[0].catalogue))
+    rows = rows.filter(rows["campaign"].isin([place.campaign for place in places]))
+    return rows.group_by("campaign", "group").aggregate(n=rows.count())
+
+
+def place_totals(log: LogTable, window: Window, starts: ir.Table | None = None) -> ir.Table:
+    """campaign, catalogue, n, spend, first: of every place; `first` is in seconds since 1970.
+
+    With `starts` (flight, begins), of those campaigns only, each from its own time on.
+    """
+    rows = log.rows
+    rows = rows.filter(inside(rows["ts"], window))
+    if starts is not None:
+        rows = rows.inner_join(starts, rows["campaign"] == starts["flight"])
+        rows = rows.filter(rows["ts"] >= rows["begins"].cast(rows["ts"].type()))
+    return rows.group_by("campaign", "catalogue").aggregate(
+        n=rows.count(),
+        spend=_sum(rows["price_micros"]),
+        first=rows["ts"].min().truncate("s").epoch_seconds().cast("int64"),
+    )
+
+
+def _sum(column: ir.Value) -> ir.Value:
+    """A sum as a 64-bit number; engines widen it."""
+    return column.sum().fill_null(0).cast("int64")
 
 
 def with_running(counted: ir.Table, slots: int) -> ir.Table:
@@ -175,22 +235,22 @@ def histogram(counted: ir.Table, groups: GroupTable, slots: int) -> ir.Table:
     )
 
 
-def missing(log: LogTable, scope: Scope) -> ir.Table:
+def missing(log: LogTable, place: Place) -> ir.Table:
     """One row: how many rows of the log name no time, and how many no campaign."""
     rows = log.rows
     lost = rows.filter(rows["ts"].isnull() | rows["campaign"].isnull())
-    ours = ibis.literal(True) if scope.campaign is None else lost["campaign"] == scope.campaign
+    ours = ibis.literal(True) if place.campaign is None else lost["campaign"] == place.campaign
     return lost.aggregate(
-        no_time=_how_many(lost, lost["ts"].isnull() & ours),
-        no_campaign=_how_many(lost, lost["campaign"].isnull()),
+        no_time=count_where(lost, lost["ts"].isnull() & ours),
+        no_campaign=count_where(lost, lost["campaign"].isnull()),
     )
 
 
-def edges(log: LogTable, scope: Scope, window: Window) -> ir.Table:
+def edges(log: LogTable, place: Place, window: Window) -> ir.Table:
     """One row: the hours of the first and last impression (in seconds since 1970), and the least
     and greatest campaign."""
-    rows = _chosen(log, scope)
-    rows = rows.filter(_inside(rows["ts"], window))
+    rows = _rows_of(log, place)
+    rows = rows.filter(inside(rows["ts"], window))
     return rows.aggregate(
         first=rows["ts"].min().truncate("h").epoch_seconds(),
         last=rows["ts"].max().truncate("h").epoch_seconds(),
@@ -200,23 +260,23 @@ def edges(log: LogTable, scope: Scope, window: Window) -> ir.Table:
 
 
 def oddities(
-    log: LogTable, scope: Scope, window: Window, created: datetime | None
+    log: LogTable, place: Place, window: Window, created: datetime | None
 ) -> ir.Table | None:
     """One row: rows of the window that are not told under this catalogue, or that one should know
     of: late, filed under another day, with a zone, from before the groups were formed."""
-    rows = _chosen(log, Scope(scope.campaign))
-    rows = rows.filter(_inside(rows["ts"], window))
+    rows = _rows_of(log, Place(place.campaign))
+    rows = rows.filter(inside(rows["ts"], window))
     asked: dict[str, ir.Value] = {}
-    if scope.version is not None and "catalogue" in rows.columns:
-        asked["other_catalogue"] = rows["catalogue"] != scope.version
+    if place.catalogue is not None and "catalogue" in rows.columns:
+        asked["other_catalogue"] = rows["catalogue"] != place.catalogue
     if "received" in rows.columns and window.end is not None:
-        asked["late"] = rows["received"] >= _moment(rows["received"], window.end)
+        asked["late"] = rows["received"] >= instant_literal(rows["received"], window.end)
     if "filed" in rows.columns:
         asked["filed_under_another_day"] = rows["filed"] != rows["ts"].date()
     if "zoned" in rows.columns:
         asked["converted_to_utc"] = rows["zoned"]
     if created is not None and (window.start is None or window.start < created):
-        asked["before_catalogue"] = rows["ts"] < _moment(rows["ts"], created)
+        asked["before_catalogue"] = rows["ts"] < instant_literal(rows["ts"], created)
     if not asked:
         return None
-    return rows.aggregate(**{name: _how_many(rows, odd) for name, odd in asked.items()})
+    return rows.aggregate(**{name: count_where(rows, odd) for name, odd in asked.items()})

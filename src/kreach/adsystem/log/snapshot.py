@@ -1,7 +1,7 @@
-"""The log at one instant: the files that are listed, and the rows that are not in files yet.
+"""The live log at one instant: the files that journals list, and the rows not yet in files.
 
-Bidders' journals are only read. Their newest rows are kept in an engine of our own, so that a
-report looks at what is new since the last one and not at all rows; what has moved into files is
+Bidders' journals are only read. Their newest rows are copied into an engine of our own, so that a
+report reads what is new since the last one and not all rows; rows that moved into files are
 dropped. A snapshot is one transaction of each journal turned into one transaction of the engine:
 each row is in it once, whatever the bidders do meanwhile.
 """
@@ -14,22 +14,26 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import ibis
+import ibis.expr.types as ir
 import numpy as np
 
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import FILE, open_reader
 from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 from kreach.adsystem.log.engine import Columns
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.tables import LogTable
 from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.duckdb import new_engine, no_complaints, sql_text
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
-__all__ = ["LiveLog", "LogFailing", "Snapshot", "journal_reader", "micros_of"]
+__all__ = ["LiveLog", "LogUnavailable", "Snapshot", "journal_reader"]
 
 _TABLE = "live"
 _COLUMNS = {
@@ -47,18 +51,12 @@ _NEWER = """SELECT row, campaign, catalogue, grp, ts, micros FROM impressions
     WHERE row > ? ORDER BY row"""
 _READY = """SELECT count(*) FROM sqlite_master WHERE type = 'table'
     AND name IN ('impressions', 'compacted', 'catalogues', 'pacing')"""
-_AT_ONCE = 100_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ROWS_PER_BATCH = 100_000
+_NO_NUMBER = -1  # of a catalogue that no bidder has met
 
 
-class LogFailing(RuntimeError):
-    """The log cannot be read: not the fault of whoever asked."""
-
-
-def micros_of(moment: datetime) -> int:
-    """Millionths of a second since 1970."""
-    since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+class LogUnavailable(RuntimeError):
+    """The log cannot be read; the caller is not at fault."""
 
 
 @contextmanager
@@ -68,12 +66,12 @@ def journal_reader(folder: Path) -> Iterator[sqlite3.Connection | None]:
         with closing(open_reader(folder)) as reader:
             yield reader if reader.execute(_READY).fetchone()[0] == 4 else None
     except sqlite3.Error as error:
-        raise LogFailing(f"the log cannot be read ({type(error).__name__})") from error
+        raise LogUnavailable(f"the log cannot be read ({type(error).__name__})") from error
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Each row of the log once.
+    """Each row of the log once, with campaigns, catalogues and groups by number.
 
     A journal's rows up to its `last_rows` are here, those up to its `compacted_rows` in files.
     """
@@ -82,29 +80,53 @@ class Snapshot:
     files: tuple[Path, ...]
     last_rows: tuple[int, ...]
     compacted_rows: tuple[int, ...]
-    generation: int  # another store under the same name has another
-    numbers: Mapping[str, int]  # by version of a catalogue
+    generation: int  # changes when another store appears under the same name
+    catalogue_numbers: Mapping[str, int]  # by version
 
-    def rows(self, window: Window | None = None) -> str:
-        """The name of all rows, or at least of those in a window: files are by day."""
+    def place(self, campaign: int, version: str) -> Place:
+        """A campaign on a catalogue; one that no bidder has met yet has no rows."""
+        return Place(campaign, self.catalogue_numbers.get(version, _NO_NUMBER))
+
+    def table(self, window: Window | None = None) -> LogTable:
+        """All rows, or at least those in a window: files are by day."""
         files = self.files if window is None else _of_days(self.files, window)
-        try:
-            return str(self.engine.read("log", [*files, f"#{_TABLE}"]).get_name())
-        except KreachError as error:
-            raise LogFailing(str(error)) from error
+        with _unavailable():
+            return _numbered(self.engine.read("log", [*files, f"#{_TABLE}"]))
 
-    def ask(self, sql: str) -> Columns:
-        """Columns of a query."""
-        try:
-            with no_complaints("log", "be readable to the end"):
-                return self.engine.answer(sql)
-        except KreachError as error:
-            raise LogFailing(str(error)) from error
+    def newer(self, rows: tuple[int, ...]) -> LogTable:
+        """The rows after a given one of each journal; none of them may be in a file."""
+        with _unavailable():
+            live = self.engine.read("log", f"#{_TABLE}")
+        later = [(live["part"] == part) & (live["row"] > row) for part, row in enumerate(rows)] or [
+            ibis.literal(False)
+        ]
+        return _numbered(live.filter(ibis.or_(*later)))
 
-    def newer(self, rows: tuple[int, ...]) -> str:
-        """The rows after one of each journal that is not in a file; as text for a query."""
-        later = (f"(part = {part} AND row > {row})" for part, row in enumerate(rows))
-        return f"(SELECT * FROM {_TABLE} WHERE {' OR '.join(later)})"
+    def columns(self, query: ir.Table) -> Columns:
+        """Run a query on a table of this snapshot."""
+        with _unavailable():
+            return self.engine.columns(query)
+
+
+def _numbered(rows: ir.Table) -> LogTable:
+    return LogTable(
+        rows.select(
+            "ts",
+            "price_micros",
+            campaign="campaign_number",
+            catalogue="catalogue_number",
+            group="group_number",
+        ),
+        unique_ids=True,
+    )
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except KreachError as error:
+        raise LogUnavailable(str(error)) from error
 
 
 def _of_days(files: tuple[Path, ...], window: Window) -> tuple[Path, ...]:
@@ -119,11 +141,11 @@ def _of_days(files: tuple[Path, ...], window: Window) -> tuple[Path, ...]:
 
 
 @dataclass
-class _Part:
-    """One bidder's journal, and how much of it is at hand."""
+class _Journal:
+    """One bidder's journal, and how much of it was read."""
 
     folder: Path
-    held: tuple[int, int]
+    inode: tuple[int, int]
     reader: sqlite3.Connection
     files: tuple[Path, ...] = ()
     last_row: int = 0
@@ -131,7 +153,7 @@ class _Part:
 
 
 class LiveLog:
-    """The log of a store, of one bidder or several, kept at hand. For use by several threads."""
+    """The log of a store, of one bidder or several. For use by several threads."""
 
     def __init__(self, store: Path, memory: str) -> None:
         self._store = store
@@ -145,17 +167,17 @@ class LiveLog:
         with suppress(KreachError), no_complaints("cache", "be known to this engine"):
             self._engine.execute("SET parquet_metadata_cache = true")  # files never change
         self._lock = threading.Lock()
-        self._parts: list[_Part] = []
+        self._journals: list[_Journal] = []
         self._generation = 0
         self._forget()
 
     def _forget(self) -> None:
-        for part in self._parts:
-            part.reader.close()
-        self._parts = []
+        for journal in self._journals:
+            journal.reader.close()
+        self._journals = []
         self._engine.execute(_EMPTY)
         self._generation += 1
-        self._numbers: dict[str, int] = {}
+        self._catalogue_numbers: dict[str, int] = {}
         self.live_rows = 0
         self.newest_micros = 0
 
@@ -177,11 +199,11 @@ class LiveLog:
             connection.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()  # sees it from here on
             taken = Snapshot(
                 EmbeddedEngine.on(connection),
-                tuple(file for part in self._parts for file in part.files),
-                tuple(part.last_row for part in self._parts),
-                tuple(part.compacted_row for part in self._parts),
+                tuple(file for journal in self._journals for file in journal.files),
+                tuple(journal.last_row for journal in self._journals),
+                tuple(journal.compacted_row for journal in self._journals),
                 self._generation,
-                dict(self._numbers),
+                dict(self._catalogue_numbers),
             )
         try:
             yield taken
@@ -191,16 +213,16 @@ class LiveLog:
     def _refresh(self) -> None:
         try:
             self._connect()
-            for at, part in enumerate(self._parts):
-                part.reader.execute("BEGIN")
+            for at, journal in enumerate(self._journals):
+                journal.reader.execute("BEGIN")
                 try:
-                    if part.reader.execute(_READY).fetchone()[0] == 4:
-                        self._take_over(at, part)
+                    if journal.reader.execute(_READY).fetchone()[0] == 4:
+                        self._read_new(at, journal)
                 finally:
-                    part.reader.execute("ROLLBACK")
+                    journal.reader.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
             self._forget()
-            raise LogFailing(f"the log cannot be read ({type(error).__name__})") from error
+            raise LogUnavailable(f"the log cannot be read ({type(error).__name__})") from error
 
     def _connect(self) -> None:
         """Open the journals that are there now; if they are others than before, begin anew."""
@@ -209,27 +231,28 @@ class LiveLog:
             if (folder / FILE).exists():
                 facts = (folder / FILE).stat()
                 found.append((folder, (facts.st_dev, facts.st_ino)))
-        if found != [(part.folder, part.held) for part in self._parts]:
+        if found != [(journal.folder, journal.inode) for journal in self._journals]:
             self._forget()
-            for folder, held in found:
-                self._parts.append(_Part(folder, held, open_reader(folder)))
+            for folder, inode in found:
+                self._journals.append(_Journal(folder, inode, open_reader(folder)))
 
-    def _take_over(self, at: int, part: _Part) -> None:
+    def _read_new(self, at: int, journal: _Journal) -> None:
         """Add rows that are new, drop those that moved; all of it or nothing."""
-        files, compacted = listed_files(part.reader, part.folder)
+        files, compacted = listed_files(journal.reader, journal.folder)
         numbers = {
-            version: number for number, version in part.reader.execute("SELECT * FROM catalogues")
+            version: number
+            for number, version in journal.reader.execute("SELECT * FROM catalogues")
         }
-        last, newest, added = max(part.last_row, compacted), self.newest_micros, 0
+        last, newest, added = max(journal.last_row, compacted), self.newest_micros, 0
         self._engine.execute("BEGIN")
         try:
-            if compacted > part.compacted_row:
+            if compacted > journal.compacted_row:
                 self._engine.execute(
                     f"""CREATE OR REPLACE TABLE {_TABLE} AS
                     SELECT * FROM {_TABLE} WHERE part <> {at} OR row > {compacted}"""
                 )
-            rows = part.reader.execute(_NEWER, (last,))
-            while block := rows.fetchmany(_AT_ONCE):
+            rows = journal.reader.execute(_NEWER, (last,))
+            while block := rows.fetchmany(_ROWS_PER_BATCH):
                 values = np.array(block, dtype=np.int64)
                 self._append([np.full(len(values), at), *values.T])
                 last, added = int(values[-1, 0]), added + len(block)
@@ -238,9 +261,9 @@ class LiveLog:
         except BaseException:
             self._engine.execute("ROLLBACK")
             raise
-        part.files = tuple(files)
-        self._numbers |= numbers
-        part.last_row, part.compacted_row = last, compacted
+        journal.files = tuple(files)
+        self._catalogue_numbers |= numbers
+        journal.last_row, journal.compacted_row = last, compacted
         self.newest_micros = newest
         if added or compacted:
             counted = self._engine.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()

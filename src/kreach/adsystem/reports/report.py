@@ -100,7 +100,7 @@ class Suppressed(_Document, frozen=True, kw_only=True):
 
 
 class NoiseInfo(_Document, frozen=True, kw_only=True):
-    """How a noisy answer was drawn: its share of the budget (ρ), and the σ of one of its numbers."""
+    """How a noisy answer was drawn: its share of the budget (ρ), the σ of each number."""
 
     rho: float
     max_per_person: int
