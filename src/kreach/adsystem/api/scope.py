@@ -84,7 +84,7 @@ class OwnCampaigns:
             kept = None if after is None else self._prefix + after
             found = self._inner.listing(kept, limit, self._advertiser)
         except UnknownCampaign:
-            raise UnknownCampaign(after) from None
+            raise UnknownCampaign(after or "") from None
         shown = [self._shown(one) for one in found["campaigns"]]
         more = found["next"]
         next_one = None if more is None else self._name(more)
