@@ -279,4 +279,4 @@ def test_a_page_that_is_not_there_and_a_campaign_that_is_not(world: World, pages
     page = pages(world.url)
     page.goto(f"{world.url}/campaign/nobody")
     expect(page.get_by_text("There is no such campaign")).to_be_visible()
-    expect(page.get_by_text("campaign must exist, got 'nobody'")).to_be_visible()
+    expect(page.get_by_text("no campaign 'nobody'")).to_be_visible()

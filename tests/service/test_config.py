@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.settings import AdSystemSettings, BidderSettings, ReportingSettings
+from kreach.adsystem.settings import (
+    AdSystemSettings,
+    BidderSettings,
+    GuardSettings,
+    NoiseSettings,
+    ReportingSettings,
+)
 from kreach.errors import KreachError
 from kreach.service.config import Settings, load_settings, read_file
 
@@ -118,6 +124,24 @@ def test_what_is_wrong_is_said(document: dict[str, Any], told: str) -> None:
     assert message.startswith("config [bidder]: ")
     assert told.replace("`", "") in message.replace("`", "")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "section"),
+    [(BidderSettings, "bidder"), (GuardSettings, "guard"), (NoiseSettings, "noise")],
+)
+def test_renamed_fields_are_refused_with_their_new_name(kind: type[Settings], section: str) -> None:
+    assert kind.renamed
+    for old, new in kind.renamed.items():
+        assert new in kind.__struct_fields__
+        assert old not in kind.__struct_fields__
+        with pytest.raises(KreachError) as caught:
+            load_settings(kind, section, {section: {old: 1}}, environment={})
+        assert str(caught.value) == f"config [{section}]: {old} was renamed: use {new}"
+        former, now = (f"KREACH_{section}_{name}".upper() for name in (old, new))
+        with pytest.raises(KreachError) as caught:
+            load_settings(kind, section, {}, environment={former: "1"})
+        assert str(caught.value) == f"environment: {former} was renamed: use {now}"
 
 
 def test_wrong_variables_are_said_too() -> None:

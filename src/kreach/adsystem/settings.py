@@ -2,7 +2,9 @@
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from kreach.errors import KreachError
 from kreach.service.config import Settings
@@ -38,6 +40,11 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
 
 class BidderSettings(Settings, frozen=True, kw_only=True):
     """`[bidder]`: the server, the notices, and how to bid."""
+
+    renamed: ClassVar[Mapping[str, str]] = {
+        "least_tmax_ms": "min_tmax_ms",
+        "most_body_bytes": "max_body_bytes",
+    }
 
     name: str | None = None  # of several bidders that share their state in Redis
     host: str = "127.0.0.1"
@@ -152,6 +159,13 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
     from every other, and from what others add up to, `audiences_together` at most.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "least_impressions": "min_impressions",
+        "least_people": "min_people",
+        "least_audience": "min_audience",
+        "least_difference": "min_difference",
+    }
+
     enabled: bool = True
     grid_seconds: int = 3_600
     min_impressions: int = 100
@@ -189,6 +203,14 @@ class NoiseSettings(Settings, frozen=True, kw_only=True):
     price up to `max_price_cpm`. A stretch is over `settle_seconds` after its end, a flight
     `closing_seconds` after its own: as long as bidders take notices, and some.
     """
+
+    renamed: ClassVar[Mapping[str, str]] = {
+        "most_points": "max_points",
+        "most_questions": "max_questions",
+        "most_per_person": "max_per_person",
+        "most_frequency": "max_frequency",
+        "most_price_cpm": "max_price_cpm",
+    }
 
     enabled: bool = False
     rho: float = 0.25

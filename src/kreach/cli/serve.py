@@ -115,7 +115,7 @@ def reporting(
         RedisSettings,
         ReportingSettings,
     )
-    from kreach.adsystem.sharing.campaign_feed import CampaignPublisher
+    from kreach.adsystem.sharing.campaign_feed import CampaignFeed
     from kreach.service.clock import ClockSettings
     from kreach.service.config import load_settings
     from kreach.service.logs import Log
@@ -139,7 +139,7 @@ def reporting(
     log = Log("reporting")
     redis = load_settings(RedisSettings, "redis", document, base=base)
     if redis.url is not None:
-        CampaignPublisher(shared.store, redis, log).start()
+        CampaignFeed(shared.store, redis, log).start()
 
     async def told_to_reload() -> None:
         log.warning("restart to take up changed settings")

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import msgspec
 
@@ -28,7 +28,13 @@ _PREFIX = "KREACH_"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A section: fields with defaults, checked when it is read. Paths are made absolute."""
+    """A section: fields with defaults, checked when it is read. Paths are made absolute.
+
+    `renamed` maps the former name of a field to its present one: files and environments that still
+    use the former name are refused with a line that says so.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {}
 
 
 S = TypeVar("S", bound=Settings)
@@ -65,15 +71,32 @@ def load_settings(
     """
     environment = os.environ if environment is None else environment
     values = dict(document.get(section, {}))
+    _refuse_renamed(kind, section, values, environment)
     for info in msgspec.structs.fields(kind):
-        name = f"{_PREFIX}{section}_{info.name}".upper()
+        name = _variable(section, info.name)
         if name in environment:
             values[info.name] = _value(environment[name], info.type)
     try:
-        made = msgspec.convert(values, kind, strict=True, dec_hook=_path)
+        settings = msgspec.convert(values, kind, strict=True, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise KreachError(f"config [{section}]: {_readable(str(error))}") from None
-    return _absolute(made, base or Path.cwd())
+    return _absolute(settings, base or Path.cwd())
+
+
+def _variable(section: str, field: str) -> str:
+    return f"{_PREFIX}{section}_{field}".upper()
+
+
+def _refuse_renamed(
+    kind: type[Settings], section: str, values: Mapping[str, Any], environment: Mapping[str, str]
+) -> None:
+    for old, new in kind.renamed.items():
+        if old in values:
+            raise KreachError(f"config [{section}]: {old} was renamed: use {new}")
+        variable = _variable(section, old)
+        if variable in environment:
+            now = _variable(section, new)
+            raise KreachError(f"environment: {variable} was renamed: use {now}")
 
 
 def _path(kind: type, value: object) -> object:
@@ -94,19 +117,19 @@ def _value(text: str, kind: Any) -> object:
 
 def _readable(message: str) -> str:
     """`Expected int, got str - at $.port` with the field in front."""
-    said, _, where = message.partition(" - at `$")
+    problem, _, where = message.partition(" - at `$")
     field = where.strip("`").lstrip(".")
-    return f"{field}: {said}" if field else said
+    return f"{field}: {problem}" if field else problem
 
 
-def _absolute(made: S, base: Path) -> S:
+def _absolute(settings: S, base: Path) -> S:
     changes: dict[str, Any] = {}
-    for info in msgspec.structs.fields(type(made)):
-        value = getattr(made, info.name)
+    for info in msgspec.structs.fields(type(settings)):
+        value = getattr(settings, info.name)
         if isinstance(value, Path):
             changes[info.name] = base.absolute() / value  # a link stays one: it may be swapped
         elif isinstance(value, tuple) and value and isinstance(value[0], Path):
             changes[info.name] = tuple(base.absolute() / path for path in value)
         elif isinstance(value, dict) and all(isinstance(path, Path) for path in value.values()):
             changes[info.name] = {name: base.absolute() / path for name, path in value.items()}
-    return msgspec.structs.replace(made, **changes) if changes else made
+    return msgspec.structs.replace(settings, **changes) if changes else settings

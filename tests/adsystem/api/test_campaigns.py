@@ -45,7 +45,7 @@ def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:
         assert made.headers["location"] == "/v1/campaigns/autumn"
         assert made.json()["end"] == "2026-11-30T23:00:00Z"
         assert made.json()["caps"] == [{"limit": 1, "span_seconds": None}]
-        assert_refused(await client.post("/v1/campaigns", json=NEW), 409, "id must be new")
+        assert_refused(await client.post("/v1/campaigns", json=NEW), 409, "exists already")
         shown = (await client.get("/v1/campaigns/autumn")).json()
         status = shown.pop("status")
         assert shown == made.json()

@@ -115,7 +115,10 @@ def test_an_advertiser_manages_its_own_campaigns(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["id"]) == (201, "spring")
         assert answer.headers["location"] == "/v1/campaigns/spring"
         again = await client.post("/v1/campaigns", json=NEW, headers=mine)
-        assert (again.status_code, again.json()) == (409, {"error": "id must be new, got 'spring'"})
+        assert (again.status_code, again.json()) == (
+            409,
+            {"error": "id: campaign 'spring' exists already"},
+        )
         for kind in KINDS:
             answer = await client.get(f"/v1/campaigns/spring{kind}", headers=mine)
             assert answer.status_code == 200, answer.text

@@ -117,7 +117,7 @@ def test_while_reporting_is_away_the_last_document_stays_and_it_comes_back_by_it
 
 def test_a_refusal_is_an_answer_without_a_document() -> None:
     def refuse(_: Question) -> Document:
-        raise Refused(404, {"error": "campaign must exist, got 'x'"})
+        raise Refused(404, {"error": "no campaign 'x'"})
 
     async def work(world: World) -> None:
         await world.pass_(3.0, A)
@@ -126,7 +126,7 @@ def test_a_refusal_is_an_answer_without_a_document() -> None:
         answer = world.feed.want(A)
         assert answer.document is None
         assert not answer.stale
-        assert str(answer.trouble) == "campaign must exist, got 'x'"
+        assert str(answer.trouble) == "no campaign 'x'"
 
     run(work)
 

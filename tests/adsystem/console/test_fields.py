@@ -98,7 +98,7 @@ def test_each_message_of_reporting_finds_its_field(tmp_path: Path) -> None:
         ("the body must be JSON", None),
         ("the store cannot be used", None),
         ("creative.markup must have from 1 to 20000 characters, got 0", "markup"),
-        ("state must not be ended, to be changed, got 'ended'", None),
+        ("campaign has ended and cannot be changed", None),
     ],
 )
 def test_messages_about_no_field_are_said_above_the_form(message: str, field: str | None) -> None:

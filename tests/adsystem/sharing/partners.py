@@ -16,7 +16,7 @@ from typing import Any, cast
 import redis
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
-from kreach.adsystem.campaigns.store import Kept
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.account import Account, as_micros
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.fleet_member import Partner
@@ -138,7 +138,7 @@ class Half:
             journal=self.disk,
             shared=SimpleNamespace(store=self.folder / self.name),
             ledger=SimpleNamespace(accounts={NUMBER: account}),
-            kept={NUMBER: Kept(NUMBER, self.campaign, 1)},
+            kept={NUMBER: StoredCampaign(NUMBER, self.campaign, 1)},
             desks={},
             clock=lambda: self.now,
             log=Log("bidder", self.said.append),

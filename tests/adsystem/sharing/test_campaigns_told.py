@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
-from kreach.adsystem.campaigns.store import CampaignStore, Kept
-from kreach.adsystem.sharing.campaign_feed import CampaignPublisher
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
+from kreach.adsystem.sharing.campaign_feed import CampaignFeed
 from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log
 from tests.adsystem.sharing.partners import START, pool_of, settings_for
@@ -32,7 +32,7 @@ def test_new_and_changed_campaigns_are_taken_over(
     url: str, tmp_path: Path, lines: list[str]
 ) -> None:
     source, copy = CampaignStore(tmp_path / "here"), CampaignStore(tmp_path / "there")
-    publisher = CampaignPublisher(tmp_path / "here", settings_for(url, ONE), Log("r", lines.append))
+    publisher = CampaignFeed(tmp_path / "here", settings_for(url, ONE), Log("r", lines.append))
     pool = pool_of(url, "b1", ONE)
     assert pool.campaigns(0) == {}
     rolling = (Cap(limit=1, span_seconds=3_600), Cap(limit=3, span_seconds=86_400))
@@ -62,7 +62,7 @@ def test_a_redis_that_was_wiped_is_told_all_of_them(
     source = CampaignStore(tmp_path)
     for at in range(5):
         source.add(campaign(f"c{at}"))
-    publisher = CampaignPublisher(tmp_path, settings_for(url, ONE), Log("r", lines.append))
+    publisher = CampaignFeed(tmp_path, settings_for(url, ONE), Log("r", lines.append))
     publisher.publish()
     server.kill()
     server.start()
@@ -80,7 +80,7 @@ def test_reporting_tells_while_it_runs_and_says_once_that_it_cannot(
 ) -> None:
     source = CampaignStore(tmp_path)
     server.kill()
-    publisher = CampaignPublisher(tmp_path, settings_for(url, ONE), Log("r", lines.append))
+    publisher = CampaignFeed(tmp_path, settings_for(url, ONE), Log("r", lines.append))
     publisher.start()
     try:
         _wait(lambda: lines)
@@ -98,10 +98,10 @@ def test_reporting_tells_while_it_runs_and_says_once_that_it_cannot(
     assert events == ["campaigns not told to bidders", "campaigns told to bidders"]
 
 
-def _as_kept(told: tuple[int, str], like: Kept) -> Kept:
+def _as_kept(told: tuple[int, str], like: StoredCampaign) -> StoredCampaign:
     document = json.loads(told[1])
     assert document == json.loads(json.dumps(like.campaign.document()))
-    return Kept(like.number, like.campaign, told[0])
+    return StoredCampaign(like.number, like.campaign, told[0])
 
 
 def _wait(true: Callable[[], object]) -> None:

@@ -30,7 +30,7 @@ from kreach.adsystem.access.key import (
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
 
-__all__ = ["FILE", "Kept", "KeyStore", "NewKey", "UnknownKey", "count_keys"]
+__all__ = ["FILE", "KeyStore", "NewKey", "StoredKey", "UnknownKey", "count_keys"]
 
 FILE = "keys.sqlite3"
 MAX_GRACE_SECONDS = 30 * 86_400.0
@@ -52,7 +52,7 @@ class UnknownKey(KreachError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredKey:
     """A key with the digests of its secret and, after a rotation with grace, of the former one."""
 
     key: Key
@@ -155,7 +155,7 @@ class KeyStore:
             connection.execute("UPDATE keys SET revoked_ts = ? WHERE id = ?", (now, key_id))
         return replace(before, revoked_ts=now)
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[StoredKey]:
         """All keys in the order they were made, those that are over too."""
         with self._lock:
             return self._rows("", ())
@@ -181,18 +181,18 @@ class KeyStore:
                 raise
             self._connection.execute("COMMIT")
 
-    def _found(self, key_id: str) -> Kept:
+    def _found(self, key_id: str) -> StoredKey:
         rows = self._rows("WHERE id = ?", (as_key_id(key_id),))
         if not rows:
             raise UnknownKey.rule("key", "exist", key_id)
         return rows[0]
 
-    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[StoredKey]:
         rows = self._connection.execute(
             f"SELECT {', '.join(_FIELDS)}, digest, former FROM keys {where} ORDER BY number",
             values,
         )
-        return [Kept(Key(*row[:-2]), row[-2], row[-1]) for row in rows]
+        return [StoredKey(Key(*row[:-2]), row[-2], row[-1]) for row in rows]
 
 
 def count_keys(folder: Path) -> dict[str, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kreach.adsystem.access.key import Key, digest_of, parts_of
-from kreach.adsystem.access.keys import Kept, KeyStore
+from kreach.adsystem.access.keys import KeyStore, StoredKey
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
@@ -136,7 +136,7 @@ class KeyRing:
             self._version = version
         self._fresh_at = begun
 
-    def _entry(self, kept: Kept) -> _Entry:
+    def _entry(self, kept: StoredKey) -> _Entry:
         until = kept.key.former_until_ts or 0.0
         return _Entry(kept.key, kept.digest, kept.former or self._nothing, until)
 

@@ -26,12 +26,12 @@ from kreach.adsystem.api.web import (
 )
 from kreach.adsystem.campaigns.campaign import ID
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
+from kreach.adsystem.campaigns.store import CampaignEnded, CampaignExists, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.log.snapshot import LogFailing
 from kreach.adsystem.reports.guarded import GuardedReporting
 from kreach.adsystem.reports.noisy import NoisyReporting
-from kreach.adsystem.reports.service import CampaignEnded, Reporting
+from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import (
     AdSystemSettings,
     GuardSettings,
@@ -156,7 +156,7 @@ def _refuse_with(app: FastAPI, log: Log) -> None:
         status = 422
         if isinstance(error, UnknownCampaign):
             status = 404
-        elif isinstance(error, (CampaignTaken, CampaignEnded)):
+        elif isinstance(error, (CampaignExists, CampaignEnded)):
             status = 409
         if isinstance(error, Withheld):
             return answer(error.document(), status)
@@ -183,7 +183,7 @@ def _refuse_with(app: FastAPI, log: Log) -> None:
 def _known(campaign: str) -> str:
     """An id that a campaign can have; any other is unknown without looking."""
     if not _ID.fullmatch(campaign):
-        raise UnknownCampaign.rule("campaign", "exist", campaign)
+        raise UnknownCampaign(campaign)
     return campaign
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from kreach.adsystem.access.key import as_advertiser
 from kreach.adsystem.campaigns.campaign import ID_PART, ID_RULE
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.campaigns.store import CampaignTaken, UnknownCampaign
+from kreach.adsystem.campaigns.store import CampaignExists, UnknownCampaign
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
@@ -84,7 +84,7 @@ class OwnCampaigns:
             kept = None if after is None else self._prefix + after
             found = self._inner.listing(kept, limit, self._advertiser)
         except UnknownCampaign:
-            raise UnknownCampaign.rule("after", "be a campaign", after) from None
+            raise UnknownCampaign(after or "") from None
         shown = [self._shown(one) for one in found["campaigns"]]
         more = found["next"]
         next_one = None if more is None else self._name(more)
@@ -133,9 +133,9 @@ class OwnCampaigns:
         try:
             yield
         except UnknownCampaign:
-            raise UnknownCampaign.rule("campaign", "exist", name) from None
-        except CampaignTaken:
-            raise CampaignTaken.rule("id", "be new", name) from None
+            raise UnknownCampaign(name) from None
+        except CampaignExists:
+            raise CampaignExists(name) from None
 
     def _shown(self, document: Document) -> Document:
         """A copy, for documents are kept, with the campaign under its own name."""

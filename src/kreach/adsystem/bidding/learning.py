@@ -5,7 +5,7 @@ On a grid of prices the hazard of a cell is (prices seen in it)/(auctions that w
 and W(b) = 1 − Π (1 − hazard) (Kaplan and Meier). A prior enters as so many auctions already seen.
 
 **First price.** A win shows nothing about the next lower bid: only win or loss at the bids made.
-Rates per cell are made monotone by pooling neighbours that fall (isotonic regression).
+Rates per cell are made monotone by isotonic regression.
 """
 
 from collections.abc import Mapping, Sequence
@@ -133,21 +133,14 @@ class MarketLearner:
         return result
 
     def _isotonic(self) -> FloatArray:
-        """Pool adjacent violators on win rates, the prior spread evenly over the cells."""
+        """Isotonic regression of win rates, the prior spread evenly over the cells."""
+        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import
+
         share = self._prior_auctions / _CELLS
         trials = self._seen + self._lost + share
         rate = (self._seen + share * self._prior_win) / trials
-        blocks: list[list[float]] = []  # rate, trials, cells
-        for value, weight in zip(rate.tolist(), trials.tolist(), strict=True):
-            blocks.append([value, weight, 1.0])
-            while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-                high = blocks.pop()
-                low = blocks[-1]
-                weight_sum = low[1] + high[1]
-                low[0] = (low[0] * low[1] + high[0] * high[1]) / weight_sum
-                low[1] = weight_sum
-                low[2] += high[2]
-        return np.repeat([b[0] for b in blocks], [int(b[2]) for b in blocks])
+        win: FloatArray = isotonic_regression(rate, weights=trials).x
+        return win
 
 
 def _quantile(market: Market, p: float) -> float:

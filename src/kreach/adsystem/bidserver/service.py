@@ -14,7 +14,7 @@ from kreach.adsystem.bidserver.campaign_runtime import Play
 from kreach.adsystem.bidserver.catalogue_bidder import Desk
 from kreach.adsystem.bidserver.checkpoints import Diary
 from kreach.adsystem.bidserver.planner import PlanWorker
-from kreach.adsystem.campaigns.store import CampaignStore, Kept
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.ledger.account import Account, as_micros
 from kreach.adsystem.ledger.compaction import GroupNames, compact, sweep_unlisted
@@ -65,7 +65,7 @@ class BidderState:
         self.loop_lag_seconds = 0.0
         self.min_tmax_ms = float(settings.min_tmax_ms)
         self.desks: dict[str, Desk] = {}
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, StoredCampaign] = {}
         self._by_number: dict[int, Desk] = {}
         self._revision = 0
         self._granting: set[int] = set()
@@ -197,7 +197,7 @@ class BidderState:
 
     # -- campaigns ----------------------------------------------------------------------------
 
-    def _take(self, kept: Kept, now: float) -> None:
+    def _take(self, kept: StoredCampaign, now: float) -> None:
         """Take a campaign up on every catalogue that has its audience."""
         campaign = kept.campaign
         budget = as_micros("budget", campaign.budget)
@@ -216,7 +216,7 @@ class BidderState:
         for desk in self.desks.values():
             self._put(desk, kept, account, now)
 
-    def _put(self, desk: Desk, kept: Kept, account: Account, now: float) -> None:
+    def _put(self, desk: Desk, kept: StoredCampaign, account: Account, now: float) -> None:
         campaign, catalogue = kept.campaign, desk.catalogue
         if campaign.state == "ended" and kept.number not in desk.plays:
             return

@@ -12,7 +12,7 @@ from typing import Any
 from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
 from kreach.errors import KreachError
 
-__all__ = ["CampaignStore", "CampaignTaken", "Kept", "UnknownCampaign"]
+__all__ = ["CampaignEnded", "CampaignExists", "CampaignStore", "StoredCampaign", "UnknownCampaign"]
 
 FILE = "control.sqlite3"
 _SCHEMA = """
@@ -26,15 +26,28 @@ _CHANGEABLE = ("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "
 
 
 class UnknownCampaign(KreachError):
-    """There is no campaign of this id."""
+    """No campaign has this id."""
+
+    def __init__(self, campaign_id: str) -> None:
+        super().__init__(f"no campaign {campaign_id!r}")
 
 
-class CampaignTaken(KreachError):
-    """There is a campaign of this id already."""
+class CampaignExists(KreachError):
+    """A new campaign has the id of an existing one."""
+
+    def __init__(self, campaign_id: str) -> None:
+        super().__init__(f"id: campaign {campaign_id!r} exists already")
+
+
+class CampaignEnded(KreachError):
+    """An ended campaign cannot be changed."""
+
+    def __init__(self) -> None:
+        super().__init__("campaign has ended and cannot be changed")
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredCampaign:
     """A campaign, and the number under which ledger and log know it."""
 
     number: int
@@ -74,19 +87,19 @@ class CampaignStore:
                 raise
             self._connection.execute("COMMIT")
 
-    def add(self, campaign: Campaign) -> Kept:
+    def add(self, campaign: Campaign) -> StoredCampaign:
         """Keep a new campaign; its id must be new."""
         with self._changing() as connection:
             known = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
             if known.fetchone():
-                raise CampaignTaken.rule("id", "be new", campaign.id)
+                raise CampaignExists(campaign.id)
             connection.execute(
                 f"INSERT INTO campaigns (id, document, revision) VALUES (?, ?, {_NEXT})",
                 (campaign.id, json.dumps(campaign.document())),
             )
         return self.get(campaign.id)
 
-    def change(self, campaign_id: str, changes: dict[str, Any]) -> Kept:
+    def change(self, campaign_id: str, changes: dict[str, Any]) -> StoredCampaign:
         """Change what may change while a campaign runs; an ended one stays ended."""
         for name in changes:
             if name not in _CHANGEABLE:
@@ -95,7 +108,7 @@ class CampaignStore:
         with self._changing() as connection:
             before = self._found(campaign_id)
             if before.campaign.state == "ended":
-                raise KreachError.rule("state", "not be ended, to be changed", "ended")
+                raise CampaignEnded
             changed = campaign_from(before.campaign.document() | changes)
             connection.execute(
                 f"UPDATE campaigns SET document = ?, revision = {_NEXT} WHERE id = ?",
@@ -113,18 +126,18 @@ class CampaignStore:
                     (number, campaign.id, json.dumps(campaign.document()), revision),
                 )
 
-    def get(self, campaign_id: str) -> Kept:
+    def get(self, campaign_id: str) -> StoredCampaign:
         """One campaign."""
         with self._lock:
             return self._found(campaign_id)
 
-    def _found(self, campaign_id: str) -> Kept:
+    def _found(self, campaign_id: str) -> StoredCampaign:
         rows = self._rows("WHERE id = ?", (campaign_id,))
         if not rows:
-            raise UnknownCampaign.rule("campaign", "exist", campaign_id)
+            raise UnknownCampaign(campaign_id)
         return rows[0]
 
-    def all(self, after_revision: int = 0, owner: str | None = None) -> list[Kept]:
+    def all(self, after_revision: int = 0, owner: str | None = None) -> list[StoredCampaign]:
         """All campaigns, or those that changed after a revision, in the order they were made.
 
         With an owner, that advertiser's only; the others are not even read.
@@ -137,11 +150,11 @@ class CampaignStore:
         with self._lock:
             return self._rows(where, values)
 
-    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[StoredCampaign]:
         rows = self._connection.execute(
             f"SELECT number, document, revision FROM campaigns {where} ORDER BY number", values
         )
-        return [Kept(row[0], campaign_from(json.loads(row[1])), row[2]) for row in rows]
+        return [StoredCampaign(row[0], campaign_from(json.loads(row[1])), row[2]) for row in rows]
 
 
 _NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"

@@ -7,7 +7,7 @@ import numpy as np
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.campaigns.questions import EVER, PlanQuestion, ReachQuestion
-from kreach.adsystem.campaigns.store import Kept
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict
 from kreach.adsystem.disclosure.chapters.chapter import Book
 from kreach.adsystem.disclosure.guard import TOO_FEW, Note, Withheld, chosen_chapters, text_of
@@ -106,7 +106,9 @@ class GuardedReporting:
             told |= self._reach(kept, catalogue, level)
         return kept.campaign.document() | {"status": told}
 
-    def _reach_note(self, kept: Kept, catalogue: Catalogue, told: Document) -> list[Document]:
+    def _reach_note(
+        self, kept: StoredCampaign, catalogue: Catalogue, told: Document
+    ) -> list[Document]:
         """Why there is no reach beside numbers that there are."""
         verdict = self._shown.verdict(kept.campaign.audience, catalogue)
         if verdict.reason is None or not _tells(told):
@@ -114,7 +116,7 @@ class GuardedReporting:
         note = Note("reach", verdict.reason, f"the audience must {verdict.rule}")
         return [note.document()]
 
-    def _reach(self, kept: Kept, catalogue: Catalogue, level: float) -> Document:
+    def _reach(self, kept: StoredCampaign, catalogue: Catalogue, level: float) -> Document:
         """Reach so far by cap; nothing where the catalogue has no such audience."""
         chosen = range(self._shown.book(kept, catalogue).shown)
         if not chosen or self._shown.verdict(kept.campaign.audience, catalogue).reason is not None:
@@ -210,7 +212,7 @@ class GuardedReporting:
             said = str(KreachError.rule("audience", rule, name))
             raise Withheld(said, str(verdict.reason))
 
-    def _tally(self, kept: Kept, asked: str) -> Document:
+    def _tally(self, kept: StoredCampaign, asked: str) -> Document:
         """Impressions, spend and what is left, up to the last chapters shown; or nothing at all."""
         books = self._shown.books(kept)
         notes = []
@@ -229,7 +231,7 @@ class GuardedReporting:
 
     def _asked(
         self, campaign_id: str, asked: ReachQuestion, what: str
-    ) -> tuple[Kept, Subject, range | None]:
+    ) -> tuple[StoredCampaign, Subject, range | None]:
         """What a report is about; no chapters if there are none yet. Refuses what is withheld."""
         kept = self._inner.campaigns.get(campaign_id)
         self._shown.bring_up([kept])
@@ -249,7 +251,7 @@ class GuardedReporting:
             self._suppressions.add(error.reason, campaign_id, words)
             raise
 
-    def _nothing(self, kept: Kept, subject: Subject, asked: str) -> Document:
+    def _nothing(self, kept: StoredCampaign, subject: Subject, asked: str) -> Document:
         """A report of a campaign of which nothing is shown yet."""
         note = Note.too_few(self._settings, _ALL)
         self._suppressions.add(note.reason, kept.campaign.id, asked)
@@ -260,7 +262,7 @@ class GuardedReporting:
         document |= self._facts(kept, subject, range(0))
         return document | {"spend_micros": None, "spend": None, "suppressed": [note.document()]}
 
-    def _facts(self, kept: Kept, subject: Subject, chosen: range) -> Document:
+    def _facts(self, kept: StoredCampaign, subject: Subject, chosen: range) -> Document:
         return facts_of(kept, self._shown.spend(subject, chosen), self._inner.shared.currency)
 
 
@@ -268,7 +270,7 @@ def _tells(told: Document) -> bool:
     return told["impressions"] is not None
 
 
-def _money(kept: Kept, books: list[Book]) -> Document:
+def _money(kept: StoredCampaign, books: list[Book]) -> Document:
     """What shown chapters come to; nulls without any."""
     if not books:
         names = ("impressions", "spend_micros", "spend", "budget_left_micros", "budget_left")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.campaigns.store import Kept
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audiences import NOT_HERE
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.disclosure.noise.answers import Answer
@@ -141,7 +141,7 @@ class NoisyReporting:
         told = self._documents.standing(kept, told, series, version, last, level)
         return kept.campaign.document() | {"status": told}
 
-    def _tally(self, kept: Kept, series: dict[str, Points], asked: str) -> Document:
+    def _tally(self, kept: StoredCampaign, series: dict[str, Points], asked: str) -> Document:
         """Impressions, spend and what is left on all catalogues; or nothing, and why."""
         try:
             self._check_audience(kept, self._inner.shelf.newest)
@@ -215,20 +215,20 @@ class NoisyReporting:
         with suppress(LogFailing), self._inner.live.snapshot() as now:
             self._inner.shelf.meet(now.numbers)
 
-    def _followed(self, kept: Kept) -> list[str]:
+    def _followed(self, kept: StoredCampaign) -> list[str]:
         """The catalogue that was the newest when the flight began, and all later ones."""
         shelf = self._inner.shelf
         versions, start = shelf.versions, kept.campaign.start
         before = [at for at, name in enumerate(versions) if shelf.get(name).created <= start]
         return versions[max(before, default=0) :]
 
-    def _series_of(self, kept: Kept) -> dict[str, Points]:
+    def _series_of(self, kept: StoredCampaign) -> dict[str, Points]:
         """Numbers so far on all catalogues that are followed or were asked for, the newest last."""
         followed = self._followed(kept)
         begun = [name for name in self._source.begun(kept) if name not in followed]
         return {name: self._source.points(kept, name) for name in [*begun, *followed]}
 
-    def _default(self, kept: Kept, series: dict[str, Points]) -> str:
+    def _default(self, kept: StoredCampaign, series: dict[str, Points]) -> str:
         """The newest catalogue that clearly has impressions, by noisy numbers; else the first."""
         followed = self._followed(kept)
         for name in reversed(followed):
@@ -239,7 +239,9 @@ class NoisyReporting:
                     return name
         return followed[0]
 
-    def _subject(self, campaign_id: str, asked: str | None) -> tuple[Kept, Catalogue, Points]:
+    def _subject(
+        self, campaign_id: str, asked: str | None
+    ) -> tuple[StoredCampaign, Catalogue, Points]:
         """What a report is about: a campaign, a catalogue, and its numbers so far."""
         kept, shelf = self._inner.campaigns.get(campaign_id), self._inner.shelf
         self._meet()
@@ -252,7 +254,7 @@ class NoisyReporting:
         return kept, catalogue, self._source.points(kept, asked)
 
     def _told(
-        self, kept: Kept, catalogue: Catalogue, points: Points, start: int, end: int
+        self, kept: StoredCampaign, catalogue: Catalogue, points: Points, start: int, end: int
     ) -> Answer:
         """The answer of a stretch: one of the numbers so far, or that of a window."""
         found = self._alone(kept, catalogue, points, [(start, end)])[0]
@@ -262,14 +264,18 @@ class NoisyReporting:
         return found
 
     def _known(
-        self, kept: Kept, catalogue: Catalogue, points: Points, start: int, end: int
+        self, kept: StoredCampaign, catalogue: Catalogue, points: Points, start: int, end: int
     ) -> Answer | None:
         """The answer of a stretch, if it is there without a new question."""
         point = points.at(end) if start == self._source.span(kept).first else None
         return self._source.known(kept, catalogue, start, end) if point is None else point.answer
 
     def _alone(
-        self, kept: Kept, catalogue: Catalogue, points: Points, stretches: list[tuple[int, int]]
+        self,
+        kept: StoredCampaign,
+        catalogue: Catalogue,
+        points: Points,
+        stretches: list[tuple[int, int]],
     ) -> list[Answer | Refused]:
         """Answers of stretches; what begins with the flight may be told already."""
         first = self._source.span(kept).first
@@ -283,7 +289,7 @@ class NoisyReporting:
         told |= dict(zip(others, found, strict=True))
         return [told[stretch] for stretch in stretches]
 
-    def _check_audience(self, kept: Kept, catalogue: Catalogue) -> None:
+    def _check_audience(self, kept: StoredCampaign, catalogue: Catalogue) -> None:
         if not self._guard.enabled:
             return
         verdict = self._guarded.verdict(kept.campaign.audience, catalogue)

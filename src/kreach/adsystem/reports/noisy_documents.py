@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.store import Kept
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.guard import Note, Withheld
 from kreach.adsystem.disclosure.noise.answers import Answer
 from kreach.adsystem.disclosure.noise.budget import Budget
@@ -37,7 +37,7 @@ _EMPTY = ["multiplier", "reserved_micros", "carried_micros", "requests"]
 _EMPTY += ["bids", "wins", "losses", "win_rate"]
 
 
-def noisy_caps(kept: Kept, caps: Iterable[int], most: int) -> tuple[int, ...]:
+def noisy_caps(kept: StoredCampaign, caps: Iterable[int], most: int) -> tuple[int, ...]:
     """The caps asked for, as far as people are counted; without any, 1 and the campaign's own."""
     given = tuple(caps)
     for cap in given:
@@ -71,7 +71,7 @@ class NoisyDocuments:
 
     # -- how campaigns stand ------------------------------------------------------------------
 
-    def tally(self, kept: Kept, series: dict[str, Points], span: Span) -> Document:
+    def tally(self, kept: StoredCampaign, series: dict[str, Points], span: Span) -> Document:
         """Impressions, spend and what is left, up to the last point of each catalogue."""
         lasts = [points.last for points in series.values() if points.last is not None]
         if not lasts:
@@ -114,7 +114,7 @@ class NoisyDocuments:
 
     def standing(
         self,
-        kept: Kept,
+        kept: StoredCampaign,
         told: Document,
         series: dict[str, Points],
         version: str,
@@ -143,7 +143,7 @@ class NoisyDocuments:
 
     def reach(
         self,
-        kept: Kept,
+        kept: StoredCampaign,
         catalogue: Catalogue,
         stretch: Stretch,
         answer: Answer | None,
@@ -168,13 +168,13 @@ class NoisyDocuments:
             "noise": noise_document(answer),
         }
 
-    def nothing(self, kept: Kept, catalogue: Catalogue, span: Span) -> Document:
+    def nothing(self, kept: StoredCampaign, catalogue: Catalogue, span: Span) -> Document:
         """The report of a campaign of which nothing is told yet."""
         note = Note(_ALL, NOT_OVER, self._first_at(span))
         return self._unknown(kept, catalogue, None, note)
 
     def _unknown(
-        self, kept: Kept, catalogue: Catalogue, stretch: Stretch | None, note: Note
+        self, kept: StoredCampaign, catalogue: Catalogue, stretch: Stretch | None, note: Note
     ) -> Document:
         audience = self._shelf.audience(catalogue, kept.campaign.audience)
         return {
@@ -232,7 +232,7 @@ class NoisyDocuments:
 
     def curve(
         self,
-        kept: Kept,
+        kept: StoredCampaign,
         catalogue: Catalogue,
         points: Points,
         by: str,
@@ -260,7 +260,12 @@ class NoisyDocuments:
         return self.stopped(document, points)
 
     def pacing(
-        self, kept: Kept, told: Document, series: dict[str, Points], window: Window, points: int
+        self,
+        kept: StoredCampaign,
+        told: Document,
+        series: dict[str, Points],
+        window: Window,
+        points: int,
     ) -> Document:
         """Spend and impressions at points of a window; of more than `points`, some."""
         rows: list[Document] = []
@@ -295,7 +300,9 @@ class NoisyDocuments:
             rows.append(row | dict.fromkeys(_EMPTY))
         return rows
 
-    def _frame(self, kept: Kept, catalogue: Catalogue, stretch: Stretch | None) -> Document:
+    def _frame(
+        self, kept: StoredCampaign, catalogue: Catalogue, stretch: Stretch | None
+    ) -> Document:
         start, end = (None, None) if stretch is None else (iso_of(moment) for moment in stretch)
         return {
             "campaign": kept.campaign.id,
@@ -306,7 +313,7 @@ class NoisyDocuments:
             "warnings": {"before_catalogue": None},
         }
 
-    def _basis(self, kept: Kept, catalogue: Catalogue) -> str:
+    def _basis(self, kept: StoredCampaign, catalogue: Catalogue) -> str:
         audience = self._shelf.audience(catalogue, kept.campaign.audience)
         return measure(audience, np.zeros(audience.group_count, dtype=np.int64), 1).basis
 

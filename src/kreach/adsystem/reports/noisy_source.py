@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kreach.adsystem.campaigns.store import Kept as KeptCampaign
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.noise.answers import Answer, Target, draw_answer, exact_counts
 from kreach.adsystem.disclosure.noise.budget import Budget
 from kreach.adsystem.disclosure.noise.grid import Span, span_of
@@ -78,13 +78,13 @@ class NoisySource:
         self._held = LruCache[tuple[str, str], tuple[Point, ...]](_MAX_HELD)
         self._targets: dict[tuple[str, str], Target] = {}
 
-    def span(self, kept: KeptCampaign) -> Span:
+    def span(self, kept: StoredCampaign) -> Span:
         """A campaign's flight on the grid, as of now."""
         return span_of(kept.campaign, self._budget.settings, self._clock())
 
     # -- numbers so far -----------------------------------------------------------------------
 
-    def points(self, kept: KeptCampaign, version: str) -> Points:
+    def points(self, kept: StoredCampaign, version: str) -> Points:
         """All points that are over, those that are due drawn now."""
         told = self._kept_points(kept, version)
         span, last = self.span(kept), told[-1] if told else None
@@ -104,12 +104,12 @@ class NoisySource:
         stopped = next((one for one in found if isinstance(one, Refused)), None)
         return Points(told + new, stopped)
 
-    def begun(self, kept: KeptCampaign) -> list[str]:
+    def begun(self, kept: StoredCampaign) -> list[str]:
         """The catalogues on which points were told."""
         with _ledger():
             return self._spending.catalogues(kept.campaign.id)
 
-    def _kept_points(self, kept: KeptCampaign, version: str) -> tuple[Point, ...]:
+    def _kept_points(self, kept: StoredCampaign, version: str) -> tuple[Point, ...]:
         """Those at hand, and what the ledger has beyond: points are only ever added."""
         key = (kept.campaign.id, version)
         held = self._held.get(key) or ()
@@ -121,7 +121,7 @@ class NoisySource:
 
     def _drawn_points(
         self,
-        kept: KeptCampaign,
+        kept: StoredCampaign,
         version: str,
         audience: Audience,
         questions: list[Question],
@@ -154,7 +154,7 @@ class NoisySource:
     # -- windows ------------------------------------------------------------------------------
 
     def windows(
-        self, kept: KeptCampaign, catalogue: Catalogue, stretches: Sequence[tuple[int, int]]
+        self, kept: StoredCampaign, catalogue: Catalogue, stretches: Sequence[tuple[int, int]]
     ) -> list[Answer | Refused]:
         """An answer for each stretch, or what the budget lacks."""
         charge = self._budget.question
@@ -185,7 +185,7 @@ class NoisySource:
         ]
 
     def known(
-        self, kept: KeptCampaign, catalogue: Catalogue, start: int, end: int
+        self, kept: StoredCampaign, catalogue: Catalogue, start: int, end: int
     ) -> Answer | None:
         """The answer that was given for a stretch, if it was asked for before."""
         question = Question(kept.campaign.id, catalogue.version, "window", start, end)
@@ -221,7 +221,7 @@ class NoisySource:
                 told.append(found)
             return told
 
-    def free(self, kept: KeptCampaign, version: str, most: int) -> list[tuple[int, int]]:
+    def free(self, kept: StoredCampaign, version: str, most: int) -> list[tuple[int, int]]:
         """Stretches that were told before and cost nothing any more, the newest first."""
         with _ledger():
             return self._spending.stretches(kept.campaign.id, version, most)
@@ -229,20 +229,20 @@ class NoisySource:
     # -- the log ------------------------------------------------------------------------------
 
     def _counted(
-        self, now: Snapshot, kept: KeptCampaign, catalogue: Catalogue, start: int, end: int
+        self, now: Snapshot, kept: StoredCampaign, catalogue: Catalogue, start: int, end: int
     ) -> Any:
         place = (kept.number, now.numbers.get(catalogue.version, _NO_NUMBER))
         limit = self._budget.strength(self._budget.point).max_price_micros
         return counted(now, place, len(catalogue), start, end, limit)
 
-    def _audience(self, kept: KeptCampaign, version: str) -> Audience | None:
+    def _audience(self, kept: StoredCampaign, version: str) -> Audience | None:
         shelf = self._reporting.shelf
         try:
             return shelf.audience(shelf.get(version), kept.campaign.audience)
         except KreachError:  # not on the shelf, or it has no such audience: nothing is bought there
             return None
 
-    def _target(self, kept: KeptCampaign, version: str, audience: Audience) -> Target:
+    def _target(self, kept: StoredCampaign, version: str, audience: Audience) -> Target:
         key = (version, kept.campaign.audience)
         with self._lock:
             found = self._targets.get(key)

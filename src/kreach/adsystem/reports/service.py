@@ -6,7 +6,7 @@ from typing import Any
 from kreach.adsystem.bidserver.campaign_runtime import check_playable
 from kreach.adsystem.campaigns.campaign import EVERYONE, campaign_from
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.campaigns.store import CampaignStore, Kept, UnknownCampaign
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, UnknownCampaign
 from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.log.snapshot import LiveLog, LogFailing, Snapshot
 from kreach.adsystem.log.totals import NOTHING, Standing
@@ -31,14 +31,10 @@ from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.lru_cache import LruCache
 
-__all__ = ["CampaignEnded", "Reporting", "caps_of", "facts_of", "page_of"]
+__all__ = ["Reporting", "caps_of", "facts_of", "page_of"]
 
 _REMEMBERED = 256
 _NO_NUMBER = -1  # of a catalogue that the bidder has not met
-
-
-class CampaignEnded(KreachError):
-    """An ended campaign stays as it is."""
 
 
 class Reporting:
@@ -83,8 +79,6 @@ class Reporting:
 
     def change(self, campaign_id: str, changes: dict[str, Any]) -> dict[str, Any]:
         """Change what may change: pause, resume, end, budget, limits, creative."""
-        if self.campaigns.get(campaign_id).campaign.state == "ended":
-            raise CampaignEnded.rule("state", "not be ended, to be changed", "ended")
         return self.campaigns.change(campaign_id, changes).campaign.document()
 
     def listing(self, after: str | None, limit: int, owner: str | None = None) -> dict[str, Any]:
@@ -105,11 +99,11 @@ class Reporting:
         return {"currency": self._shared.currency, "campaigns": shown, "next": following}
 
     def _unique_reach(
-        self, now: Snapshot, page: list[Kept], totals: Totals
+        self, now: Snapshot, page: list[StoredCampaign], totals: Totals
     ) -> dict[int, dict[str, Any]]:
         """Unique reach of each campaign on its default catalogue; None where it cannot be told."""
         result: dict[int, dict[str, Any]] = {}
-        wanted: dict[str, list[Kept]] = {}
+        wanted: dict[str, list[StoredCampaign]] = {}
         for one in page:
             catalogue = self._catalogue(now, one, totals, None)
             wanted.setdefault(catalogue.version, []).append(one)
@@ -160,7 +154,9 @@ class Reporting:
 
     # -- reports ------------------------------------------------------------------------------
 
-    def _catalogue(self, now: Snapshot, kept: Kept, totals: Totals, asked: str | None) -> Catalogue:
+    def _catalogue(
+        self, now: Snapshot, kept: StoredCampaign, totals: Totals, asked: str | None
+    ) -> Catalogue:
         """The one asked for; else the newest with impressions of the campaign, else the newest."""
         if asked is not None:
             return self.shelf.get(asked)
@@ -169,7 +165,7 @@ class Reporting:
                 return self.shelf.get(version)
         return self.shelf.newest
 
-    def _subject(self, now: Snapshot, kept: Kept, asked: str | None) -> Subject:
+    def _subject(self, now: Snapshot, kept: StoredCampaign, asked: str | None) -> Subject:
         self.shelf.meet(now.numbers)
         catalogue = self._catalogue(now, kept, self._standing.totals(now), asked)
         audience = self.shelf.audience(catalogue, kept.campaign.audience)
@@ -281,18 +277,20 @@ class Reporting:
             return str(error)
 
 
-def page_of(kept: list[Kept], after: str | None, limit: int) -> tuple[list[Kept], str | None]:
+def page_of(
+    kept: list[StoredCampaign], after: str | None, limit: int
+) -> tuple[list[StoredCampaign], str | None]:
     """Some campaigns after one of them, and the id to go on from if there are more."""
     if after is not None:
         at = next((at for at, one in enumerate(kept) if one.campaign.id == after), None)
         if at is None:
-            raise UnknownCampaign.rule("after", "be a campaign", after)
+            raise UnknownCampaign(after)
         kept = kept[at + 1 :]
     page = kept[:limit]
     return page, page[-1].campaign.id if len(kept) > limit else None
 
 
-def caps_of(kept: Kept, caps: Iterable[int]) -> tuple[int, ...]:
+def caps_of(kept: StoredCampaign, caps: Iterable[int]) -> tuple[int, ...]:
     """The caps asked for; without any, 1 and the campaign's own."""
     return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys([1, kept.campaign.largest_cap]))
 
@@ -321,7 +319,7 @@ def _release(catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _money(kept: Kept, totals: Totals) -> dict[str, Any]:
+def _money(kept: StoredCampaign, totals: Totals) -> dict[str, Any]:
     mine = [total for place, total in totals.items() if place[0] == kept.number]
     spent = sum(total.spend_micros for total in mine)
     budget = as_micros("budget", kept.campaign.budget)
@@ -334,7 +332,7 @@ def _money(kept: Kept, totals: Totals) -> dict[str, Any]:
     }
 
 
-def facts_of(kept: Kept, spend_micros: int, currency: str) -> dict[str, Any]:
+def facts_of(kept: StoredCampaign, spend_micros: int, currency: str) -> dict[str, Any]:
     """Of the campaign, beside a report; the spend is that of the impressions in the report."""
     campaign = kept.campaign.document()
     return {

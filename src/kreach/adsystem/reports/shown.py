@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.campaigns.store import Kept
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audiences import Verdict, served_people
 from kreach.adsystem.disclosure.chapters.builder import Watched
 from kreach.adsystem.disclosure.chapters.chapter import Book
@@ -71,7 +71,7 @@ class Shown:
 
     # -- chapters -----------------------------------------------------------------------------
 
-    def bring_up(self, several: list[Kept]) -> None:
+    def bring_up(self, several: list[StoredCampaign]) -> None:
         """Close the chapters that can be closed, of all these campaigns together."""
         inner, moment = self._inner, int(self._clock() * 1e6)
         with inner.live.snapshot() as now:
@@ -85,7 +85,11 @@ class Shown:
             self._versions |= dict.fromkeys(now.numbers)
 
     def _watched(
-        self, now: Snapshot, kept: Kept, rows: dict[tuple[int, int], int], over: int | None
+        self,
+        now: Snapshot,
+        kept: StoredCampaign,
+        rows: dict[tuple[int, int], int],
+        over: int | None,
     ) -> Iterable[Watched]:
         shelf, start = self._inner.shelf, micros_of(kept.campaign.start)
         for version, number in now.numbers.items():
@@ -105,26 +109,26 @@ class Shown:
             return 0
         return served_people(self._inner.shelf.audience(catalogue, audience), groups)
 
-    def over(self, kept: Kept) -> int | None:
+    def over(self, kept: StoredCampaign) -> int | None:
         """Take note of a campaign's end: when its last bid was made, if that is past."""
         end, moment = micros_of(kept.campaign.end), int(self._clock() * 1e6)
         ended = kept.campaign.state == "ended"
         return self._keeper.over(kept.number, end, ended=ended, now_micros=moment)
 
-    def book(self, kept: Kept, catalogue: Catalogue) -> Book:
+    def book(self, kept: StoredCampaign, catalogue: Catalogue) -> Book:
         """The chapters of a campaign on a catalogue."""
         return self._keeper.book((kept.number, catalogue.version))
 
-    def books(self, kept: Kept) -> list[Book]:
+    def books(self, kept: StoredCampaign) -> list[Book]:
         """The chapters of a campaign on all catalogues of which something is shown."""
         found = [self._keeper.book((kept.number, version)) for version in self._versions]
         return [book for book in found if book.shown]
 
-    def behind(self, kept: Kept) -> bool:
+    def behind(self, kept: StoredCampaign) -> bool:
         """Whether the log lacks rows of a campaign that were shown before."""
         return any(self._keeper.behind((kept.number, version)) for version in self._versions)
 
-    def catalogue(self, kept: Kept, asked: str | None) -> Catalogue:
+    def catalogue(self, kept: StoredCampaign, asked: str | None) -> Catalogue:
         """The one asked for; else the newest with something to show, else the newest."""
         shelf = self._inner.shelf
         if asked is not None:
@@ -134,14 +138,14 @@ class Shown:
                 return shelf.get(version)
         return shelf.newest
 
-    def subject(self, kept: Kept, catalogue: Catalogue) -> Subject:
+    def subject(self, kept: StoredCampaign, catalogue: Catalogue) -> Subject:
         """What is measured."""
         audience = self._inner.shelf.audience(catalogue, kept.campaign.audience)
         return Subject(kept.campaign, catalogue, audience, (kept.number, 0))
 
     # -- numbers ------------------------------------------------------------------------------
 
-    def unique_reach(self, kept: Kept, catalogue: Catalogue) -> float | None:
+    def unique_reach(self, kept: StoredCampaign, catalogue: Catalogue) -> float | None:
         """People reached in all chapters shown; None where that cannot be told."""
         shown = self.book(kept, catalogue).shown
         if not shown or self.verdict(kept.campaign.audience, catalogue).reason is not None:

@@ -11,12 +11,12 @@ from kreach.adsystem.sharing.redis_pool import Away, Pool
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["CampaignPublisher"]
+__all__ = ["CampaignFeed"]
 
 _SECONDS = 0.5
 
 
-class CampaignPublisher:
+class CampaignFeed:
     """A thread beside reporting that tells Redis of each campaign that is new or changed."""
 
     def __init__(self, store: Path, settings: RedisSettings, log: Log) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.store import Kept
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
 from kreach.adsystem.sharing.redis_pool import Place, Rows
@@ -19,7 +19,7 @@ __all__ = ["last_row", "own_counts", "rolling_since", "rows_after"]
 _MOST = 5_000
 
 
-def rolling_since(campaigns: Iterable[Kept], now: float) -> dict[int, int]:
+def rolling_since(campaigns: Iterable[StoredCampaign], now: float) -> dict[int, int]:
     """Campaigns with rolling caps, and since when their impressions matter, in µs."""
     return {
         kept.number: int((now - max(cap.span_seconds or now for cap in kept.campaign.caps)) * 1e6)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kreach.adsystem.campaigns.store import CampaignStore, Kept
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.ledger.account import Account, as_micros
 from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
@@ -150,7 +150,7 @@ def speak_for(
 
 def _read(
     journal: Journal, folder: Path, now: float, *, settled: bool
-) -> tuple[list[Kept], list[Standing]]:
+) -> tuple[list[StoredCampaign], list[Standing]]:
     """What a log holds; where all is settled the rest of the grants is taken out of it."""
     store = CampaignStore(folder)
     try:

@@ -109,16 +109,12 @@ def grown(before: Vector, now: Vector) -> Vector:
 
 
 def nearest_falling(values: FloatArray) -> FloatArray:
-    """The nearest sequence that does not rise (least squares, by pooling neighbours).
+    """The nearest sequence that does not rise (isotonic regression, least squares).
 
     >>> nearest_falling(np.array([5.0, 1.0, 3.0, 0.0])).tolist()
     [5.0, 2.0, 2.0, 0.0]
     """
-    blocks: list[tuple[float, int]] = []
-    for value in values.tolist():
-        mean, size = value, 1
-        while blocks and blocks[-1][0] < mean:
-            above, more = blocks.pop()
-            mean, size = (mean * size + above * more) / (size + more), size + more
-        blocks.append((mean, size))
-    return np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import
+
+    falling: FloatArray = isotonic_regression(values, increasing=False).x
+    return falling
