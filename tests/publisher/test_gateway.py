@@ -153,7 +153,7 @@ def test_each_visit_shows_all_groups_of_the_class_and_nobody_elses() -> None:
         assert seen == set(made.placed[at].tolist())
 
 
-def test_what_each_visit_shows_is_a_crowd_of_at_min_the_floor() -> None:
+def test_what_each_visit_shows_is_a_crowd_of_at_least_the_floor() -> None:
     made = made_release(layers=3)
     door = gateway(made, choice="each_visit")
     crowds: dict[frozenset[str], int] = {}

@@ -23,7 +23,7 @@ def mean_coverage(people: People, group_of: np.ndarray[tuple[int], np.dtype[np.i
 
 
 @given(people=populations(), k=st.integers(1, 12), seed=st.integers(0, 99))
-def test_segments_cut_a_cell_of_at_min_k_on_its_own(people: People, k: int, seed: int) -> None:
+def test_segments_cut_a_cell_of_at_least_k_on_its_own(people: People, k: int, seed: int) -> None:
     """Nobody of another cell joins, except where fewer than k people are left over in all."""
     if people.count < k:
         return

@@ -181,7 +181,7 @@ def test_targeting_must_speak_about_everybody(wrong: Any) -> None:
         ({"effective_anonymity": float("nan")}, "effective_anonymity"),
     ],
 )
-def test_floors_are_at_min_one(floors: dict[str, Any], name: str) -> None:
+def test_floors_are_at_least_one(floors: dict[str, Any], name: str) -> None:
     with pytest.raises(KreachError, match=f"^{name} must be "):
         Floors(**floors)
 

@@ -2,12 +2,18 @@
 
 from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.settings import AdSystemSettings
-from kreach.boundary.audience import Audience
+from kreach.boundary.audience import (
+    Audience,
+    DisjointAudience,
+    OverlappingAudience,
+    ProfiledAudience,
+)
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import read_catalogue, read_groups
 from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
 
-__all__ = ["read_audience", "read_catalogues"]
+__all__ = ["headcounts", "read_audience", "read_catalogues"]
 
 
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
@@ -36,3 +42,14 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     if len({catalogue.version for catalogue in found}) != len(found):
         raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
     return found
+
+
+def headcounts(audience: Audience) -> IntArray:
+    """Targeted people by group; with overlapping groups, by membership class."""
+    if isinstance(audience, DisjointAudience):
+        return audience.targeted_counts
+    if isinstance(audience, OverlappingAudience):
+        return audience.headcounts
+    if isinstance(audience, ProfiledAudience):
+        return audience.group_sizes
+    raise KreachError.rule("audience", "be of a known kind", type(audience).__name__)

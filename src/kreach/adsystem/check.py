@@ -5,7 +5,7 @@ from typing import Any
 from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
-from kreach.adsystem.disclosure.chapters.store import kept_audiences
+from kreach.adsystem.disclosure.chapters.store import stored_audiences
 from kreach.adsystem.disclosure.combinations import check_together
 from kreach.adsystem.settings import (
     AdSystemSettings,
@@ -61,7 +61,7 @@ def _for_advertisers(
 ) -> dict[str, str]:
     """As reporting will tell. Nothing is made: margins are known once it has run."""
     apart, together = guard.min_difference, guard.audiences_together
-    kept = kept_audiences(settings.store, catalogue.version)
+    kept = stored_audiences(settings.store, catalogue.version)
     check_together(len({*kept, *names}), together)
 
     def read(name: str) -> Audience:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from kreach.adsystem.disclosure.audiences import served_people
-from kreach.adsystem.disclosure.chapters.builder import Watched
-from kreach.adsystem.disclosure.chapters.chapter import Book
-from kreach.adsystem.disclosure.chapters.store import Archive
-from kreach.adsystem.disclosure.chapters.writer import Keeper
+from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
+from kreach.adsystem.disclosure.chapters.chapter import ChapterList
+from kreach.adsystem.disclosure.chapters.store import ChapterStore
+from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.log.snapshot import LiveLog, Snapshot
 from kreach.adsystem.log.totals import Standing
@@ -77,8 +77,8 @@ class Shelfless:
 
     def __init__(self, log: WrittenLog, floors: GuardSettings) -> None:
         self.log = log
-        self.archive = Archive(log.folder)
-        self.keeper = Keeper(self.archive, floors)
+        self.archive = ChapterStore(log.folder)
+        self.keeper = ChapterWriter(self.archive, floors)
         self.questions = 0
 
     def look(
@@ -88,14 +88,14 @@ class Shelfless:
         campaigns: Sequence[int] = (1,),
         version: str = "v1",
         people: Callable[[IntArray], int] | None = lambda groups: served_people(AUDIENCE, groups),
-    ) -> Book:
+    ) -> ChapterList:
         """Bring campaigns up to date; the book of the first."""
         with self.log.live.snapshot() as taken:
             totals = self.log.standing.totals(taken)
             rows = {numbers: total.impressions for numbers, total in totals.items()}
             if version in taken.numbers:
                 watched = [
-                    Watched(
+                    WatchedPlace(
                         (campaign, version),
                         (campaign, taken.numbers[version]),
                         GROUPS,

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.chapters.chapter import Book, Chapter, Content
-from kreach.adsystem.disclosure.chapters.store import FILE, Archive, Flight, _packed, _unpacked
+from kreach.adsystem.disclosure.chapters.chapter import ChapterList, Chapter, ChapterCounts
+from kreach.adsystem.disclosure.chapters.store import FILE, ChapterStore, Flight, _packed, _unpacked
 from kreach.errors import KreachError
 
 PLACE = (1, "v1")
-NOTHING = Book.of([])
+NOTHING = ChapterList.of([])
 
 
-def content(*groups: int) -> Content:
+def content(*groups: int) -> ChapterCounts:
     found = np.array(groups, dtype=np.int64)
-    return Content.of(found, np.ones(len(found), dtype=np.int64), 5)
+    return ChapterCounts.of(found, np.ones(len(found), dtype=np.int64), 5)
 
 
 def chapter(start: int, end: int, rows: int = 3, final: bool = False) -> Chapter:
@@ -28,18 +28,18 @@ def chapter(start: int, end: int, rows: int = 3, final: bool = False) -> Chapter
 @given(st.dictionaries(st.integers(0, 2**32 - 1), st.integers(1, 2**32 - 1), max_size=30))
 def test_contents_are_read_as_they_were_written(counts: dict[int, int]) -> None:
     groups = np.array(sorted(counts), dtype=np.int64)
-    held = Content(groups, np.array([counts[g] for g in sorted(counts)], dtype=np.int64), 0, 0)
+    held = ChapterCounts(groups, np.array([counts[g] for g in sorted(counts)], dtype=np.int64), 0, 0)
     read, numbers = _unpacked(_packed(held))
     assert dict(zip(read.tolist(), numbers.tolist(), strict=True)) == counts
 
 
 def test_chapters_are_read_by_place(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = ChapterStore(tmp_path)
     first = [(chapter(0, 10), content(1, 1, 7)), (chapter(10, 20), content(2, 2, 2))]
     assert archive.add(PLACE, NOTHING, first, 0)
     assert archive.add((1, "v2"), NOTHING, [(chapter(5, 10), content(9, 9, 9))], 0)
     archive.close()
-    again = Archive(tmp_path)
+    again = ChapterStore(tmp_path)
     book = again.book(PLACE)
     assert [book[at] for at in range(2)] == [made for made, _ in first]
     held = list(again.contents(PLACE, range(1, 2)))
@@ -50,7 +50,7 @@ def test_chapters_are_read_by_place(tmp_path: Path) -> None:
 
 
 def test_nobody_writes_after_chapters_that_he_does_not_know(tmp_path: Path) -> None:
-    one, other = Archive(tmp_path), Archive(tmp_path)
+    one, other = ChapterStore(tmp_path), ChapterStore(tmp_path)
     made = [(chapter(0, 10), content(1, 1, 7))]
     assert one.add(PLACE, NOTHING, made, 0)
     assert not other.add(PLACE, NOTHING, [(chapter(0, 30), content(1, 2, 3))], 0)
@@ -63,7 +63,7 @@ def test_nobody_writes_after_chapters_that_he_does_not_know(tmp_path: Path) -> N
 
 
 def test_only_a_chapter_that_is_held_back_can_take_more(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = ChapterStore(tmp_path)
     both = [(chapter(0, 10), content(1, 1, 7)), (chapter(10, 20), content(2, 2, 2))]
     archive.add(PLACE, NOTHING, both, 0)
     book = archive.book(PLACE)
@@ -76,7 +76,7 @@ def test_only_a_chapter_that_is_held_back_can_take_more(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = ChapterStore(tmp_path)
     broken = [(chapter(0, 10), content(1)), (chapter(10, 20), None)]
     with pytest.raises(AttributeError):
         archive.add(PLACE, NOTHING, broken, 0)  # type: ignore[arg-type]
@@ -88,10 +88,10 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_flights_are_kept(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+    archive = ChapterStore(tmp_path)
     assert archive.flight(3) is None
-    archive.keep_flight(3, Flight(100, None, 7))
-    archive.keep_flight(3, Flight(100, 5, 7))
+    archive.store_flight(3, Flight(100, None, 7))
+    archive.store_flight(3, Flight(100, 5, 7))
     assert archive.flight(3) == Flight(100, 5, 7)
     archive.close()
 
@@ -99,4 +99,4 @@ def test_flights_are_kept(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KreachError, match="store must be a folder that can be written"):
-        Archive(tmp_path / "file")
+        ChapterStore(tmp_path / "file")

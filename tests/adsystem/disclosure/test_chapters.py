@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kreach.adsystem.disclosure.chapters.chapter import (
     EMPTY,
-    Book,
+    ChapterList,
     Chapter,
-    Content,
+    ChapterCounts,
     Edges,
     Floors,
     close_chapters,
@@ -31,23 +31,23 @@ def people(served: IntArray) -> int:
     return int(PEOPLE[served].sum())
 
 
-def content(served: list[int]) -> Content:
+def content(served: list[int]) -> ChapterCounts:
     found = np.array(served, dtype=np.int64)
-    return Content.of(found, np.ones(len(found), dtype=np.int64), 10 * len(found))
+    return ChapterCounts.of(found, np.ones(len(found), dtype=np.int64), 10 * len(found))
 
 
-def cells(log: list[list[int]], since: int = 0) -> list[tuple[int, Content]]:
+def cells(log: list[list[int]], since: int = 0) -> list[tuple[int, ChapterCounts]]:
     return [((since + at + 1) * GRID, content(hour)) for at, hour in enumerate(log)]
 
 
-def book_of(closed: list[tuple[int, Content]], final: bool = False) -> Book:
+def book_of(closed: list[tuple[int, ChapterCounts]], final: bool = False) -> ChapterList:
     chapters, begin = [], 0
     for at, (end, held) in enumerate(closed):
         last = final and at == len(closed) - 1
         sums = (held.impressions, held.rows, held.spend_micros)
         chapters.append(Chapter(begin, end, *sums, last))
         begin = end
-    return Book.of(chapters)
+    return ChapterList.of(chapters)
 
 
 @given(hours, floors)
@@ -113,7 +113,7 @@ def test_contents_add_and_subtract(one: list[int], other: list[int]) -> None:
 
 
 def test_groups_without_impressions_were_not_served() -> None:
-    held = Content.of(np.arange(4), np.array([0, 2, 0, 1]), 30)
+    held = ChapterCounts.of(np.arange(4), np.array([0, 2, 0, 1]), 30)
     assert held.groups.tolist() == [1, 3]
     left = held.without(content([1, 1]))
     assert left is not None
@@ -121,15 +121,15 @@ def test_groups_without_impressions_were_not_served() -> None:
 
 
 def test_rows_of_unknown_groups_cost_money_and_are_no_impressions() -> None:
-    held = Content.of(np.array([2]), np.array([3]), spend_micros=50, rows=5)
+    held = ChapterCounts.of(np.array([2]), np.array([3]), spend_micros=50, rows=5)
     assert (held.impressions, held.rows) == (3, 5)
-    both = held.joined(Content.of(np.array([2]), np.array([1]), 10))
+    both = held.joined(ChapterCounts.of(np.array([2]), np.array([1]), 10))
     assert (both.impressions, both.rows, both.spend_micros) == (4, 6, 60)
     assert EMPTY.joined(both) is both
     assert both.joined(EMPTY) is both
 
 
-def chapters(*ends: int, final: bool = False) -> Book:
+def chapters(*ends: int, final: bool = False) -> ChapterList:
     return book_of([(end * GRID, content([0] * 10)) for end in ends], final)
 
 
@@ -214,4 +214,4 @@ def test_floors_and_books_are_checked() -> None:
         Floors(5, 0)
     gap = [Chapter(0, 2, 5, 5, 5, False), Chapter(3, 4, 5, 5, 5, False)]
     with pytest.raises(KreachError, match="follow each other"):
-        Book.of(gap)
+        ChapterList.of(gap)

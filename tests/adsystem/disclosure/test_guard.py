@@ -11,7 +11,7 @@ import pytest
 
 from kreach.adsystem.catalogues import read_audience
 from kreach.adsystem.check import check_adsystem, check_closing
-from kreach.adsystem.disclosure.chapters.store import Archive, Flight, kept_audiences
+from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight, stored_audiences
 from kreach.adsystem.disclosure.chapters.writer import _seen
 from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 from kreach.adsystem.settings import (
@@ -128,7 +128,7 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
         return read_audience(shared, catalogue, name)
 
     names = ["everyone", *shared.audiences]
-    floors, archive = GuardSettings(min_audience=700), Archive(shared.store)
+    floors, archive = GuardSettings(min_audience=700), ChapterStore(shared.store)
     audiences = Audiences(read, names, floors, b"a key of some length", archive)
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None
@@ -140,32 +140,32 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
 
 
 def test_what_could_be_used_is_kept_in_its_order(tmp_path: Path) -> None:
-    assert kept_audiences(tmp_path, "v1") == {}
+    assert stored_audiences(tmp_path, "v1") == {}
     assert not list(tmp_path.iterdir())
-    first, second = Archive(tmp_path), Archive(tmp_path)
-    assert first.keep_audiences("v1", 0, {"sports": b"one", "news": b"two"})
-    assert not second.keep_audiences("v1", 0, {"late": b"three"})  # it was not the first
-    assert second.keep_audiences("v1", 2, {"arts": b"three"})
-    assert second.keep_audiences("v2", 0, {})
+    first, second = ChapterStore(tmp_path), ChapterStore(tmp_path)
+    assert first.store_audiences("v1", 0, {"sports": b"one", "news": b"two"})
+    assert not second.store_audiences("v1", 0, {"late": b"three"})  # it was not the first
+    assert second.store_audiences("v1", 2, {"arts": b"three"})
+    assert second.store_audiences("v2", 0, {})
     names = {"sports": b"one", "news": b"two", "arts": b"three"}
     assert list(first.audiences("v1").items()) == list(names.items())
-    assert kept_audiences(tmp_path, "v1") == names  # while others have it open
+    assert stored_audiences(tmp_path, "v1") == names  # while others have it open
     first.close()
     second.close()
     files = sorted(path.name for path in tmp_path.iterdir())
-    assert list(kept_audiences(tmp_path, "v1").items()) == list(names.items())
+    assert list(stored_audiences(tmp_path, "v1").items()) == list(names.items())
     assert sorted(path.name for path in tmp_path.iterdir()) == files
-    assert kept_audiences(tmp_path, "v2") == {}
+    assert stored_audiences(tmp_path, "v2") == {}
 
 
 def test_a_check_of_an_old_or_a_broken_store(tmp_path: Path) -> None:
     file = tmp_path / "chapters.sqlite3"
     with closing(sqlite3.connect(file)) as before:
         before.execute("CREATE TABLE chapters (campaign INTEGER)")  # of a version without them
-    assert kept_audiences(tmp_path, "v1") == {}
+    assert stored_audiences(tmp_path, "v1") == {}
     file.write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(KreachError, match="store must be a folder"):
-        kept_audiences(tmp_path, "v1")
+        stored_audiences(tmp_path, "v1")
 
 
 def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:

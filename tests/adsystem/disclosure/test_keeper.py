@@ -272,7 +272,7 @@ def test_a_long_log_is_read_and_written_in_pieces(
     whole = kept.look(after(40))
     pieces = Shelfless(log, settings())
     pieces.archive = type(pieces.archive)(log.folder / "other")
-    pieces.keeper = keeper_module.Keeper(pieces.archive, settings())
+    pieces.keeper = keeper_module.ChapterWriter(pieces.archive, settings())
     monkeypatch.setattr(keeper_module, "_MAX_HELD", 20)
     monkeypatch.setattr(keeper_module, "cells_of", partial(cells_of, max_rows=50))
     assert pieces.look(after(40)).table.tolist() == whole.table.tolist()

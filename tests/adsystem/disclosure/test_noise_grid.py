@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.disclosure.noise.grid import Span, iso_of, span_of, window_in
+from kreach.adsystem.disclosure.noise.grid import FlightGrid, iso_of, flight_grid, window_in
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
@@ -34,17 +34,17 @@ def campaign(start: datetime, end: datetime) -> Campaign:
     cell=st.sampled_from([600, 3_600, DAY]),
     most=st.integers(1, 200),
 )
-def test_points_cover_the_flight_in_at_max_so_many_steps(
+def test_points_cover_the_flight_in_at_most_so_many_steps(
     start: datetime, length: timedelta, now: datetime, cell: int, most: int
 ) -> None:
     if start > datetime.max.replace(tzinfo=UTC) - length:
         return
     settings = NoiseSettings(point_seconds=cell, max_points=most)
-    span = span_of(campaign(start, start + length), settings, now.timestamp())
+    span = flight_grid(campaign(start, start + length), settings, now.timestamp())
     assert span.first <= start.timestamp() < span.first + cell
     closed = (start + length).timestamp() + settings.closing_seconds
     assert span.last - cell < closed <= span.last
-    everything = Span(cell, span.first, span.last, span.last, span.stride)
+    everything = FlightGrid(cell, span.first, span.last, span.last, span.stride)
     ends = everything.due(None, span.stride)
     assert len(ends) <= most
     assert ends[-1] == span.last
@@ -55,7 +55,7 @@ def test_points_cover_the_flight_in_at_max_so_many_steps(
         assert span.due(due[0], span.stride) == due[1:]
 
 
-def told_or_withheld(span: Span, window: Window) -> tuple[int, int] | Withheld:
+def told_or_withheld(span: FlightGrid, window: Window) -> tuple[int, int] | Withheld:
     try:
         return window_in(span, window)
     except Withheld as error:
@@ -73,7 +73,7 @@ def test_a_window_is_told_on_the_grid_or_refused_with_times_that_are(
         if (start < datetime(9999, 11, 1, tzinfo=UTC))
         else start + timedelta(hours=1)
     )
-    span = span_of(campaign(start, end), NoiseSettings(), now.timestamp())
+    span = flight_grid(campaign(start, end), NoiseSettings(), now.timestamp())
     told = told_or_withheld(span, Window(first, last))
     if isinstance(told, Withheld):
         assert told.reason in ("not over yet", "window not of whole cells")
@@ -87,14 +87,14 @@ def test_a_window_is_told_on_the_grid_or_refused_with_times_that_are(
 
 def test_weeks_begin_on_mondays_and_hours_need_cells_of_an_hour() -> None:
     first = int(START.timestamp())  # a Sunday
-    span = Span(DAY, first, first + 30 * DAY, first + 12 * DAY, DAY)
+    span = FlightGrid(DAY, first, first + 30 * DAY, first + 12 * DAY, DAY)
     weeks = span.periods(first, first + 12 * DAY, "week")
     assert [iso_of(low)[8:10] for low, _ in weeks] == ["01", "02", "09"]
     assert weeks[-1][1] == first + 12 * DAY
     assert len(span.periods(first, first + 12 * DAY, "day")) == 12
     with pytest.raises(KreachError, match="by must be one of day, week: with noise a cell has"):
         span.periods(first, first + DAY, "hour")
-    hours = Span(3_600, first, first + DAY, first + DAY, 3_600).periods(first, first + DAY, "hour")
+    hours = FlightGrid(3_600, first, first + DAY, first + DAY, 3_600).periods(first, first + DAY, "hour")
     assert len(hours) == 24
 
 

@@ -25,7 +25,7 @@ from kreach.adsystem.campaigns.campaign import Cap
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.disclosure.noise.ledger import FILE, MARK, Spending
+from kreach.adsystem.disclosure.noise.ledger import FILE, MARK, PrivacyLedger
 from kreach.adsystem.disclosure.noise.mechanism import Draw, Part
 from kreach.adsystem.log.snapshot import LogFailing
 from kreach.adsystem.reports.guarded import GuardedReporting
@@ -251,7 +251,7 @@ def test_before_the_first_point_there_is_nothing_but_a_reason(tmp_path: Path) ->
                 assert told["suppressed"][0]["reason"] == "not over yet"
                 assert "2026-11-02T00:05:00Z" in told["suppressed"][0]["why"]
             assert reporting.pacing("spring", Window(), 10)["pacing"] == []
-            assert len(Spending(shop.shared.store)) == 0
+            assert len(PrivacyLedger(shop.shared.store)) == 0
     with noisy(shop.shared, START + DAY + timedelta(seconds=300), None) as reporting:
         assert reporting.status("spring", 0.9)["status"]["impressions"] is not None
 
@@ -366,7 +366,7 @@ def check_told(reports: list[dict[str, Any]], people: int) -> None:
         assert less["over_exposed"] >= more["over_exposed"]
 
 
-def check_ledger_sums(spending: Spending, limits: NoiseSettings) -> None:
+def check_ledger_sums(spending: PrivacyLedger, limits: NoiseSettings) -> None:
     """By hand: no second of the flight is charged more than ρ."""
     rows = spending._connection.execute("SELECT start, end, rho_nanos FROM answers").fetchall()
     for second in {start for start, _, _ in rows}:

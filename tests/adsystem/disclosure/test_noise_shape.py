@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 import kreach as kr
-from kreach.adsystem.disclosure.noise.answers import Answer, Target, draw_answer, exact_counts
+from kreach.adsystem.disclosure.noise.answers import NoisyAnswer, AudienceFacts, draw_answer, exact_counts
 from kreach.adsystem.disclosure.noise.consistency import consistent, grown, nearest_falling
 from kreach.adsystem.disclosure.noise.intervals import Intervals
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Draw, Part, Strength, Vector
@@ -28,7 +28,7 @@ vectors = st.builds(
     st.integers(-3_000, 20_000),
     st.integers(-(10**7), 10**9),
 )
-targets = st.builds(Target, st.integers(0, 3_000), st.booleans(), st.booleans())
+targets = st.builds(AudienceFacts, st.integers(0, 3_000), st.booleans(), st.booleans())
 
 
 def seeded(seed: int) -> Draw:
@@ -60,7 +60,7 @@ def error(one: Vector, other: Vector) -> float:
 
 
 @given(noisy=vectors, target=targets)
-def test_what_is_shown_breaks_no_rule(noisy: Vector, target: Target) -> None:
+def test_what_is_shown_breaks_no_rule(noisy: Vector, target: AudienceFacts) -> None:
     shown = consistent(noisy, STRENGTH, target.people, target.everyone)
     check_rules(shown, target.people)
 
@@ -104,7 +104,7 @@ def test_where_everybody_is_targeted_impressions_and_people_mend_each_other() ->
 
 
 @given(several=st.lists(vectors, min_size=1, max_size=12), target=targets)
-def test_numbers_so_far_never_fall_and_break_no_rule(several: list[Vector], target: Target) -> None:
+def test_numbers_so_far_never_fall_and_break_no_rule(several: list[Vector], target: AudienceFacts) -> None:
     shown = None
     for noisy in several:
         now = consistent(noisy, STRENGTH, target.people, target.everyone)
@@ -155,13 +155,13 @@ def test_the_variance_of_the_model_is_never_more_than_its_bound(kind: str) -> No
         audience = random_audience(generator, kind)
         counts = generator.integers(0, int(generator.choice([2, 5, 25])), audience.group_count)
         exact = exact_counts(audience, counts, 0, STRENGTH)
-        told = Intervals(Answer(exact, exact, STRENGTH, Target.of(audience)))
+        told = Intervals(NoisyAnswer(exact, exact, STRENGTH, AudienceFacts.of(audience)))
         for cap in range(1, STRENGTH.max_frequency):
             report = kr.measure(audience, counts, cap)
-            variance = report.exposure.at_min_variance(cap)
+            variance = report.exposure.at_least_variance(cap)
             rounding = 0.02  # to thousandths, times up to 2j - 1 and reach
             assert report.variance <= told.reach_variance(cap) + rounding
-            assert variance <= told.at_min_variance(cap) + rounding
+            assert variance <= told.at_least_variance(cap) + rounding
 
 
 @pytest.mark.parametrize("kind", ["uniform", "targeted", "overlapping", "profiled", "dispersed"])
@@ -169,7 +169,7 @@ def test_facts_of_an_audience(kind: str) -> None:
     generator = np.random.default_rng(3)
     for _ in range(20):
         audience = random_audience(generator, kind)
-        target = Target.of(audience)
+        target = AudienceFacts.of(audience)
         ones = np.ones(audience.group_count, dtype=np.int64)
         on_targeted = kr.measure(audience, ones, 1).exposure.targeted_impressions
         assert target.everyone == (on_targeted == pytest.approx(audience.group_count))
@@ -211,7 +211,7 @@ def test_intervals_hold_what_was_really_reached(scene: int) -> None:
     audience, per_group, strength = SCENES[scene]
     generator = np.random.default_rng(scene)
     counts = generator.poisson(per_group, audience.group_count).astype(np.int64)
-    exact, target = exact_counts(audience, counts, 0, strength), Target.of(audience)
+    exact, target = exact_counts(audience, counts, 0, strength), AudienceFacts.of(audience)
     trials = 300
     seen = realised(audience, counts, trials, scene)
     draw = seeded(scene)
@@ -235,7 +235,7 @@ def test_intervals_of_numbers_so_far_hold_although_they_are_maxima() -> None:
     audience, strength = LARGE, STRENGTH
     generator = np.random.default_rng(8)
     counts = generator.poisson(30.0, audience.group_count).astype(np.int64)
-    exact, target = exact_counts(audience, counts, 0, strength), Target.of(audience)
+    exact, target = exact_counts(audience, counts, 0, strength), AudienceFacts.of(audience)
     seen = realised(audience, counts, 60, 8)
     draw, held, drift = seeded(8), np.zeros(30), np.zeros(30)
     for people in seen:
@@ -254,7 +254,7 @@ def test_intervals_of_numbers_so_far_hold_although_they_are_maxima() -> None:
 
 def test_without_overlap_in_time_std_is_noise_and_model_together() -> None:
     exact = Vector((500_000, 100_000, 0, 0, 0, 0), 0, 600, 0)
-    told = Intervals(Answer(exact, exact, STRENGTH, Target(1_000, True, True)))
+    told = Intervals(NoisyAnswer(exact, exact, STRENGTH, AudienceFacts(1_000, True, True)))
     noise = STRENGTH.parts[0].scale / MILLIS
     q = 500 - 100
     assert told.reach_variance(1) == pytest.approx(min(500 - 500**2 / 1_000, q * (1 - q / 600)))
@@ -266,9 +266,9 @@ def test_without_overlap_in_time_std_is_noise_and_model_together() -> None:
 
 @settings(max_examples=60)
 @given(noisy=vectors, target=targets, level=st.floats(0.01, 0.9999))
-def test_documents_agree_with_themselves(noisy: Vector, target: Target, level: float) -> None:
+def test_documents_agree_with_themselves(noisy: Vector, target: AudienceFacts, level: float) -> None:
     shown = consistent(noisy, STRENGTH, target.people, target.everyone)
-    documents = cap_documents(Answer(noisy, shown, STRENGTH, target), (1, 3, 5), level)
+    documents = cap_documents(NoisyAnswer(noisy, shown, STRENGTH, target), (1, 3, 5), level)
     for told in documents:
         cap = told["cap"]
         assert told["unique_reach"] <= told["reach"] + 1e-9
@@ -282,15 +282,15 @@ def test_documents_agree_with_themselves(noisy: Vector, target: Target, level: f
         assert told["bounds"] is None
         low, high = told["average_frequency_interval"]
         assert low <= told["average_frequency"] <= high
-        for value, (low, high) in zip(told["at_least"], told["at_min_intervals"], strict=True):
+        for value, (low, high) in zip(told["at_least"], told["at_least_intervals"], strict=True):
             assert 0.0 <= low <= value <= high <= target.people
     assert documents[0]["reach"] == documents[0]["unique_reach"]
 
 
 def test_answers_are_kept_and_read_again_as_they_were() -> None:
     exact = exact_counts(SMALL, np.full(60, 7), 1_234, STRENGTH)
-    answer = draw_answer(exact, STRENGTH, Target.of(SMALL), seeded(1), stride_seconds=86_400)
-    assert Answer.from_document(answer.document()) == answer
+    answer = draw_answer(exact, STRENGTH, AudienceFacts.of(SMALL), seeded(1), stride_seconds=86_400)
+    assert NoisyAnswer.from_document(answer.document()) == answer
     told = noise_document(answer)
     assert told["rho"] == 0.002
     assert told["std_people"] == pytest.approx(10.001 / (2 * 0.0014) ** 0.5, rel=1e-4)

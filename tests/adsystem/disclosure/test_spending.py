@@ -20,11 +20,11 @@ from kreach.adsystem.disclosure.noise.ledger import (
     FILE,
     MARK,
     Charge,
-    Kept,
-    LedgerFailing,
-    Question,
-    Refused,
-    Spending,
+    RecordedAnswer,
+    LedgerUnavailable,
+    LedgerQuestion,
+    BudgetExhausted,
+    PrivacyLedger,
     check_ledger,
 )
 from kreach.errors import KreachError
@@ -33,12 +33,12 @@ WINDOW = Charge(10, 35, 100, 10)
 POINT = Charge(10, 65, 100, 10)
 
 
-def window(start: int, end: int, campaign: str = "spring", catalogue: str = "v1") -> Question:
-    return Question(campaign, catalogue, "window", start, end)
+def window(start: int, end: int, campaign: str = "spring", catalogue: str = "v1") -> LedgerQuestion:
+    return LedgerQuestion(campaign, catalogue, "window", start, end)
 
 
-def point(end: int, campaign: str = "spring") -> Question:
-    return Question(campaign, "v1", "point", 0, end)
+def point(end: int, campaign: str = "spring") -> LedgerQuestion:
+    return LedgerQuestion(campaign, "v1", "point", 0, end)
 
 
 class Drawer:
@@ -46,34 +46,34 @@ class Drawer:
 
     def __init__(self) -> None:
         self.drawn = 0
-        self.before: list[Kept | None] = []
+        self.before: list[RecordedAnswer | None] = []
 
-    def __call__(self, question: Question, before: Kept | None) -> dict[str, Any]:
+    def __call__(self, question: LedgerQuestion, before: RecordedAnswer | None) -> dict[str, Any]:
         self.drawn += 1
         self.before.append(before)
         return {"value": random.SystemRandom().getrandbits(60), "end": question.end}
 
 
-def one(told: list[Kept | Refused]) -> Kept:
+def one(told: list[RecordedAnswer | BudgetExhausted]) -> RecordedAnswer:
     assert len(told) == 1
-    assert isinstance(told[0], Kept)
+    assert isinstance(told[0], RecordedAnswer)
     return told[0]
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Any:
-    made = Spending(tmp_path)
+    made = PrivacyLedger(tmp_path)
     yield made
     made.close()
 
 
 def test_the_same_question_is_answered_the_same_and_for_free(tmp_path: Path) -> None:
     draw = Drawer()
-    first = Spending(tmp_path)
+    first = PrivacyLedger(tmp_path)
     answer = one(first.ask([window(0, 2)], WINDOW, draw))
     assert one(first.ask([window(0, 2)], WINDOW, draw)) == answer
     first.close()
-    again = Spending(tmp_path)
+    again = PrivacyLedger(tmp_path)
     assert one(again.ask([window(0, 2)], WINDOW, draw)) == answer == again.kept(window(0, 2))
     assert draw.drawn == 1
     assert again.peak(window(0, 2), 10).nanos == 10
@@ -85,11 +85,11 @@ def test_the_same_question_is_answered_the_same_and_for_free(tmp_path: Path) -> 
     again.close()
 
 
-def test_a_question_that_does_not_fit_is_refused_where_it_is_short(ledger: Spending) -> None:
+def test_a_question_that_does_not_fit_is_refused_where_it_is_short(ledger: PrivacyLedger) -> None:
     draw = Drawer()
     for start, end in [(0, 3), (2, 5), (2, 9)]:
         one(ledger.ask([window(start, end)], WINDOW, draw))
-    refused = Refused(window(1, 4), 2, 5)
+    refused = BudgetExhausted(window(1, 4), 2, 5)
     assert ledger.refusal(window(1, 4), WINDOW) == refused
     assert ledger.ask([window(1, 4)], WINDOW, draw) == [refused]
     assert ledger.kept(window(1, 4)) is None
@@ -100,26 +100,26 @@ def test_a_question_that_does_not_fit_is_refused_where_it_is_short(ledger: Spend
     assert ledger.stretches("spring", "v1", 2) == [(2, 9), (2, 5)]
 
 
-def test_answers_in_one_call_count_against_each_other(ledger: Spending) -> None:
+def test_answers_in_one_call_count_against_each_other(ledger: PrivacyLedger) -> None:
     asked = [window(0, end) for end in (1, 2, 3, 4)]
     told = ledger.ask(asked, WINDOW, Drawer())
-    assert [type(one) for one in told] == [Kept, Kept, Kept, Refused]
+    assert [type(one) for one in told] == [RecordedAnswer, RecordedAnswer, RecordedAnswer, BudgetExhausted]
     assert ledger.peak(window(0, 9), 10) == (30, 0)
 
 
-def test_both_kinds_keep_to_the_total(ledger: Spending) -> None:
+def test_both_kinds_keep_to_the_total(ledger: PrivacyLedger) -> None:
     """Also where pots were changed in between, so that they add up to more."""
     draw = Drawer()
     for end in range(1, 7):
         one(ledger.ask([point(end)], POINT, draw))
-    assert isinstance(ledger.ask([point(7)], POINT, draw)[0], Refused)  # the pot
+    assert isinstance(ledger.ask([point(7)], POINT, draw)[0], BudgetExhausted)  # the pot
     wide = Charge(10, 90, 100, 10)
     told = [ledger.ask([window(0, end)], wide, draw)[0] for end in range(1, 7)]
-    assert [type(one) for one in told] == [Kept] * 4 + [Refused] * 2
+    assert [type(one) for one in told] == [RecordedAnswer] * 4 + [BudgetExhausted] * 2
     assert ledger.peak(window(0, 9), 10, any_kind=True) == (100, 0)
 
 
-def test_points_are_told_the_one_before_and_come_in_order(ledger: Spending) -> None:
+def test_points_are_told_the_one_before_and_come_in_order(ledger: PrivacyLedger) -> None:
     draw = Drawer()
     told = ledger.ask([point(1), point(2), point(3)], POINT, draw)
     assert [before and before.question.end for before in draw.before] == [None, 1, 2]
@@ -128,16 +128,16 @@ def test_points_are_told_the_one_before_and_come_in_order(ledger: Spending) -> N
     assert ledger.points("spring", "v1", after=1) == told[1:]
     assert ledger.catalogues("spring") == ["v1"]
     with pytest.raises(KreachError, match="point must come after the last one"):
-        ledger.ask([Question("spring", "v1", "point", 1, 3)], POINT, draw)
+        ledger.ask([LedgerQuestion("spring", "v1", "point", 1, 3)], POINT, draw)
     assert len(ledger) == 3
 
 
-def test_other_numbers_of_impressions_change_what_was_spent(ledger: Spending) -> None:
+def test_other_numbers_of_impressions_change_what_was_spent(ledger: PrivacyLedger) -> None:
     """An answer for 10 impressions of a person costs four times as much for 20."""
     one(ledger.ask([window(0, 2)], WINDOW, Drawer()))
     assert [ledger.peak(window(0, 1), m).nanos for m in (1, 5, 10, 11, 20)] == [1, 5, 10, 13, 40]
     doubled = Charge(10, 45, 100, 20)
-    assert isinstance(ledger.ask([window(0, 1)], doubled, Drawer())[0], Refused)
+    assert isinstance(ledger.ask([window(0, 1)], doubled, Drawer())[0], BudgetExhausted)
 
 
 @settings(max_examples=25)
@@ -149,14 +149,14 @@ def test_no_moment_is_charged_more_than_the_pot(
     asked: list[tuple[int, int]], cost: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("ledger")
-    ledger, charge = Spending(folder), Charge(cost, 35, 35, 10)
+    ledger, charge = PrivacyLedger(folder), Charge(cost, 35, 35, 10)
     told: set[tuple[int, int]] = set()
     for start, length in asked:
         question = window(start, start + length)
         covering = [sum(a <= cell < b for a, b in told) for cell in range(start, start + length)]
         found = ledger.ask([question], charge, Drawer())[0]
         fits = (max(covering) + 1) * cost <= 35 or (start, start + length) in told
-        assert isinstance(found, Kept) == fits  # neither too much nor too little
+        assert isinstance(found, RecordedAnswer) == fits  # neither too much nor too little
         if fits:
             told.add((start, start + length))
     ledger.close()
@@ -164,17 +164,17 @@ def test_no_moment_is_charged_more_than_the_pot(
 
 
 def test_many_threads_and_two_ledgers_draw_once_and_keep_to_the_budget(tmp_path: Path) -> None:
-    ledgers, draw = [Spending(tmp_path), Spending(tmp_path)], Drawer()
+    ledgers, draw = [PrivacyLedger(tmp_path), PrivacyLedger(tmp_path)], Drawer()
     questions = [window(start, end) for start, end in itertools.combinations(range(6), 2)]
 
-    def ask(at: int) -> Kept | Refused:
+    def ask(at: int) -> RecordedAnswer | BudgetExhausted:
         return ledgers[at % 2].ask([questions[at % len(questions)]], WINDOW, draw)[0]
 
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(ask, range(120)))
-    kept: dict[Question, set[int]] = {}
+    kept: dict[LedgerQuestion, set[int]] = {}
     for found in told:
-        if isinstance(found, Kept):
+        if isinstance(found, RecordedAnswer):
             kept.setdefault(found.question, set()).add(found.answer["value"])
     assert all(len(values) == 1 for values in kept.values())
     assert draw.drawn == len(kept) == len(ledgers[0])
@@ -189,13 +189,13 @@ def test_many_threads_and_two_ledgers_draw_once_and_keep_to_the_budget(tmp_path:
 _TELLER = """
 import json, random, sys
 from pathlib import Path
-from kreach.adsystem.disclosure.noise.ledger import Charge, Kept, Question, Spending
-ledger = Spending(Path(sys.argv[1]))
+from kreach.adsystem.disclosure.noise.ledger import Charge, RecordedAnswer, LedgerQuestion, PrivacyLedger
+ledger = PrivacyLedger(Path(sys.argv[1]))
 charge = Charge(10, 500, 500, 10)
 for at in range(100_000):
-    question = Question("spring", "v1", "window", at % 7, at % 7 + 1 + at // 7 % 50)
+    question = LedgerQuestion("spring", "v1", "window", at % 7, at % 7 + 1 + at // 7 % 50)
     told = ledger.ask([question], charge, lambda q, _: {"value": random.getrandbits(60)})[0]
-    if isinstance(told, Kept):
+    if isinstance(told, RecordedAnswer):
         print(json.dumps([question.start, question.end, told.answer["value"]]), flush=True)
 """
 
@@ -213,7 +213,7 @@ def test_a_killed_process_has_shown_nothing_that_is_not_charged(tmp_path: Path) 
         for line in lines:
             start, end, value = json.loads(line)
             assert shown.setdefault((start, end), value) == value  # the same after every kill
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     for (start, end), value in shown.items():
         found = ledger.kept(window(start, end))
         assert found is not None
@@ -222,8 +222,8 @@ def test_a_killed_process_has_shown_nothing_that_is_not_charged(tmp_path: Path) 
     ledger.close()
 
 
-def test_a_draw_that_fails_charges_nothing(ledger: Spending) -> None:
-    def broken(question: Question, before: Kept | None) -> dict[str, Any]:
+def test_a_draw_that_fails_charges_nothing(ledger: PrivacyLedger) -> None:
+    def broken(question: LedgerQuestion, before: RecordedAnswer | None) -> dict[str, Any]:
         raise RuntimeError("no entropy")
 
     with pytest.raises(RuntimeError, match="no entropy"):
@@ -251,7 +251,7 @@ def spoil_text(folder: Path) -> None:
 
 def spoil_other(folder: Path) -> None:
     (folder / "other").mkdir()
-    other = Spending(folder / "other")
+    other = PrivacyLedger(folder / "other")
     other.ask([window(0, 1), window(1, 2), window(2, 3)], WINDOW, Drawer())
     other.close()
     shutil.copy(folder / "other" / FILE, folder / FILE)
@@ -270,23 +270,23 @@ def spoil_mark(folder: Path) -> None:
     [spoil_gone, spoil_empty, spoil_torn, spoil_text, spoil_other, spoil_older, spoil_mark],
 )
 def test_a_ledger_that_is_not_the_one_that_was_here_is_refused(spoil: Any, tmp_path: Path) -> None:
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     ledger.ask([window(0, 1)], WINDOW, Drawer())
     ledger.close()
     shutil.copy(tmp_path / FILE, tmp_path / "older")
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     ledger.ask([window(1, 2)], WINDOW, Drawer())
     ledger.close()
     spoil(tmp_path)
     with pytest.raises(KreachError, match="store must hold"):
-        Spending(tmp_path)
+        PrivacyLedger(tmp_path)
     with pytest.raises(KreachError, match="store must hold"):
-        Spending(tmp_path)  # and again: it did not make a new one
+        PrivacyLedger(tmp_path)  # and again: it did not make a new one
 
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_ledger_that_is_taken_away_meanwhile_is_not_used(swap: bool, tmp_path: Path) -> None:
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     one(ledger.ask([window(0, 1)], WINDOW, Drawer()))
     copy = tmp_path / "copy"
     shutil.copy(tmp_path / FILE, copy)
@@ -298,20 +298,20 @@ def test_a_ledger_that_is_taken_away_meanwhile_is_not_used(swap: bool, tmp_path:
         lambda: ledger.ask([window(1, 2)], WINDOW, Drawer()),
         lambda: ledger.refusal(window(1, 2), WINDOW),
     ):
-        with pytest.raises(LedgerFailing, match="the ledger of noise is"):
+        with pytest.raises(LedgerUnavailable, match="the ledger of noise is"):
             call()
     ledger.close()
 
 
 def test_a_ledger_that_cannot_be_written_shows_nothing_new(tmp_path: Path) -> None:
-    ledger, draw = Spending(tmp_path), Drawer()
+    ledger, draw = PrivacyLedger(tmp_path), Drawer()
     known = one(ledger.ask([window(0, 1)], WINDOW, draw))
     spoiler = sqlite3.connect(tmp_path / FILE)
     spoiler.execute(
         "CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT raise(ABORT, ''); END"
     )
     spoiler.commit()
-    with pytest.raises(LedgerFailing, match="cannot be written"):
+    with pytest.raises(LedgerUnavailable, match="cannot be written"):
         ledger.ask([window(1, 2)], WINDOW, draw)
     assert ledger.kept(window(1, 2)) is None
     assert one(ledger.ask([window(0, 1)], WINDOW, draw)) == known
@@ -325,11 +325,11 @@ def test_a_ledger_that_cannot_be_written_shows_nothing_new(tmp_path: Path) -> No
 def test_a_start_that_was_cut_off_is_made_good(tmp_path: Path) -> None:
     """A file without tables and without a mark is one that never told anything."""
     (tmp_path / FILE).write_bytes(b"")
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     one(ledger.ask([window(0, 1)], WINDOW, Drawer()))
     ledger.close()
     (tmp_path / MARK).unlink()  # killed between the ledger and its mark
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     assert len(ledger) == 1
     assert json.loads((tmp_path / MARK).read_text())["answers"] == 1
     ledger.close()
@@ -338,7 +338,7 @@ def test_a_start_that_was_cut_off_is_made_good(tmp_path: Path) -> None:
 def test_looking_at_a_ledger_changes_nothing(tmp_path: Path) -> None:
     assert check_ledger(tmp_path) == 0
     assert list(tmp_path.iterdir()) == []
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     ledger.ask([window(0, 1), window(1, 2)], WINDOW, Drawer())
     assert check_ledger(tmp_path) == 2
     ledger.close()
@@ -353,7 +353,7 @@ def test_looking_at_a_ledger_changes_nothing(tmp_path: Path) -> None:
 
 def test_questions_and_charges_are_checked() -> None:
     with pytest.raises(KreachError, match="kind must be one of point, window, got 'day'"):
-        Question("spring", "v1", "day", 0, 1)
+        LedgerQuestion("spring", "v1", "day", 0, 1)
     with pytest.raises(KreachError, match=r"end must come after start \(3\), got 3"):
         window(3, 3)
     with pytest.raises(KreachError, match="rho_nanos must be at least 1, and at most its pot"):
@@ -365,11 +365,11 @@ def test_questions_and_charges_are_checked() -> None:
 def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
     with pytest.raises(KreachError, match="store must hold a ledger of noise that can be used"):
-        Spending(tmp_path / "store")
+        PrivacyLedger(tmp_path / "store")
 
 
 def test_a_closed_ledger_is_told_as_failing(tmp_path: Path) -> None:
-    ledger = Spending(tmp_path)
+    ledger = PrivacyLedger(tmp_path)
     ledger.close()
-    with pytest.raises(LedgerFailing):
+    with pytest.raises(LedgerUnavailable):
         ledger.kept(window(0, 1))

@@ -111,7 +111,7 @@ def test_the_level_next_to_one() -> None:
     report = kr.measure(kr.Audience.disjoint([50] * 40), [50] * 40, 1)
     low, high = report.interval(1.0 - 2.0**-53, "normal")
     assert high - low == pytest.approx(2 * 8.292361 * report.std, rel=1e-6)
-    low, high = report.at_min_interval(1, 1.0 - 2.0**-53)
+    low, high = report.at_least_interval(1, 1.0 - 2.0**-53)
     assert 0.0 < low < report.reach < high
 
 
@@ -124,7 +124,7 @@ def test_a_million_frequencies(world: str) -> None:
     assert frequency[sum(campaign.impressions) + 1 :].sum() == 0.0
 
 
-def test_at_min_counts_down() -> None:
+def test_at_least_counts_down() -> None:
     report = kr.measure(kr.Audience.disjoint([2]), [3], 1)
     assert report.frequency(3).tolist() == pytest.approx([0.25, 0.75, 0.75, 0.25])
     assert report.at_least(3).tolist() == pytest.approx([1.75, 1.0, 0.25])

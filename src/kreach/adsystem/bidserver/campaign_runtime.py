@@ -18,7 +18,7 @@ from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudi
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
 from kreach.errors import KreachError
 
-__all__ = ["AccountPurse", "Play", "check_playable", "make_bidder", "own_valuation"]
+__all__ = ["AccountPurse", "Play", "make_bidder", "own_valuation"]
 
 _MAX_KINDS = 2_000
 _MAX_SEEN = 10_000.0
@@ -73,13 +73,6 @@ def own_valuation(campaign: Campaign, audience: Audience) -> Valuation | None:
     if isinstance(audience, DisjointAudience) and len(audience.kinds) <= _MAX_KINDS:
         return None
     return CapValuation(audience, campaign.cap)
-
-
-def check_playable(campaign: Campaign, audience: Audience) -> None:
-    """Refuse a campaign that no bidder could play on this audience."""
-    if campaign.cap is None and isinstance(audience, OverlappingAudience):
-        rule = "be one cap for the whole flight on overlapping groups"
-        raise KreachError.rule("caps", rule, f"{len(campaign.caps)} with spans")
 
 
 def make_bidder(

@@ -11,11 +11,20 @@ import msgspec
 from kreach.adsystem.bidding.market import AUCTIONS
 from kreach.adsystem.bidding.valuation import CapRule
 from kreach.adsystem.ledger.account import as_micros
+from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.times import as_instant
 from kreach.errors import KreachError
 
-__all__ = ["BIDDERS", "EVERYONE", "STATES", "Campaign", "Creative", "campaign_from"]
+__all__ = [
+    "BIDDERS",
+    "EVERYONE",
+    "STATES",
+    "Campaign",
+    "Creative",
+    "campaign_from",
+    "check_biddable",
+]
 
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
@@ -162,3 +171,10 @@ def campaign_from(document: object) -> Campaign:
         said, _, where = str(error).partition(" - at `$")
         field = where.strip("`").lstrip(".") or "campaign"
         raise KreachError(f"{field}: {said.replace('`', '')}") from None
+
+
+def check_biddable(campaign: Campaign, audience: Audience) -> None:
+    """Refuse a campaign that no bidder could bid for on this audience."""
+    if campaign.cap is None and isinstance(audience, OverlappingAudience):
+        rule = "be one cap for the whole flight on overlapping groups"
+        raise KreachError.rule("caps", rule, f"{len(campaign.caps)} with spans")

@@ -34,12 +34,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kreach.adsystem.catalogues import headcounts
 from kreach.adsystem.disclosure.combinations import Signed, Sums
 from kreach.boundary.audience import (
     Audience,
-    DisjointAudience,
     OverlappingAudience,
-    ProfiledAudience,
 )
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
@@ -51,7 +50,6 @@ __all__ = [
     "TOO_SMALL",
     "Verdict",
     "distance",
-    "headcounts",
     "margins",
     "packed",
     "served_people",
@@ -77,17 +75,6 @@ class Verdict:
     reason: str | None = None
     rule: str = ""
     near: str | None = None
-
-
-def headcounts(audience: Audience) -> IntArray:
-    """Targeted people by group; with overlapping groups, by membership class."""
-    if isinstance(audience, DisjointAudience):
-        return audience.targeted_counts
-    if isinstance(audience, OverlappingAudience):
-        return audience.headcounts
-    if isinstance(audience, ProfiledAudience):
-        return audience.group_sizes
-    raise KreachError.rule("audience", "be of a known kind", type(audience).__name__)
 
 
 def served_people(audience: Audience, groups: IntArray) -> int:

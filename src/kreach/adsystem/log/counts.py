@@ -144,8 +144,13 @@ def count_files(
 def _window_counts(cells: Columns, impressions: IntArray, exposure: Exposure) -> WindowCounts:
     status = cells["status"].astype(np.int64)
     rows = impressions * cells["groups"].astype(np.int64)
-    by_status = [int(rows[status == one].sum()) for one in (KNOWN, NO_GROUP, UNKNOWN)]
-    return WindowCounts(exposure, *by_status, int(cells["copies"].astype(np.int64).sum()))
+    return WindowCounts(
+        exposure,
+        impressions=int(rows[status == KNOWN].sum()),
+        no_group=int(rows[status == NO_GROUP].sum()),
+        unknown_group=int(rows[status == UNKNOWN].sum()),
+        duplicates=int(cells["copies"].astype(np.int64).sum()),
+    )
 
 
 def first_and_last(

@@ -25,6 +25,7 @@ __all__ = [
     "count_where",
     "counts",
     "edges",
+    "grid_cells",
     "group_counts",
     "histogram",
     "inside",
@@ -183,6 +184,38 @@ def campaign_group_counts(log: LogTable, places: Sequence[Place]) -> ir.Table:
     rows = _rows_of(log, Place(None, places[0].catalogue))
     rows = rows.filter(rows["campaign"].isin([place.campaign for place in places]))
     return rows.group_by("campaign", "group").aggregate(n=rows.count())
+
+
+def grid_cells(
+    log: LogTable, stretches: ir.Table, grid_seconds: int, *, by_group: bool
+) -> ir.Table:
+    """campaign, catalogue, end, n, spend (and group): rows of stretches by cell of a grid.
+
+    `stretches` has campaign, catalogue, since, low, until: rows in [since, ...) count, those from
+    before `low` as if they were of that time. `end` is the end of the cell in seconds since 1970;
+    0 for cells that end after `until`, which are left
+    out by group.
+    """
+    rows = log.rows
+    wanted = stretches.select(c="campaign", v="catalogue", since="since", low="low", until="until")
+    same = [rows["campaign"] == wanted["c"], rows["catalogue"] == wanted["v"]]
+    both = rows.inner_join(wanted, same)
+    both = both.filter(both["ts"] >= both["since"].cast(rows["ts"].type()))
+    seconds = both["ts"].truncate("s").epoch_seconds().cast("int64")
+    low = both["low"].cast("int64")
+    end = (ibis.greatest(seconds, low) // grid_seconds + 1) * grid_seconds
+    flat = both.select(
+        "campaign",
+        "catalogue",
+        "group",
+        "price_micros",
+        end=(end > both["until"]).ifelse(0, end),
+    )
+    keys = ["campaign", "catalogue", "end"]
+    if by_group:
+        flat, keys = flat.filter(flat["end"] > 0), [*keys, "group"]
+    cells = flat.group_by(*keys).aggregate(n=flat.count(), spend=_sum(flat["price_micros"]))
+    return cells.order_by("campaign", "catalogue", "end")
 
 
 def place_totals(log: LogTable, window: Window, starts: ir.Table | None = None) -> ir.Table:

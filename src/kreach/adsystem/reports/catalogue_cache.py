@@ -1,11 +1,10 @@
-"""The catalogues that publishers released, and audiences on them."""
+"""A cache of the catalogues that publishers released, and of the audiences on them."""
 
 import threading
 from collections.abc import Iterable
 from hashlib import sha256
 
-from kreach.adsystem.catalogues import read_audience, read_catalogues
-from kreach.adsystem.disclosure.audiences import headcounts
+from kreach.adsystem.catalogues import headcounts, read_audience, read_catalogues
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
@@ -13,19 +12,19 @@ from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.lru_cache import LruCache
 
-__all__ = ["Shelf"]
+__all__ = ["CatalogueCache"]
 
 _MAX_GROUPS = 20_000_000  # of the audiences that are kept
 
 
-class Shelf:
-    """Catalogues by version, the newest last, and the audiences that were asked for lately."""
+class CatalogueCache:
+    """Catalogues by version, the newest last, and an LRU cache of the audiences on them."""
 
     def __init__(self, shared: AdSystemSettings, log: Log) -> None:
         self._shared, self._log = shared, log
         self._lock = threading.Lock()
-        self._catalogues = {found.version: found for found in read_catalogues(shared)}
-        self._strange: set[str] = set()
+        self._catalogues = {catalogue.version: catalogue for catalogue in read_catalogues(shared)}
+        self._unknown: set[str] = set()
         self._digests: dict[tuple[str, str], bytes] = {}
         self._failures: dict[tuple[str, str], str] = {}
         self._audiences = LruCache[tuple[str, str], Audience](
@@ -73,13 +72,13 @@ class Shelf:
             raise KreachError.rule("audience", rule, name)
         return made
 
-    def meet(self, versions: Iterable[str]) -> None:
-        """Look for a version that the bidder has and we have not: a folder may be a new one."""
+    def refresh(self, versions: Iterable[str]) -> None:
+        """Read the folders again if a bidder has met a version that is not cached."""
         with self._lock:
-            new = set(versions) - set(self._catalogues) - self._strange
+            new = set(versions) - set(self._catalogues) - self._unknown
             if not new:
                 return
-            self._strange |= new
+            self._unknown |= new
             try:
                 found = {
                     catalogue.version: catalogue for catalogue in read_catalogues(self._shared)

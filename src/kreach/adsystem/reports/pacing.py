@@ -1,36 +1,35 @@
-"""How a campaign's money went: what the bidder wrote down now and then."""
+"""How a campaign's budget was spent: the records that bidders write every few seconds."""
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.log.snapshot import journal_reader, micros_of
+from kreach.adsystem.log.snapshot import journal_reader
+from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
-from kreach.boundary.times import Window, iso_text
+from kreach.boundary.times import Window, iso_micros, to_micros
 
 __all__ = ["last_pace", "pacing_of"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 
-def last_pace(store: Path, campaign: int) -> dict[str, Any] | None:
+def last_pace(store: Path, campaign: int) -> Pace | None:
     """The newest entry of a campaign, if there is one; of several bidders, what they come to."""
-    found = []
+    rows = []
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
             if reader is not None:
-                found += reader.execute(
+                rows += reader.execute(
                     f"""SELECT ts, {_COLUMNS} FROM pacing WHERE campaign = ?
                     ORDER BY ts DESC LIMIT 1""",
                     (campaign,),
                 ).fetchall()
-    return _entry(_together(found)) if found else None
+    return _pace(_together(rows)) if rows else None
 
 
-def pacing_of(store: Path, campaign: int, window: Window, points: int) -> list[dict[str, Any]]:
+def pacing_of(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:
     """The entries of a window; of more than `points`, the last in each of so many stretches.
 
     Where several bidders wrote, each entry is what all of them come to: with the newest of each.
@@ -45,7 +44,7 @@ def pacing_of(store: Path, campaign: int, window: Window, points: int) -> list[d
                 ).fetchone()
                 by_bidder.append(_rows(reader, inside, values, found, points))
     if len(by_bidder) <= 1:
-        return [_entry(row) for rows in by_bidder for row in rows]
+        return tuple(_pace(row) for rows in by_bidder for row in rows)
     newest: dict[int, tuple[Any, ...]] = {}
     entries = []
     told = [(row, who) for who, rows in enumerate(by_bidder) for row in rows]
@@ -53,7 +52,7 @@ def pacing_of(store: Path, campaign: int, window: Window, points: int) -> list[d
         newest[who] = row
         entries.append(_together(list(newest.values())))
     step = -(-len(entries) // points)
-    return [_entry(row) for row in entries[::-1][::step][::-1]]
+    return tuple(_pace(row) for row in entries[::-1][::step][::-1])
 
 
 def _together(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -90,26 +89,25 @@ def _inside(campaign: int, window: Window) -> tuple[str, tuple[int, ...]]:
     conditions, values = ["campaign = ?"], [campaign]
     if window.start is not None:
         conditions.append("ts >= ?")
-        values.append(micros_of(window.start))
+        values.append(to_micros(window.start))
     if window.end is not None:
         conditions.append("ts < ?")
-        values.append(micros_of(window.end))
+        values.append(to_micros(window.end))
     return " AND ".join(conditions), tuple(values)
 
 
-def _entry(row: tuple[Any, ...]) -> dict[str, Any]:
+def _pace(row: tuple[Any, ...]) -> Pace:
     ts, multiplier, spent, reserved, carried, requests, bids, wins, losses = row
-    moment = _EPOCH + timedelta(microseconds=ts)
     usable = multiplier is not None and isfinite(multiplier)
-    return {
-        "ts": iso_text(moment),
-        "multiplier": multiplier if usable else None,
-        "spent_micros": spent,
-        "reserved_micros": reserved,
-        "carried_micros": carried,
-        "requests": requests,
-        "bids": bids,
-        "wins": wins,
-        "losses": losses,
-        "win_rate": wins / bids if bids else None,
-    }
+    return Pace(
+        ts=iso_micros(ts),
+        multiplier=multiplier if usable else None,
+        spent_micros=spent,
+        reserved_micros=reserved,
+        carried_micros=carried,
+        requests=requests,
+        bids=bids,
+        wins=wins,
+        losses=losses,
+        win_rate=wins / bids if bids else None,
+    )

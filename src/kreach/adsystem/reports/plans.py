@@ -1,20 +1,19 @@
-"""Before a flight, over HTTP: what budgets will reach, within bounds on the work."""
+"""Plans over HTTP: what budgets will reach before a flight, within bounds on the work."""
 
 import time
-from dataclasses import asdict
 from math import log
-from typing import Any
 
 import numpy as np
 
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.campaigns.questions import PlanQuestion
+from kreach.adsystem.reports.questions import PlanQuestion
+from kreach.adsystem.reports.report import Market, Outlook, PlanDocument
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.errors import KreachError
 
-__all__ = ["MARKET", "outlooks", "regrouped"]
+__all__ = ["MARKET", "plan", "regrouped"]
 
 MARKET = (0.0, 1.0)  # mu and sigma of ln(price per thousand), where a campaign tells none
 _MAX_GROUPS = 50_000
@@ -24,43 +23,50 @@ _MAX_PER_GROUP = 5_000
 _MAX_SECONDS = 60.0
 
 
-def outlooks(campaign: Campaign, audience: Audience, asked: PlanQuestion) -> dict[str, Any]:
+def plan(
+    campaign: Campaign, audience: Audience, question: PlanQuestion, version: str, currency: str
+) -> PlanDocument:
     """Budget to reach and back; without either, what the campaign's own budget will reach."""
-    expected = campaign.expected_requests if asked.requests is None else asked.requests
-    cap = campaign.largest_cap if asked.cap is None else asked.cap
+    expected = campaign.expected_requests if question.requests is None else question.requests
+    cap = campaign.largest_cap if question.cap is None else question.cap
     if expected is None:
         rule = "be given, since the campaign has no expected_requests"
         raise KreachError.rule("requests", rule, None)
-    if asked.group_size is not None:
-        audience = regrouped(audience, asked.group_size)
+    if question.group_size is not None:
+        audience = regrouped(audience, question.group_size)
     _check_work(audience, expected)
     mu, sigma = MARKET
     if campaign.market_mu is not None and campaign.market_sigma is not None:
         mu, sigma = campaign.market_mu, campaign.market_sigma
     market = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
     maker = OutlookMaker(audience, market, expected, cap)
-    budgets, reach, level = asked.budgets, asked.reach, asked.level
+    budgets, reach, level = question.budgets, question.reach, question.level
     if not budgets and reach is None:
         budgets = (campaign.budget,)
     deadline = time.monotonic() + _MAX_SECONDS
-    found = []
+    outlooks = []
     for budget in budgets:
         if time.monotonic() > deadline:
             rule = f"be so few that they take at most {_MAX_SECONDS:g} seconds"
             raise KreachError.rule("budget", rule, f"{len(budgets)} budgets")
-        found.append(maker.for_budget(budget, level=level))
+        outlooks.append(maker.for_budget(budget, level=level))
     if reach is not None:
-        found.append(maker.for_reach(reach, level=level))
-    return {
-        "campaign": campaign.id,
-        "people": audience.targeted_user_count,
-        "groups": audience.group_count,
-        "group_size": asked.group_size,
-        "cap": cap,
-        "requests": expected,
-        "market": {"mu": mu, "sigma": sigma, "auction": campaign.auction},
-        "plans": [asdict(outlook) | {"band": list(outlook.band)} for outlook in found],
-    }
+        outlooks.append(maker.for_reach(reach, level=level))
+    return PlanDocument(
+        campaign=campaign.id,
+        catalogue=version,
+        currency=currency,
+        people=audience.targeted_user_count,
+        groups=audience.group_count,
+        group_size=question.group_size,
+        cap=cap,
+        requests=expected,
+        market=Market(mu=mu, sigma=sigma, auction=campaign.auction),
+        plans=tuple(
+            Outlook(**{name: getattr(one, name) for name in Outlook.__struct_fields__})
+            for one in outlooks
+        ),
+    )
 
 
 def regrouped(audience: Audience, group_size: int) -> Audience:

@@ -1,301 +1,381 @@
-"""What reporting answers, without HTTP. For use by several threads."""
+"""The report service: campaigns and their reports, under a disclosure policy. No HTTP here.
 
-from collections.abc import Iterable
+One service serves operators and advertisers alike; what a caller may see is the policy's matter,
+whose campaigns a caller may name is the route's (`api.scope`). For use by several threads.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from kreach.adsystem.bidserver.campaign_runtime import check_playable
-from kreach.adsystem.campaigns.campaign import EVERYONE, campaign_from
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, UnknownCampaign
-from kreach.adsystem.ledger.account import MICROS, as_micros
-from kreach.adsystem.log.snapshot import LiveLog, LogFailing, Snapshot
-from kreach.adsystem.log.totals import NOTHING, Standing
-from kreach.adsystem.measurement.report import measure
-from kreach.adsystem.reports.catalogue_cache import Shelf
-from kreach.adsystem.reports.documents import Documents
-from kreach.adsystem.reports.pacing import last_pace, pacing_of
-from kreach.adsystem.reports.plans import outlooks
-from kreach.adsystem.reports.reach import (
-    Found,
-    Subject,
-    Totals,
-    curve_of,
-    reach_in,
-    reach_so_far,
-    series_of,
+import msgspec
+
+from kreach.adsystem.campaigns.campaign import (
+    EVERYONE,
+    Campaign,
+    campaign_from,
+    check_biddable,
 )
-from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
+from kreach.adsystem.campaigns.store import StoredCampaign, UnknownCampaign
+from kreach.adsystem.ledger.account import MICROS, as_micros
+from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.reports.plans import plan
+from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
+from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
+from kreach.adsystem.reports.report import (
+    CampaignDefinition,
+    CampaignList,
+    CampaignStatus,
+    CampaignSummary,
+    CatalogueList,
+    CatalogueSummary,
+    CurveDocument,
+    Flight,
+    Health,
+    PacingDocument,
+    PlanDocument,
+    ReachDocument,
+    SeriesDocument,
+    Status,
+    Summary,
+    Suppressed,
+)
+from kreach.adsystem.reports.store import ReportStore
+from kreach.adsystem.reports.suppressions import Suppressions
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.times import Window, iso_text
+from kreach.boundary.times import Window, iso_optional, iso_text
 from kreach.errors import KreachError
-from kreach.service.logs import Log
+from kreach.service.clock import Clock
 from kreach.service.lru_cache import LruCache
 
-__all__ = ["Reporting", "caps_of", "facts_of", "page_of"]
+__all__ = ["ReportService"]
 
-_REMEMBERED = 256
-_NO_NUMBER = -1  # of a catalogue that the bidder has not met
+_MAX_PLANS = 256
 
 
-class Reporting:
-    """Campaigns, the log, and what can be told of them."""
+class ReportService:
+    """Campaigns, reach, series, pacing and plans as one policy shows them."""
 
-    def __init__(self, shared: AdSystemSettings, settings: ReportingSettings, log: Log) -> None:
-        self._shared = shared
-        self.shelf = Shelf(shared, log)
-        self.live = LiveLog(shared.store, settings.memory)
-        try:
-            self.campaigns = CampaignStore(shared.store)
-        except KreachError:
-            self.live.close()
-            raise
-        self._standing = Standing()
-        self.documents = Documents()
-        self._remembered = LruCache[tuple[Any, ...], dict[str, Any]](_REMEMBERED)
-        self._unique: dict[int, tuple[tuple[int, ...], float | None]] = {}  # by campaign
-
-    @property
-    def shared(self) -> AdSystemSettings:
-        """What bidder and reporting share."""
-        return self._shared
-
-    @property
-    def standing(self) -> Standing:
-        """Totals and counts at hand."""
-        return self._standing
+    def __init__(self, store: ReportStore, policy: Policy, clock: Clock) -> None:
+        self._store, self._policy = store, policy
+        self.suppressions = Suppressions(clock)
+        self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
 
     def close(self) -> None:
-        """Let go of the store."""
-        self.live.close()
-        self.campaigns.close()
+        """Release the policy; the store is its owner's."""
+        self._policy.close()
 
     # -- campaigns ----------------------------------------------------------------------------
 
-    def create(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Keep a new campaign that can be played on the newest catalogue."""
+    def create(self, document: dict[str, Any]) -> CampaignDefinition:
+        """Store a new campaign that can bid on the newest catalogue."""
+        name, newest = document.get("audience", EVERYONE), self._store.catalogues.newest
+        if name in self._store.audience_names:
+            self._check_audience(str(document.get("id")), name, newest, "a new campaign")
         campaign = campaign_from(document)
-        check_playable(campaign, self.shelf.audience(self.shelf.newest, campaign.audience))
-        return self.campaigns.add(campaign).campaign.document()
+        check_biddable(campaign, self._store.catalogues.audience(newest, campaign.audience))
+        return _definition(self._store.campaigns.add(campaign).campaign)
 
-    def change(self, campaign_id: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change what may change: pause, resume, end, budget, limits, creative."""
-        return self.campaigns.change(campaign_id, changes).campaign.document()
+    def change(self, campaign_id: str, changes: dict[str, Any]) -> CampaignDefinition:
+        """Change what may change: pause, resume, end, budget, bid limits, creative."""
+        stored = self._store.campaigns.change(campaign_id, changes)
+        self._policy.campaign_changed(stored)
+        return _definition(stored.campaign)
 
-    def listing(self, after: str | None, limit: int, owner: str | None = None) -> dict[str, Any]:
-        """Campaigns in the order they were made, with what each has come to.
+    def listing(self, after: str | None, limit: int, owner: str | None = None) -> CampaignList:
+        """Campaigns in the order they were created, with the delivery of each.
 
         With an owner, that advertiser's only: pages and `next` are as if there were no others.
         """
-        kept = self.campaigns.all(owner=owner)
-        page, following = page_of(kept, after, limit)
-        with self.live.snapshot() as now:
-            self.shelf.meet(now.numbers)
-            totals = self._standing.totals(now)
-            reach = self._unique_reach(now, page, totals)
-        shown = [
-            one.campaign.document() | {"status": _money(one, totals) | reach[one.number]}
-            for one in page
-        ]
-        return {"currency": self._shared.currency, "campaigns": shown, "next": following}
+        page, following = _page(self._store.campaigns.all(owner=owner), after, limit)
+        summaries = []
+        with self._policy.view(page) as view:
+            unique = view.unique_reach(page)
+            for stored in page:
+                delivery = self._delivery(view, stored, "list")
+                version, reach = unique[stored.number]
+                visible = delivery.impressions is not None
+                notes = self._reach_notes(view, stored, version) if visible else ()
+                summaries.append(
+                    CampaignSummary(
+                        **_fields(_definition(stored.campaign)),
+                        status=Summary(
+                            **_money(stored, delivery, notes),
+                            catalogue=version,
+                            unique_reach=reach if visible else None,
+                        ),
+                    )
+                )
+        currency = self._store.settings.currency
+        return CampaignList(currency=currency, campaigns=tuple(summaries), next=following)
 
-    def _unique_reach(
-        self, now: Snapshot, page: list[StoredCampaign], totals: Totals
-    ) -> dict[int, dict[str, Any]]:
-        """Unique reach of each campaign on its default catalogue; None where it cannot be told."""
-        result: dict[int, dict[str, Any]] = {}
-        wanted: dict[str, list[StoredCampaign]] = {}
-        for one in page:
-            catalogue = self._catalogue(now, one, totals, None)
-            wanted.setdefault(catalogue.version, []).append(one)
-        for version, several in wanted.items():
-            catalogue = self.shelf.get(version)
-            number = now.numbers.get(version, _NO_NUMBER)
-            stale = {}
-            for one in several:
-                n = totals.get((one.number, number), NOTHING).impressions
-                key = (now.generation, number, n)  # as many impressions are the same ones
-                before, value = self._unique.get(one.number, (None, None))
-                result[one.number] = {"catalogue": version, "unique_reach": value}
-                if before != key:
-                    stale[one.number] = (one, key)
-            groups = len(catalogue)
-            for campaign, counts in self._standing.counts_of(now, stale, number, groups):
-                one, key = stale[campaign]
-                try:
-                    audience = self.shelf.audience(catalogue, one.campaign.audience)
-                    value = measure(audience, counts, cap=1).reach
-                except KreachError:  # this catalogue has no such audience
-                    value = None
-                result[campaign]["unique_reach"] = value
-                self._unique[campaign] = (key, value)
-        return result
+    def status(self, campaign_id: str, level: float) -> CampaignStatus:
+        """A campaign, its delivery, and reach so far at its own caps."""
+        stored = self._store.campaigns.get(campaign_id)
+        caps = tuple(sorted({1, *(cap.limit for cap in stored.campaign.caps)}))
+        with self._policy.view([stored]) as view:
+            delivery = self._delivery(view, stored, "status")
+            catalogue = view.catalogue(stored, None)
+            notes: tuple[Suppressed, ...] = ()
+            figures, pace, people = Figures(EVER), None, None
+            if delivery.impressions is not None:
+                pace = view.last_pace(stored)
+                notes = self._reach_notes(view, stored, catalogue.version)
+                if not notes and self._has_audience(stored, catalogue):
+                    subject = self._store.subject(stored, catalogue)
+                    figures = view.figures(subject, EVER, caps, level)
+                    people = subject.audience.targeted_user_count
+                notes += figures.notes + _one(view.pacing_note)
+        reports = figures.reports
+        status = Status(
+            **_money(stored, delivery, notes),
+            catalogue=catalogue.version,
+            unique_reach=reports[0].unique_reach if reports else None,
+            people=people if reports else None,
+            reach=reports,
+            pace=pace,
+            noise=figures.noise,
+        )
+        return CampaignStatus(**_fields(_definition(stored.campaign)), status=status)
 
-    def status(self, campaign_id: str, level: float) -> dict[str, Any]:
-        """A campaign and how it stands."""
-        kept = self.campaigns.get(campaign_id)
-        caps = tuple(sorted({1, *(cap.limit for cap in kept.campaign.caps)}))
-        found: dict[str, Any]
-        with self.live.snapshot() as now:
-            totals = self._standing.totals(now)
-            found = _money(kept, totals)
-            try:
-                subject = self._subject(now, kept, None)
-                told, _ = self._so_far(now, subject, caps, level)
-                found |= {
-                    "catalogue": told["catalogue"],
-                    "people": told["people"],
-                    "unique_reach": told["reports"][0]["unique_reach"],
-                    "reach": told["reports"],
-                }
-            except KreachError:  # this catalogue has no such audience
-                found |= {"catalogue": None, "people": None, "unique_reach": None, "reach": []}
-        pace = last_pace(self._shared.store, kept.number)
-        return kept.campaign.document() | {"status": found | {"pace": pace}}
+    def _delivery(self, view: View, stored: StoredCampaign, question: str) -> Delivery:
+        delivery = view.delivery(stored)
+        for note in delivery.notes:
+            self.suppressions.add(note.reason, stored.campaign.id, question)
+        return delivery
+
+    def _has_audience(self, stored: StoredCampaign, catalogue: Catalogue) -> bool:
+        """An older catalogue may lack an audience of the newest."""
+        try:
+            self._store.catalogues.audience(catalogue, stored.campaign.audience)
+        except KreachError:
+            return False
+        return True
+
+    def _reach_notes(
+        self, view: View, stored: StoredCampaign, version: str
+    ) -> tuple[Suppressed, ...]:
+        """Why there is no reach beside figures that are shown."""
+        catalogue = self._store.catalogues.get(version)
+        return _one(view.check_audience(stored.campaign.audience, catalogue))
 
     # -- reports ------------------------------------------------------------------------------
 
-    def _catalogue(
-        self, now: Snapshot, kept: StoredCampaign, totals: Totals, asked: str | None
-    ) -> Catalogue:
-        """The one asked for; else the newest with impressions of the campaign, else the newest."""
-        if asked is not None:
-            return self.shelf.get(asked)
-        for version in reversed(self.shelf.versions):
-            if (kept.number, now.numbers.get(version, _NO_NUMBER)) in totals:
-                return self.shelf.get(version)
-        return self.shelf.newest
-
-    def _subject(self, now: Snapshot, kept: StoredCampaign, asked: str | None) -> Subject:
-        self.shelf.meet(now.numbers)
-        catalogue = self._catalogue(now, kept, self._standing.totals(now), asked)
-        audience = self.shelf.audience(catalogue, kept.campaign.audience)
-        number = now.numbers.get(catalogue.version, _NO_NUMBER)
-        return Subject(kept.campaign, catalogue, audience, (kept.number, number))
-
-    def _so_far(
-        self, now: Snapshot, subject: Subject, caps: tuple[int, ...], level: float
-    ) -> tuple[dict[str, Any], int]:
-        """The document of all impressions so far: as many as before mean the same document."""
-        totals = self._standing.totals(now)
-        mine = totals.get(subject.place, NOTHING)
-        every = sum(t.impressions for place, t in totals.items() if place[0] == subject.place[0])
-        key = ("so far", now.generation, subject.place, mine.impressions, every, caps, level)
-        document = self._remembered.of(
-            key,
-            lambda: reach_so_far(now, self._standing, subject, caps).report.document(level),
-        )
-        return document, mine.spend_micros
-
-    def reach(self, campaign_id: str, asked: ReachQuestion) -> dict[str, Any]:
+    def reach(self, campaign_id: str, question: ReachQuestion) -> ReachDocument:
         """Reach so far, or in a window."""
-        kept = self.campaigns.get(campaign_id)
-        caps = caps_of(kept, asked.caps)
-        with self.live.snapshot() as now:
-            subject = self._subject(now, kept, asked.catalogue)
-            if asked.so_far:
-                document, spend = self._so_far(now, subject, caps, asked.level)
-                return document | facts_of(kept, spend, self._shared.currency)
-            found = reach_in(now, subject, asked.window, caps)
-        document = found.report.document(asked.level)
-        return document | facts_of(kept, found.spend_micros, self._shared.currency)
+        with self._asked(campaign_id, question, "reach") as (view, subject):
+            caps = self._caps(subject.stored, question.caps)
+            figures = view.figures(subject, question.window, caps, question.level)
+            self._note_nothing(subject, figures, "reach")
+            return ReachDocument(**self._document(view, subject, figures))
 
-    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> dict[str, Any]:
-        """Reach period by period."""
-        kept = self.campaigns.get(campaign_id)
-        found: Found
-        with self.live.snapshot() as now:
-            subject = self._subject(now, kept, asked.catalogue)
-            caps = caps_of(kept, asked.caps)
-            found, document = series_of(
-                now, subject, self.documents, asked.window, by, caps, asked.level
-            )
-        return document | facts_of(kept, found.spend_micros, self._shared.currency)
+    def series(self, campaign_id: str, by: str, question: ReachQuestion) -> SeriesDocument:
+        """Reach period by period, alone and cumulative."""
+        with self._asked(campaign_id, question, "series") as (view, subject):
+            caps = self._caps(subject.stored, question.caps)
+            series = view.series(subject, question.window, by, caps, question.level)
+            self._note_nothing(subject, series.whole, "series")
+            whole = self._document(view, subject, series.whole)
+            return SeriesDocument(**whole, by=by, series=series.periods)
 
-    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> dict[str, Any]:
+    def curve(self, campaign_id: str, by: str, question: ReachQuestion) -> CurveDocument:
         """Reach so far over time, for a chart."""
-        kept = self.campaigns.get(campaign_id)
-        with self.live.snapshot() as now:
-            subject = self._subject(now, kept, asked.catalogue)
-            caps = caps_of(kept, asked.caps)
-            points = curve_of(now, subject, self.documents, by, caps, asked.level)
-        return {
-            "campaign": campaign_id,
-            "catalogue": subject.catalogue.version,
-            "people": subject.audience.targeted_user_count,
-            "by": by,
-            "points": points,
-        }
+        with self._asked(campaign_id, question, "curve") as (view, subject):
+            caps = self._caps(subject.stored, question.caps)
+            points, notes = view.curve(subject, by, caps, question.level)
+            return CurveDocument(
+                campaign=campaign_id,
+                catalogue=subject.catalogue.version,
+                people=subject.audience.targeted_user_count,
+                by=by,
+                points=points,
+                suppressed=notes,
+            )
 
-    def pacing(self, campaign_id: str, window: Window, points: int) -> dict[str, Any]:
-        """How the money went."""
-        kept = self.campaigns.get(campaign_id)
-        rows = pacing_of(self._shared.store, kept.number, window, points)
-        budget = as_micros("budget", kept.campaign.budget)
-        return {"campaign": campaign_id, "budget_micros": budget, "pacing": rows}
+    def pacing(self, campaign_id: str, window: Window, points: int) -> PacingDocument:
+        """How the budget was spent."""
+        stored = self._store.campaigns.get(campaign_id)
+        with self._policy.view([stored]) as view:
+            delivery = self._delivery(view, stored, "pacing")
+            visible = delivery.impressions is not None
+            rows = view.pacing(stored, window, points) if visible else ()
+            notes = delivery.notes + (_one(view.pacing_note) if visible else ())
+        budget = as_micros("budget", stored.campaign.budget)
+        return PacingDocument(
+            campaign=campaign_id, budget_micros=budget, pacing=rows, suppressed=notes
+        )
 
-    def plan(self, campaign_id: str, asked: PlanQuestion) -> dict[str, Any]:
-        """What budgets would reach, on the newest catalogue."""
-        kept = self.campaigns.get(campaign_id)
-        newest = self.shelf.newest
-        key = ("plan", kept.number, kept.revision, newest.version, asked)
-        found = self._remembered.of(
+    def plan(self, campaign_id: str, question: PlanQuestion) -> PlanDocument:
+        """What budgets would reach on the newest catalogue. It looks at no log."""
+        stored = self._store.campaigns.get(campaign_id)
+        newest, name = self._store.catalogues.newest, stored.campaign.audience
+        self._check_audience(campaign_id, name, newest, "plan")
+        key = (stored.number, stored.revision, newest.version, question)
+        currency = self._store.settings.currency
+        return self._plans.of(
             key,
-            lambda: outlooks(
-                kept.campaign, self.shelf.audience(newest, kept.campaign.audience), asked
+            lambda: plan(
+                stored.campaign,
+                self._store.catalogues.audience(newest, name),
+                question,
+                newest.version,
+                currency,
             ),
         )
-        return {"catalogue": newest.version, "currency": self._shared.currency, **found}
 
-    def catalogues(self) -> dict[str, Any]:
-        """The releases, the newest last, and the audiences that campaigns can have on them."""
-        with self.live.snapshot() as now:
-            self.shelf.meet(now.numbers)
+    def catalogues(self) -> CatalogueList:
+        """The releases, the newest last, and the audiences that campaigns can target on it."""
+        cache = self._store.catalogues
+        with self._store.live.snapshot() as now:
+            cache.refresh(now.catalogue_numbers)
+        newest = cache.newest
+        usable = [
+            name
+            for name in self._store.audience_names
+            if self._policy.check_audience(name, newest) is None
+        ]
+        return CatalogueList(
+            catalogues=tuple(_catalogue_summary(cache.get(version)) for version in cache.versions),
+            audiences=tuple(usable),
+            currency=self._store.settings.currency,
+        )
+
+    @contextmanager
+    def _asked(
+        self, campaign_id: str, question: ReachQuestion, kind: str
+    ) -> Iterator[tuple[View, Subject]]:
+        """What a report is about; a refusal by the policy is recorded."""
+        stored = self._store.campaigns.get(campaign_id)
+        words = kind if kind == "curve" else f"{kind} {_window_words(question.window)}"
+        with self._policy.view([stored]) as view:
+            catalogue = view.catalogue(stored, question.catalogue)
+            self._check_audience(campaign_id, stored.campaign.audience, catalogue, words)
+            subject = self._store.subject(stored, catalogue)
+            try:
+                yield view, subject
+            except Withheld as error:
+                self.suppressions.add(error.reason, campaign_id, words)
+                raise
+
+    def _note_nothing(self, subject: Subject, figures: Figures, kind: str) -> None:
+        if figures.impressions is None:
+            for note in figures.notes:
+                self.suppressions.add(note.reason, subject.stored.campaign.id, kind)
+
+    def _check_audience(
+        self, campaign_id: str, audience: str, catalogue: Catalogue, question: str
+    ) -> None:
+        note = self._policy.check_audience(audience, catalogue)
+        if note is not None:
+            self.suppressions.add(note.reason, campaign_id, question)
+            raise Withheld(f"audience {audience!r}: {note.why}", note.reason)
+
+    def _caps(self, stored: StoredCampaign, caps: Iterable[int]) -> tuple[int, ...]:
+        """The caps asked for; without any, 1 and the campaign's own."""
+        maximum = self._policy.max_cap()
+        for cap in caps:
+            if maximum is not None and cap > maximum:
+                raise KreachError.rule("cap", f"be at most {maximum} with noise", cap)
+        own = (1, stored.campaign.largest_cap)
+        return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys(own))
+
+    def _document(self, view: View, subject: Subject, figures: Figures) -> dict[str, Any]:
+        campaign = _definition(subject.stored.campaign)
+        shown = figures.impressions is not None
+        spend = figures.spend_micros
         return {
-            "catalogues": [_release(self.shelf.get(version)) for version in self.shelf.versions],
-            "audiences": [EVERYONE, *self._shared.audiences],
-            "currency": self._shared.currency,
+            "campaign": campaign.id,
+            "start": iso_optional(figures.window.start),
+            "end": iso_optional(figures.window.end),
+            "catalogue": subject.catalogue.version,
+            "impressions": figures.impressions,
+            "rejected": figures.rejected or {},
+            "warnings": figures.warnings or {},
+            "people": subject.audience.targeted_user_count,
+            "basis": figures.basis,
+            "reports": figures.reports,
+            "audience": campaign.audience,
+            "state": campaign.state,
+            "flight": Flight(start=campaign.start, end=campaign.end),
+            "spend_micros": spend,
+            "spend": None if spend is None else spend / MICROS,
+            "currency": self._store.settings.currency,
+            "suppressed": (_one(view.row_note) if shown else ()) + figures.notes,
+            "noise": figures.noise,
         }
 
     # -- health -------------------------------------------------------------------------------
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Health:
         """Whether log and campaigns can be read."""
-        failure = self.look()
-        return {
-            "status": "ok" if failure is None else "failing",
-            "log": failure or "ok",
-            "catalogues": self.shelf.versions,
-            "campaigns": sum(one.campaign.state == "running" for one in self.campaigns.all()),
-        }
+        failure = self.log_failure()
+        running = (one.campaign.state == "running" for one in self._store.campaigns.all())
+        return Health(
+            status="ok" if failure is None else "failing",
+            log=failure or "ok",
+            catalogues=tuple(self._store.catalogues.versions),
+            campaigns=sum(running),
+        )
 
-    def look(self) -> str | None:
-        """Take over what is new in the log; what keeps us from it, if anything."""
+    def log_failure(self) -> str | None:
+        """Read what is new in the log; why that failed, or None."""
         try:
-            with self.live.snapshot():
+            with self._store.live.snapshot():
                 return None
-        except LogFailing as error:
+        except LogUnavailable as error:
             return str(error)
 
 
-def page_of(
-    kept: list[StoredCampaign], after: str | None, limit: int
+def _definition(campaign: Campaign) -> CampaignDefinition:
+    return msgspec.convert(campaign.document(), CampaignDefinition)
+
+
+def _fields(document: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(document, name) for name in document.__struct_fields__}
+
+
+def _one(note: Suppressed | None) -> tuple[Suppressed, ...]:
+    return () if note is None else (note,)
+
+
+def _money(
+    stored: StoredCampaign, delivery: Delivery, notes: tuple[Suppressed, ...]
+) -> dict[str, Any]:
+    """The fields of a summary that come from delivery."""
+    spent, left = delivery.spend_micros, None
+    if spent is not None:
+        left = max(as_micros("budget", stored.campaign.budget) - spent, 0)
+    return {
+        "impressions": delivery.impressions,
+        "spend_micros": spent,
+        "spend": None if spent is None else spent / MICROS,
+        "budget_left_micros": left,
+        "budget_left": None if left is None else left / MICROS,
+        "as_of": delivery.as_of,
+        "suppressed": delivery.notes + notes,
+    }
+
+
+def _page(
+    campaigns: Sequence[StoredCampaign], after: str | None, limit: int
 ) -> tuple[list[StoredCampaign], str | None]:
     """Some campaigns after one of them, and the id to go on from if there are more."""
+    rest = list(campaigns)
     if after is not None:
-        at = next((at for at, one in enumerate(kept) if one.campaign.id == after), None)
+        at = next((at for at, one in enumerate(rest) if one.campaign.id == after), None)
         if at is None:
             raise UnknownCampaign(after)
-        kept = kept[at + 1 :]
-    page = kept[:limit]
-    return page, page[-1].campaign.id if len(kept) > limit else None
+        rest = rest[at + 1 :]
+    page = rest[:limit]
+    return page, page[-1].campaign.id if len(rest) > limit else None
 
 
-def caps_of(kept: StoredCampaign, caps: Iterable[int]) -> tuple[int, ...]:
-    """The caps asked for; without any, 1 and the campaign's own."""
-    return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys([1, kept.campaign.largest_cap]))
+def _window_words(window: Window) -> str:
+    start, end = iso_optional(window.start), iso_optional(window.end)
+    return f"from {start or 'the start'} to {end or 'now'}"
 
 
-def _release(catalogue: Catalogue) -> dict[str, Any]:
+def _catalogue_summary(catalogue: Catalogue) -> CatalogueSummary:
     sizes, visits, floor = catalogue.sizes, "evenly", None
     people = int(sizes.sum())
     if catalogue.classes is not None:
@@ -305,41 +385,15 @@ def _release(catalogue: Catalogue) -> dict[str, Any]:
         visits = "shares"
     elif catalogue.dispersion is not None:
         visits = "dispersion"
-    return {
-        "version": catalogue.version,
-        "created": iso_text(catalogue.created),
-        "group_size": catalogue.group_size,
-        "groups": len(catalogue),
-        "people": people,
-        "min_group": int(sizes.min(initial=people)),
-        "mean_group": float(sizes.mean()) if len(sizes) else 0.0,
-        "visits": visits,
-        "dispersion": catalogue.dispersion,
-        "class_floor": floor,
-    }
-
-
-def _money(kept: StoredCampaign, totals: Totals) -> dict[str, Any]:
-    mine = [total for place, total in totals.items() if place[0] == kept.number]
-    spent = sum(total.spend_micros for total in mine)
-    budget = as_micros("budget", kept.campaign.budget)
-    return {
-        "impressions": sum(total.impressions for total in mine),
-        "spend_micros": spent,
-        "spend": spent / MICROS,
-        "budget_left_micros": max(budget - spent, 0),
-        "budget_left": max(budget - spent, 0) / MICROS,
-    }
-
-
-def facts_of(kept: StoredCampaign, spend_micros: int, currency: str) -> dict[str, Any]:
-    """Of the campaign, beside a report; the spend is that of the impressions in the report."""
-    campaign = kept.campaign.document()
-    return {
-        "audience": campaign["audience"],
-        "state": campaign["state"],
-        "flight": {"start": campaign["start"], "end": campaign["end"]},
-        "spend_micros": spend_micros,
-        "spend": spend_micros / MICROS,
-        "currency": currency,
-    }
+    return CatalogueSummary(
+        version=catalogue.version,
+        created=iso_text(catalogue.created),
+        group_size=catalogue.group_size,
+        groups=len(catalogue),
+        people=people,
+        min_group=int(sizes.min(initial=people)),
+        mean_group=float(sizes.mean()) if len(sizes) else 0.0,
+        visits=visits,
+        dispersion=catalogue.dispersion,
+        class_floor=floor,
+    )

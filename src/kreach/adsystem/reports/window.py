@@ -7,25 +7,21 @@ with the cumulative reports beside those of its periods.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from kreach.adsystem.log.exposures import Fold, fold
+from kreach.adsystem.log.counts import WindowCounts, count_files
 from kreach.adsystem.log.impression_log import SLOTS_AT_ONCE, ImpressionLog
-from kreach.adsystem.log.queries import Scope, edges, missing, oddities
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.queries import edges, missing, oddities
 from kreach.adsystem.log.tables import GroupTable
-from kreach.adsystem.measurement.distribution import exact_cost
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.boundary.checks import as_probability, as_whole_number
-from kreach.boundary.times import Window, iso_text
+from kreach.adsystem.reports.measure import cap_reports, measure_exposure
+from kreach.adsystem.reports.report import ReachDocument, SeriesDocument, SeriesPeriod
+from kreach.boundary.checks import as_whole_number
+from kreach.boundary.times import Window, iso_optional, iso_text
 from kreach.errors import KreachError
 
 __all__ = ["Period", "SeriesReport", "WindowReport", "measure_series", "measure_window"]
-
-_EXACT_STEPS = 3e7  # up to here an exact interval takes a second or so
-_EXACT_GROUPS = 5_000  # a sum over more is normal: its quantiles are within 0.01 of a std
-_MAX_SIMULATED = 1_000  # impressions, each drawn some thousand times
-_TOP = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +56,20 @@ class WindowReport:
                 return report
         raise KreachError.rule("cap", f"be one of {[r.cap for r in self.reports]}", cap)
 
-    def document(self, level: float = 0.95) -> dict[str, Any]:
-        """The report as plain values, as `kreach measure --json` prints it."""
-        level = as_probability("level", level)
-        return {
-            "campaign": self.campaign,
-            **_window_document(self.window),
-            "catalogue": self.catalogue,
-            "impressions": self.impressions,
-            "rejected": dict(self.rejected),
-            "warnings": dict(self.warnings),
-            "people": self.reports[0].targeted_user_count,
-            "basis": self.reports[0].basis,
-            "reports": reach_documents(self.reports, level),
-        }
+    def document(self, level: float = 0.95) -> ReachDocument:
+        """The report as a struct, as `kreach measure --json` prints it."""
+        return ReachDocument(
+            campaign=self.campaign,
+            start=iso_optional(self.window.start),
+            end=iso_optional(self.window.end),
+            catalogue=self.catalogue,
+            impressions=self.impressions,
+            rejected=dict(self.rejected),
+            warnings=dict(self.warnings),
+            people=self.reports[0].targeted_user_count,
+            basis=self.reports[0].basis,
+            reports=cap_reports(self.reports, level),
+        )
 
     def __add__(self, other: object) -> NoReturn:
         raise TypeError("reach of two windows does not add: measure the joint window instead")
@@ -107,77 +103,24 @@ class SeriesReport:
     whole: WindowReport
     periods: tuple[Period, ...]
 
-    def document(self, level: float = 0.95) -> dict[str, Any]:
-        """The series as plain values, as `kreach measure --by` prints it."""
-        level = as_probability("level", level)
-        series = [
-            {
-                **_window_document(period.window),
-                "impressions": period.alone[0].impressions,
-                "period": reach_documents(period.alone, level),
-                "cumulative": reach_documents(period.cumulative, level),
-            }
-            for period in self.periods
-        ]
-        return {**self.whole.document(level), "by": self.by, "series": series}
-
-
-def _window_document(window: Window) -> dict[str, str | None]:
-    return {"start": _iso(window.start), "end": _iso(window.end)}
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else iso_text(moment)
-
-
-def reach_documents(reports: tuple[ReachReport, ...], level: float) -> list[dict[str, Any]]:
-    """The reports of one window as plain values; what no cap changes is computed once."""
-    first = reports[0]
-    unique = next((report for report in reports if report.cap == 1), None)
-    if unique is None:
-        unique = ReachReport(1, first.impressions, first.targeted_user_count, first.exposure)
-    low, high = unique.interval(level, interval_method(unique))
-    targeted = first.exposure.targeted_impressions
-    max_often = targeted / low if low > 0.0 else float(first.impressions)
-    shared = {
-        "unique_reach": unique.reach,
-        "unique_reach_interval": [low, high],
-        "average_frequency": first.average_frequency,
-        "average_frequency_interval": [targeted / high if high > 0.0 else 0.0, max_often],
-        "frequency": first.frequency(_TOP).tolist(),
-        "at_least": first.at_least(_TOP).tolist(),
-        "at_min_intervals": [
-            list(first.at_min_interval(count, level)) for count in range(1, _TOP + 1)
-        ],
-    }
-    return [_capped_document(report, level) | shared for report in reports]
-
-
-def _capped_document(report: ReachReport, level: float) -> dict[str, Any]:
-    method = interval_method(report)
-    return {
-        "cap": report.cap,
-        "impressions": report.impressions,
-        "reach": report.reach,
-        "std": report.std,
-        "interval": list(report.interval(level, method)),
-        "level": level,
-        "interval_method": report.distribution().method if method == "exact" else method,
-        "bounds": list(report.bounds),
-        "bounds_attained": list(report.bounds_attained),
-        "over_exposed": report.over_exposed,
-    }
-
-
-def interval_method(report: ReachReport) -> str:
-    """Exact where that takes a moment; elsewhere groups are so many that their sum is normal."""
-    kinds = report.exposure.served_kinds()
-    if kinds is None:  # simulated
-        few = report.impressions <= _MAX_SIMULATED and report.exposure.unfolded() is not None
-        return "exact" if few else "normal"
-    many = sum(kind.groups for kind in kinds if kind.impressions) > _EXACT_GROUPS
-    costly = many or exact_cost(kinds, report.cap) > _EXACT_STEPS
-    return "normal" if costly else "exact"
+    def document(self, level: float = 0.95) -> SeriesDocument:
+        """The series as a struct, as `kreach measure --by` prints it."""
+        whole = self.whole.document(level)
+        return SeriesDocument(
+            **{name: getattr(whole, name) for name in whole.__struct_fields__},
+            by=self.by,
+            series=tuple(
+                SeriesPeriod(
+                    start=iso_text(period.window.start),
+                    end=iso_text(period.window.end),
+                    impressions=period.alone[0].impressions,
+                    period=cap_reports(period.alone, level),
+                    cumulative=cap_reports(period.cumulative, level),
+                )
+                for period in self.periods
+                if period.window.start is not None and period.window.end is not None
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -185,45 +128,45 @@ class _Question:
     log: ImpressionLog
     groups: GroupTable
     caps: tuple[int, ...]
-    scope: Scope
+    place: Place
 
-    def reports(self, fold: Fold) -> tuple[ReachReport, ...]:
+    def reports(self, counts: WindowCounts) -> tuple[ReachReport, ...]:
         people = self.groups.people
-        return tuple(ReachReport(cap, fold.impressions, people, fold.exposure) for cap in self.caps)
+        return measure_exposure(counts.exposure, counts.impressions, people, self.caps)
 
-    def folds(self, slots: list[Window], *, running: bool = False) -> list[Fold]:
+    def counts(self, windows: list[Window], *, running: bool = False) -> list[WindowCounts]:
         log = self.log
-        return fold(log.engine, log.table, self.groups, self.scope, slots, running=running)
+        return count_files(log.engine, log.table, self.groups, self.place, windows, running=running)
 
-    def whole(self, window: Window, last: Fold) -> WindowReport:
-        rejected, warnings = self._flaws(window, last)
+    def whole(self, window: Window, counts: WindowCounts) -> WindowReport:
+        rejected, warnings = self._flaws(window, counts)
         return WindowReport(
-            self.scope.campaign,
+            None if self.place.campaign is None else str(self.place.campaign),
             window,
             self.groups.version,
-            last.impressions,
+            counts.impressions,
             rejected,
             warnings,
-            self.reports(last),
+            self.reports(counts),
         )
 
-    def _flaws(self, window: Window, last: Fold) -> tuple[dict[str, int], dict[str, int]]:
+    def _flaws(self, window: Window, last: WindowCounts) -> tuple[dict[str, int], dict[str, int]]:
         engine, table = self.log.engine, self.log.table
-        lost = engine.one(missing(table, self.scope))
+        lost = engine.one(missing(table, self.place))
         rejected = {"no_time": int(lost["no_time"]), "no_group": last.no_group}
-        if self.scope.campaign is not None:
+        if self.place.campaign is not None:
             rejected["no_campaign"] = int(lost["no_campaign"])
         rejected["unknown_group"] = last.unknown_group
         if table.may_repeat:
-            rejected["duplicate"] = last.copies
+            rejected["duplicate"] = last.duplicates
         warnings: dict[str, int] = {}
-        question = oddities(table, self.scope, window, self.groups.created)
+        question = oddities(table, self.place, window, self.groups.created)
         if question is not None:
             warnings = {name: int(rows) for name, rows in engine.one(question).items()}
         if "other_catalogue" in warnings:
             rejected["other_catalogue"] = warnings.pop("other_catalogue")
-        if self.scope.campaign is None:
-            found = engine.one(edges(table, self.scope, window))
+        if self.place.campaign is None:
+            found = engine.one(edges(table, self.place, window))
             warnings["several_campaigns"] = int(found["least"] != found["greatest"])
         return rejected, warnings
 
@@ -236,7 +179,7 @@ def _question(
     checked = tuple(dict.fromkeys(as_whole_number("caps", cap, least=1) for cap in caps))
     if not checked:
         raise KreachError.rule("caps", "hold at least one cap", "none")
-    return _Question(log, groups, checked, Scope(campaign, groups.version))
+    return _Question(log, groups, checked, Place.named(campaign, groups.version))
 
 
 def measure_window(
@@ -264,7 +207,7 @@ def measure_window(
     """
     window = Window.between(start, end)
     question = _question(log, groups, caps, campaign)
-    return question.whole(window, question.folds([window])[0])
+    return question.whole(window, question.counts([window])[0])
 
 
 def measure_series(
@@ -290,19 +233,21 @@ def measure_series(
     1.5
     """
     question = _question(log, groups, caps, campaign)
-    window = log.span(question.scope, Window.between(start, end), by)
+    window = log.span(question.place, Window.between(start, end), by)
     periods = window.periods(by)
-    made: list[Period] = []
-    last: Fold | None = None
+    periods_measured: list[Period] = []
+    last: WindowCounts | None = None
     for low in range(0, len(periods), SLOTS_AT_ONCE):
         block = periods[low : low + SLOTS_AT_ONCE]
         before = [Window(window.start, block[0].start)] if low else []
-        folds = question.folds(before + block, running=True)
-        slots = len(folds) // 2
+        counts = question.counts(before + block, running=True)
+        slots = len(counts) // 2
         skip = len(before)
         for at, period in enumerate(block):
-            alone, cumulative = folds[skip + at], folds[slots + skip + at]
-            made.append(Period(period, question.reports(alone), question.reports(cumulative)))
-        last = folds[-1]
+            alone, cumulative = counts[skip + at], counts[slots + skip + at]
+            periods_measured.append(
+                Period(period, question.reports(alone), question.reports(cumulative))
+            )
+        last = counts[-1]
     assert last is not None
-    return SeriesReport(by, question.whole(window, last), tuple(made))
+    return SeriesReport(by, question.whole(window, last), tuple(periods_measured))

@@ -1,4 +1,4 @@
-"""How the book of one place grows: cells come in order of time, chapters go to the archive."""
+"""Builds the chapters of one place: cells come in order of time, chapters go to the store."""
 
 from dataclasses import dataclass
 
@@ -6,23 +6,26 @@ import numpy as np
 
 from kreach.adsystem.disclosure.chapters.chapter import (
     EMPTY,
-    Book,
     Chapter,
-    Content,
+    ChapterCounts,
+    ChapterList,
     Floors,
     People,
     close_chapters,
 )
-from kreach.adsystem.disclosure.chapters.grid import Numbers, Stretch
-from kreach.adsystem.disclosure.chapters.store import Archive, Place
+from kreach.adsystem.disclosure.chapters.grid import Stretch
+from kreach.adsystem.disclosure.chapters.store import ChapterStore
+from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
 
-__all__ = ["Growth", "Watched"]
+__all__ = ["ChapterBuilder", "WatchedPlace"]
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A campaign on a catalogue, whose chapters are wanted.
+class WatchedPlace:
+    """A campaign on a catalogue whose chapters are kept up to date.
+
+    `place` names the catalogue by its version, `log_place` by its number in the log.
 
     `over_micros`: when its last bid was made, as far as is known; None while it may go on.
     `people` is None where nobody can say whom groups hold: then no chapter is closed, and what is
@@ -30,24 +33,26 @@ class Watched:
     """
 
     place: Place
-    numbers: Numbers
+    log_place: Place
     groups: int | None
     start_micros: int
     over_micros: int | None
     people: People | None
 
 
-class Growth:
-    """A place whose log goes beyond its book: up to `until`, and to its end if that is `final`."""
+class ChapterBuilder:
+    """A place whose log goes beyond its chapters: up to `until`, to its end if that is `final`."""
 
-    def __init__(self, watched: Watched, book: Book, until_micros: int, *, final: bool) -> None:
-        self.watched, self.book, self.final = watched, book, final
-        self.begin_micros = book[-1].end_micros if len(book) else watched.start_micros
+    def __init__(
+        self, watched: WatchedPlace, chapters: ChapterList, until_micros: int, *, final: bool
+    ) -> None:
+        self.watched, self.chapters, self.final = watched, chapters, final
+        self.begin_micros = chapters[-1].end_micros if len(chapters) else watched.start_micros
         self.until_micros = max(until_micros, self.begin_micros)
         self.late = False  # rows from before `begin` are in no chapter yet
         self.spoiled = False  # rows that were shown are gone from the log
         self.beaten = False  # another process was before us
-        self._closed: list[tuple[int, Content]] = []
+        self._closed: list[tuple[int, ChapterCounts]] = []
         self._rest = EMPTY
         self._touched = False
 
@@ -57,23 +62,25 @@ class Growth:
         return self.watched.place
 
     @property
-    def numbers(self) -> Numbers:
-        """The same, as the log numbers them."""
-        return self.watched.numbers
+    def log_place(self) -> Place:
+        """The same by the numbers of the log."""
+        return self.watched.log_place
 
     def stretch(self) -> Stretch:
         """The rows that are wanted of the log."""
         since = None if self.late else self.begin_micros
         groups = self.watched.groups
-        return Stretch(self.numbers, since, self.begin_micros, self.until_micros, groups)
+        return Stretch(self.log_place, since, self.begin_micros, self.until_micros, groups)
 
-    def take(self, end_micros: int, content: Content, floors: Floors, archive: Archive) -> int:
+    def take(
+        self, end_micros: int, content: ChapterCounts, floors: Floors, store: ChapterStore
+    ) -> int:
         """Go on by one cell; returns how many groups of closed chapters now wait to be written.
 
         With late rows, the first cell holds all that chapters hold, too.
         """
         if self.late and not self._touched:
-            left = content.without(_all(archive, self.place, self.book))
+            left = content.without(_all(store, self.place, self.chapters))
             if left is None:
                 self.spoiled = True
             else:
@@ -86,47 +93,47 @@ class Growth:
         self._closed += made
         return sum(len(chapter.groups) for _, chapter in made)
 
-    def write(self, archive: Archive, *, last: bool) -> bool:
+    def write(self, store: ChapterStore, *, last: bool) -> bool:
         """Have chapters written down; False if another process was before us.
 
         With the last cell of a campaign that is over, the newest chapter takes in what is left.
         """
         final = last and self.final
-        first, begin = len(self.book), self.begin_micros
-        if final and not self._closed and self.book.held:
-            first, begin = first - 1, self.book[-1].start_micros
-            held = next(archive.contents(self.place, range(first, first + 1)))
-            self._closed = [(self.book[-1].end_micros, held)]
+        first, begin = len(self.chapters), self.begin_micros
+        if final and not self._closed and self.chapters.held:
+            first, begin = first - 1, self.chapters[-1].start_micros
+            held = next(store.contents(self.place, range(first, first + 1)))
+            self._closed = [(self.chapters[-1].end_micros, held)]
         if not self._closed:
             return True
         if final:
             end, content = self._closed[-1]
             self._closed[-1] = (max(end, self.until_micros), content.joined(self._rest))
-        chapters = []
+        written = []
         for at, (end, content) in enumerate(self._closed):
             sums = (content.impressions, content.rows, content.spend_micros)
             done = final and at == len(self._closed) - 1
-            chapters.append((Chapter(begin, end, *sums, done), content))
+            written.append((Chapter(begin, end, *sums, done), content))
             begin = end
-        self.beaten = not archive.add(self.place, self.book, chapters, first)
+        self.beaten = not store.add(self.place, self.chapters, written, first)
         self.begin_micros, self._closed = begin, []
         if not last:
-            self.book = archive.book(self.place)
+            self.chapters = store.chapters(self.place)
         return not self.beaten
 
 
-def _all(archive: Archive, place: Place, book: Book) -> Content:
-    """All that a book holds."""
+def _all(store: ChapterStore, place: Place, chapters: ChapterList) -> ChapterCounts:
+    """All that chapters hold."""
     counts = np.zeros(0, dtype=np.int64)
     rows = spend = 0
-    for content in archive.contents(place, range(len(book))):
+    for content in store.contents(place, range(len(chapters))):
         most = int(content.groups.max(initial=-1))
         if most >= len(counts):
             counts = np.concatenate([counts, np.zeros(2 * most + 1 - len(counts), dtype=np.int64)])
         counts[content.groups] += content.counts
         rows, spend = rows + content.rows, spend + content.spend_micros
     groups = np.flatnonzero(counts)
-    return Content(groups, counts[groups], rows, spend)
+    return ChapterCounts(groups, counts[groups], rows, spend)
 
 
 def _nobody(_: IntArray) -> int:

@@ -27,7 +27,16 @@ from kreach.boundary.checks import as_counts, as_whole_number
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["EMPTY", "Book", "Chapter", "Content", "Edges", "Floors", "People", "close_chapters"]
+__all__ = [
+    "EMPTY",
+    "Chapter",
+    "ChapterCounts",
+    "ChapterList",
+    "Edges",
+    "Floors",
+    "People",
+    "close_chapters",
+]
 
 _HOUR = 3_600_000_000
 _PERIODS = {"hour": (_HOUR, 0), "day": (24 * _HOUR, 0), "week": (168 * _HOUR, 72 * _HOUR)}
@@ -50,7 +59,7 @@ class Floors:
 
 
 @dataclass(frozen=True, eq=False)
-class Content:
+class ChapterCounts:
     """Impressions by group (ascending, each once), and rows and money of all groups.
 
     `rows` also counts rows of groups that the catalogue does not have: they are no impressions,
@@ -65,7 +74,7 @@ class Content:
     @classmethod
     def of(
         cls, groups: IntArray, counts: IntArray, spend_micros: int, rows: int | None = None
-    ) -> "Content":
+    ) -> "ChapterCounts":
         """From groups in any order, some of them repeatedly."""
         found, place = np.unique(as_counts("groups", groups), return_inverse=True)
         added = np.zeros(len(found), dtype=np.int64)
@@ -79,7 +88,7 @@ class Content:
         """Of groups that the catalogue has."""
         return int(self.counts.sum())
 
-    def joined(self, other: "Content") -> "Content":
+    def joined(self, other: "ChapterCounts") -> "ChapterCounts":
         """Both together."""
         if not other.rows:
             return self
@@ -88,27 +97,30 @@ class Content:
         groups = np.concatenate([self.groups, other.groups])
         counts = np.concatenate([self.counts, other.counts])
         spend = self.spend_micros + other.spend_micros
-        return Content.of(groups, counts, spend, self.rows + other.rows)
+        return ChapterCounts.of(groups, counts, spend, self.rows + other.rows)
 
-    def without(self, other: "Content") -> "Content | None":
+    def without(self, other: "ChapterCounts") -> "ChapterCounts | None":
         """What is left when `other` is taken out; None if it is not all in here."""
-        negative = Content(other.groups, -other.counts, -other.rows, -other.spend_micros)
+        negative = ChapterCounts(other.groups, -other.counts, -other.rows, -other.spend_micros)
         left = self.joined(negative)
         return None if left.rows < 0 or left.counts.min(initial=0) < 0 else left
 
 
-EMPTY = Content(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0)
+EMPTY = ChapterCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0)
 
 
 def close_chapters(
-    cells: Iterable[tuple[int, Content]], floors: Floors, people: People, begun: Content = EMPTY
-) -> tuple[list[tuple[int, Content]], Content]:
+    cells: Iterable[tuple[int, ChapterCounts]],
+    floors: Floors,
+    people: People,
+    begun: ChapterCounts = EMPTY,
+) -> tuple[list[tuple[int, ChapterCounts]], ChapterCounts]:
     """Cut cells of the grid, each with its end, into chapters; and what is left of the last cells.
 
     A chapter is closed as early as it can be, so cells that come later never change those that
     are closed: the chapters of a log are the first chapters of every longer one.
     """
-    closed: list[tuple[int, Content]] = []
+    closed: list[tuple[int, ChapterCounts]] = []
     for end, content in cells:
         begun = begun.joined(content)
         enough = begun.impressions >= floors.min_impressions
@@ -143,7 +155,7 @@ class Edges(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Book:
+class ChapterList:
     """The closed chapters of a campaign on one catalogue, each from the end of the one before.
 
     One row per chapter, in the order of `Chapter`.
@@ -152,7 +164,7 @@ class Book:
     table: IntArray
 
     @classmethod
-    def of(cls, chapters: Iterable[Chapter]) -> "Book":
+    def of(cls, chapters: Iterable[Chapter]) -> "ChapterList":
         """From chapters one by one."""
         rows = [tuple(map(int, chapter)) for chapter in chapters]
         table = np.array(rows, dtype=np.int64).reshape(-1, len(Chapter._fields))

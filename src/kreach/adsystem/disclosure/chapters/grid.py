@@ -1,37 +1,23 @@
-"""Questions to the log: what cells of the grid hold, for many campaigns at once."""
+"""Cells of the grid: what the log holds between two points of it, for many places at once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kreach.adsystem.disclosure.chapters.chapter import Content
-from kreach.boundary.times import Window
+from kreach.adsystem.disclosure.chapters.chapter import ChapterCounts
+from kreach.adsystem.log.engine import Columns
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.queries import grid_cells
+from kreach.adsystem.log.snapshot import Snapshot
+from kreach.boundary.times import MICROS, Window, from_micros
 
-__all__ = ["Cell", "Numbers", "Rows", "Stretch", "cells_of", "sizes_of"]
+__all__ = ["Cell", "Stretch", "cells_of", "sizes_of"]
 
-_MAX_ROWS = 2_000_000  # of the log that one question counts by group
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-Numbers = tuple[int, int]
-"""The numbers of a campaign and of a catalogue in the log."""
-
-
-class Rows(Protocol):
-    """The log at one instant, as reporting has it."""
-
-    @property
-    def numbers(self) -> Mapping[str, int]:
-        """Numbers of catalogues by their version."""
-
-    def rows(self, window: Window | None = None) -> str:
-        """The name of a table that holds at least the rows of a window."""
-
-    def ask(self, sql: str) -> Mapping[str, npt.NDArray[Any]]:
-        """Columns of a query."""
+_MAX_ROWS = 2_000_000  # of the log that one query counts by group
+_BEFORE_ALL = -(2**53)  # in micros
 
 
 @dataclass(frozen=True)
@@ -42,7 +28,7 @@ class Stretch:
     catalogue has, where that is known.
     """
 
-    numbers: Numbers
+    place: Place
     since_micros: int | None  # None: from the first row on
     begin_micros: int
     until_micros: int
@@ -52,110 +38,106 @@ class Stretch:
 class Cell(NamedTuple):
     """What a stretch holds up to a point of the grid, from the point before."""
 
-    numbers: Numbers
+    place: Place
     end_micros: int
-    content: Content
+    content: ChapterCounts
 
 
 def sizes_of(
-    now: Rows, stretches: Sequence[Stretch], grid_micros: int
-) -> dict[Numbers, dict[int, int]]:
-    """Rows by end of a cell; those from `until` on are under None's stand-in, until + 1."""
+    now: Snapshot, stretches: Sequence[Stretch], grid_micros: int
+) -> dict[Place, dict[int, int]]:
+    """Rows by end of a cell; those of cells that are not over by `until` under until + 1."""
     if not stretches:
         return {}
-    found = now.ask(
-        f"""SELECT c, v, least({_end(grid_micros)}, until + 1) AS e, count(*) AS n
-        FROM {_joined(now, stretches, bounded=False)} GROUP BY ALL"""
-    )
-    sizes: dict[Numbers, dict[int, int]] = {one.numbers: {} for one in stretches}
-    columns = (found[name].tolist() for name in ("c", "v", "e", "n"))
-    for c, v, end, n in zip(*columns, strict=True):
-        sizes[c, v][end] = n
+    until = {one.place: one.until_micros for one in stretches}
+    sizes: dict[Place, dict[int, int]] = {place: {} for place in until}
+    columns = _count(now, stretches, grid_micros, by_group=False)
+    names = ("campaign", "catalogue", "end", "n")
+    for campaign, catalogue, end, n in zip(
+        *(columns[name].tolist() for name in names), strict=True
+    ):
+        place = Place(campaign, catalogue)
+        sizes[place][end * MICROS if end else until[place] + 1] = n
     return sizes
 
 
 def cells_of(
-    now: Rows,
+    now: Snapshot,
     stretches: Iterable[Stretch],
-    sizes: Mapping[Numbers, Mapping[int, int]],
+    sizes: Mapping[Place, Mapping[int, int]],
     grid_micros: int,
     max_rows: int = _MAX_ROWS,
 ) -> Iterator[Cell]:
-    """Cells that hold rows, those of a stretch in order of time; `sizes` bounds the questions."""
-    for together in _batches(stretches, sizes, max_rows):
-        found = now.ask(
-            f"""SELECT c, v, {_end(grid_micros)} AS e, group_number AS g, count(*) AS n,
-            sum(price_micros)::BIGINT AS micros FROM {_joined(now, together, bounded=True)}
-            GROUP BY ALL ORDER BY c, v, e"""
-        )
-        key = np.stack([found["c"], found["v"], found["e"]])
+    """Cells that hold rows, those of a stretch in order of time; `sizes` bounds the queries."""
+    for batch in _batches(stretches, sizes, max_rows):
+        columns = _count(now, batch, grid_micros, by_group=True)
+        key = np.stack([columns["campaign"], columns["catalogue"], columns["end"]])
         edges = np.flatnonzero((np.diff(key, axis=1) != 0).any(axis=0)) + 1
-        groups = {one.numbers: one.groups for one in together}
+        groups = {one.place: one.groups for one in batch}
         for part in np.split(np.arange(key.shape[1]), edges):
-            if len(part):
-                c, v, end = key[:, part[0]].tolist()
-                g, n, micros = (found[name][part] for name in ("g", "n", "micros"))
-                yield Cell((c, v), end, _content(g, n, micros, groups[c, v]))
+            if len(part) and key[2, part[0]]:
+                campaign, catalogue, end = key[:, part[0]].tolist()
+                group, n, spend = (columns[name][part] for name in ("group", "n", "spend"))
+                place = Place(campaign, catalogue)
+                yield Cell(place, end * MICROS, _chapter_counts(group, n, spend, groups[place]))
 
 
-def _content(
+def _count(
+    now: Snapshot, stretches: Sequence[Stretch], grid_micros: int, *, by_group: bool
+) -> Columns:
+    """Run one query for some stretches; files of other days are not opened."""
+    opened = [one.since_micros for one in stretches]
+    since = None if None in opened else min(one for one in opened if one is not None)
+    until = max(one.until_micros for one in stretches) if by_group else None
+    window = Window(
+        None if since is None else from_micros(since), None if until is None else from_micros(until)
+    )
+    table = now.engine.read(
+        "stretches",
+        {
+            "campaign": np.array([one.place.campaign for one in stretches], dtype=np.int64),
+            "catalogue": np.array([one.place.catalogue for one in stretches], dtype=np.int64),
+            "since": np.array(
+                [_BEFORE_ALL if since is None else since for since in opened],
+                dtype="datetime64[us]",
+            ),
+            "low": np.array([one.begin_micros // MICROS for one in stretches], dtype=np.int64),
+            "until": np.array([one.until_micros // MICROS for one in stretches], dtype=np.int64),
+        },
+    )
+    query = grid_cells(now.table(window), table, grid_micros // MICROS, by_group=by_group)
+    return now.columns(query)
+
+
+def _chapter_counts(
     groups: npt.NDArray[Any],
     counts: npt.NDArray[Any],
     micros: npt.NDArray[Any],
     known: int | None,
-) -> Content:
+) -> ChapterCounts:
     real = groups >= 0
     if known is not None:
         real &= groups < known
     rows, spend = int(counts.sum()), int(micros.sum())
-    return Content.of(groups[real].astype(np.int64), counts[real], spend, rows)
+    return ChapterCounts.of(groups[real].astype(np.int64), counts[real], spend, rows)
 
 
 def _batches(
-    stretches: Iterable[Stretch], sizes: Mapping[Numbers, Mapping[int, int]], max_rows: int
+    stretches: Iterable[Stretch], sizes: Mapping[Place, Mapping[int, int]], max_rows: int
 ) -> Iterator[list[Stretch]]:
     """Stretches that are counted together; a long one is cut at ends of cells."""
     batch: list[Stretch] = []
     held = 0
     for stretch in stretches:
         since = stretch.since_micros
-        known = sizes[stretch.numbers]
+        known = sizes[stretch.place]
         for end in sorted(end for end in known if end <= stretch.until_micros):
             if batch and held + known[end] > max_rows:
                 yield batch
                 batch, held = [], 0
-            if not batch or batch[-1].numbers != stretch.numbers:
+            if not batch or batch[-1].place != stretch.place:
                 batch.append(replace(stretch, since_micros=since))
             batch[-1] = replace(batch[-1], until_micros=end)
             since, held = end, held + known[end]
     if batch:
         yield batch
-
-
-def _end(grid_micros: int) -> str:
-    return f"(greatest(epoch_us(ts), low) // {grid_micros} + 1) * {grid_micros}"
-
-
-def _joined(now: Rows, stretches: Sequence[Stretch], *, bounded: bool) -> str:
-    """The rows of some stretches beside them; files of other days are not opened."""
-    opened = [one.since_micros for one in stretches]
-    since = None if None in opened else min(one for one in opened if one is not None)
-    until = max(one.until_micros for one in stretches) if bounded else None
-    window = Window(_moment(since), _moment(until))
-    least = -(2**62)
-    listed = ", ".join(
-        f"({c}, {v}, {least if one.since_micros is None else one.since_micros}::BIGINT, "
-        f"{one.begin_micros}::BIGINT, {one.until_micros}::BIGINT)"
-        for one in stretches
-        for c, v in (one.numbers,)
-    )
-    outer = "true" if since is None else f"ts >= make_timestamptz({since}::BIGINT)"
-    if until is not None:
-        outer += f" AND ts < make_timestamptz({until}::BIGINT) AND epoch_us(ts) < until"
-    return f"""{now.rows(window)} JOIN (VALUES {listed}) AS wanted(c, v, since, low, until)
-        ON campaign_number = c AND catalogue_number = v
-        WHERE epoch_us(ts) >= since AND {outer}"""
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)

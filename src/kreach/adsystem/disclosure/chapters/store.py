@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from kreach.adsystem.disclosure.chapters.chapter import Book, Chapter, Content
+from kreach.adsystem.disclosure.chapters.chapter import Chapter, ChapterCounts, ChapterList
+from kreach.adsystem.log.place import Place
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["FILE", "Archive", "Flight", "Place", "kept_audiences"]
+__all__ = ["FILE", "ChapterStore", "Flight", "stored_audiences"]
 
 FILE = "chapters.sqlite3"
 _SCHEMA = """
@@ -42,9 +43,6 @@ _AT_ONCE = 16  # chapters that are read together
 _FIELDS = "start, end, impressions, rows, spend, final"
 _HERE = "campaign = ? AND catalogue = ?"
 
-Place = tuple[int, str]
-"""The number of a campaign and the version of a catalogue."""
-
 
 class Flight(NamedTuple):
     """The end of a campaign's flight as it was last seen, when it was seen to have been moved
@@ -58,8 +56,8 @@ class Flight(NamedTuple):
 _AUDIENCES = "SELECT name, counts FROM audiences WHERE catalogue = ? ORDER BY number"
 
 
-def kept_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
-    """As `Archive.audiences`, for a look at a store that leaves it as it is."""
+def stored_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
+    """As `ChapterStore.audiences`, for a look at a store that leaves it as it is."""
     file = folder / FILE
     if not file.exists():
         return {}
@@ -82,7 +80,7 @@ def _as_ours(folder: Path) -> Iterator[None]:
         raise KreachError.rule("store", rule, f"{folder} ({error})") from None
 
 
-class Archive:
+class ChapterStore:
     """Chapters and flights of a store, and how audiences were.
 
     For use by several threads and processes.
@@ -104,12 +102,12 @@ class Archive:
         with self._lock:
             self._connection.close()
 
-    def book(self, place: Place) -> Book:
+    def chapters(self, place: Place) -> ChapterList:
         """All closed chapters of a place."""
         sql = f"SELECT {_FIELDS} FROM chapters WHERE {_HERE} ORDER BY number"
-        return Book.of(Chapter.of(row) for row in self._read(sql, place))
+        return ChapterList.of(Chapter.of(row) for row in self._read(sql, place))
 
-    def contents(self, place: Place, chosen: range) -> Iterator[Content]:
+    def contents(self, place: Place, chosen: range) -> Iterator[ChapterCounts]:
         """What some chapters hold, one by one."""
         sql = f"""SELECT content, rows, spend FROM chapters WHERE {_HERE}
             AND number >= ? AND number < ? ORDER BY number"""
@@ -117,10 +115,14 @@ class Archive:
             stop = min(first + _AT_ONCE, chosen.stop)
             for packed, rows, spend in self._read(sql, (*place, first, stop)):
                 groups, counts = _unpacked(packed)
-                yield Content(groups, counts, rows, spend)
+                yield ChapterCounts(groups, counts, rows, spend)
 
     def add(
-        self, place: Place, known: Book, chapters: Sequence[tuple[Chapter, Content]], first: int
+        self,
+        place: Place,
+        known: ChapterList,
+        chapters: Sequence[tuple[Chapter, ChapterCounts]],
+        first: int,
     ) -> bool:
         """Write chapters down, from number `first` on; False if others were before us.
 
@@ -144,7 +146,7 @@ class Archive:
         rows = self._read("SELECT end, moved, ended FROM flights WHERE campaign = ?", (campaign,))
         return Flight(*rows[0]) if rows else None
 
-    def keep_flight(self, campaign: int, flight: Flight) -> None:
+    def store_flight(self, campaign: int, flight: Flight) -> None:
         """Write down what is known now."""
         with self._changing() as connection:
             values = (campaign, *flight)
@@ -154,7 +156,7 @@ class Archive:
         """Those that advertisers could use, in the order they came, with their people, packed."""
         return {str(name): bytes(counts) for name, counts in self._read(_AUDIENCES, (catalogue,))}
 
-    def keep_audiences(self, catalogue: str, known: int, new: Mapping[str, bytes]) -> bool:
+    def store_audiences(self, catalogue: str, known: int, new: Mapping[str, bytes]) -> bool:
         """Write down some more after so many; False if others were before us."""
         with self._changing() as connection:
             sql = "SELECT count(*) FROM audiences WHERE catalogue = ?"
@@ -183,7 +185,7 @@ class Archive:
                 raise
 
 
-def _packed(content: Content) -> bytes:
+def _packed(content: ChapterCounts) -> bytes:
     steps = np.diff(content.groups, prepend=0)
     return zlib.compress(np.concatenate([steps, content.counts]).astype("<u4").tobytes(), 1)
 

@@ -1,4 +1,4 @@
-"""Keeps the chapters of campaigns up to date with the log, and on disk before they are shown."""
+"""Writes the chapters of campaigns as the log grows; on disk before anybody sees them."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -6,34 +6,36 @@ from threading import RLock
 
 import numpy as np
 
-from kreach.adsystem.disclosure.chapters.builder import Growth, Watched
-from kreach.adsystem.disclosure.chapters.chapter import Book, Floors
-from kreach.adsystem.disclosure.chapters.grid import Numbers, Rows, cells_of, sizes_of
-from kreach.adsystem.disclosure.chapters.store import Archive, Flight, Place
+from kreach.adsystem.disclosure.chapters.builder import ChapterBuilder, WatchedPlace
+from kreach.adsystem.disclosure.chapters.chapter import ChapterList, Floors
+from kreach.adsystem.disclosure.chapters.grid import cells_of, sizes_of
+from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.snapshot import Snapshot
 from kreach.adsystem.settings import GuardSettings
 from kreach.numeric.types import IntArray
 from kreach.service.lru_cache import LruCache
 
-__all__ = ["Keeper"]
+__all__ = ["ChapterWriter"]
 
-_MAX_BOOKS = 10_000
+_MAX_PLACES = 10_000
 _MAX_COUNTS = 16_000_000  # 8 bytes each
 _MAX_HELD = 8_000_000  # groups of chapters that wait to be written
 _TRIES = 5
 _NOT_IN_SIGHT = 2**62
 
 
-class Keeper:
+class ChapterWriter:
     """Chapters of all campaigns. For use by several threads."""
 
-    def __init__(self, archive: Archive, settings: GuardSettings) -> None:
-        self._archive = archive
+    def __init__(self, store: ChapterStore, settings: GuardSettings) -> None:
+        self._store = store
         self._floors = Floors(settings.min_impressions, settings.min_people)
         self._grid = settings.grid_seconds * 1_000_000
         self._settle = round(settings.settle_seconds * 1e6)
         self._closing = round(settings.closing_seconds * 1e6)
         self._lock = RLock()
-        self._books: OrderedDict[Place, Book] = OrderedDict()
+        self._chapters: OrderedDict[Place, ChapterList] = OrderedDict()
         self._looked: dict[Place, int] = {}
         self._behind: dict[Place, int] = {}  # where to look again when the grid goes on
         self._flights: dict[int, Flight] = {}
@@ -41,16 +43,16 @@ class Keeper:
 
     # -- what is known ------------------------------------------------------------------------
 
-    def book(self, place: Place) -> Book:
+    def chapters(self, place: Place) -> ChapterList:
         """The chapters of a place as they were last looked at."""
         with self._lock:
-            book = self._books.get(place)
-            if book is None:
-                book = self._books[place] = self._archive.book(place)
-            self._books.move_to_end(place)
-            while len(self._books) > _MAX_BOOKS:
-                self._looked.pop(self._books.popitem(last=False)[0], None)
-            return book
+            chapters = self._chapters.get(place)
+            if chapters is None:
+                chapters = self._chapters[place] = self._store.chapters(place)
+            self._chapters.move_to_end(place)
+            while len(self._chapters) > _MAX_PLACES:
+                self._looked.pop(self._chapters.popitem(last=False)[0], None)
+            return chapters
 
     def counts(self, place: Place, chosen: range, groups: int) -> IntArray:
         """Impressions by group in chapters that are shown. What was added up is kept at hand."""
@@ -60,7 +62,7 @@ class Keeper:
             if at_hand <= chosen.stop and len(before) == groups:
                 known, added = at_hand, before.copy()
         rest = range(max(chosen.start, known), chosen.stop)
-        for content in self._archive.contents(place, rest):
+        for content in self._store.contents(place, rest):
             here = content.groups < groups
             added[content.groups[here]] += content.counts[here]
         if chosen.start == 0 and rest:
@@ -83,10 +85,10 @@ class Keeper:
         Bids that were out when an end was moved into the past count from the moment of that.
         """
         with self._lock:
-            before = self._flights.get(campaign) or self._archive.flight(campaign)
+            before = self._flights.get(campaign) or self._store.flight(campaign)
             flight = _seen(before, end_micros, ended, now_micros)
             if flight != before and (before is not None or flight.ended_micros is not None):
-                self._archive.keep_flight(campaign, flight)
+                self._store.store_flight(campaign, flight)
             self._flights[campaign] = flight
         over = max(end_micros, flight.moved_micros or end_micros)
         if flight.ended_micros is not None:
@@ -96,7 +98,11 @@ class Keeper:
     # -- what is new --------------------------------------------------------------------------
 
     def bring_up(
-        self, now: Rows, rows: Mapping[Numbers, int], watched: Iterable[Watched], now_micros: int
+        self,
+        now: Snapshot,
+        rows: Mapping[Place, int],
+        watched: Iterable[WatchedPlace],
+        now_micros: int,
     ) -> None:
         """Close the chapters of all these places that can be closed.
 
@@ -105,65 +111,65 @@ class Keeper:
         """
         horizon = (now_micros - self._settle) // self._grid * self._grid
         with self._lock:
-            places = [one for one in watched if self._may_grow(one, rows.get(one.numbers, 0))]
+            places = [one for one in watched if self._may_grow(one, rows.get(one.log_place, 0))]
             for _ in range(_TRIES):
                 stale = [found for one in places if (found := self._stale(one, horizon))]
                 if not stale or self._extend(now, rows, stale, horizon):
                     return
 
-    def _may_grow(self, one: Watched, rows: int) -> bool:
+    def _may_grow(self, one: WatchedPlace, rows: int) -> bool:
         """Whether a place could have a new chapter, one to let go, or fewer rows than it had."""
-        book = self.book(one.place)
-        if rows < book.rows or (one.over_micros is not None and book.held):
+        chapters = self.chapters(one.place)
+        if rows < chapters.rows or (one.over_micros is not None and chapters.held):
             return True
-        return one.people is not None and rows - book.rows >= self._floors.min_impressions
+        return one.people is not None and rows - chapters.rows >= self._floors.min_impressions
 
-    def _stale(self, one: Watched, horizon: int) -> Growth | None:
-        book = self.book(one.place)
+    def _stale(self, one: WatchedPlace, horizon: int) -> ChapterBuilder | None:
+        chapters = self.chapters(one.place)
         final = _NOT_IN_SIGHT
         if one.over_micros is not None:
             final = -(-(one.over_micros + self._closing) // self._grid) * self._grid
-        growth = Growth(one, book, min(horizon, final), final=final <= horizon)
+        growth = ChapterBuilder(one, chapters, min(horizon, final), final=final <= horizon)
         looked = max(growth.begin_micros, self._looked.get(one.place, growth.begin_micros))
         if self._behind.get(one.place) == horizon:
             return None
-        ending = growth.final and book.held
+        ending = growth.final and chapters.held
         return growth if ending or growth.until_micros > looked else None
 
     def _extend(
-        self, now: Rows, rows: Mapping[Numbers, int], stale: list[Growth], horizon: int
+        self, now: Snapshot, rows: Mapping[Place, int], stale: list[ChapterBuilder], horizon: int
     ) -> bool:
         """Close what can be closed; False if another process was before us in a place."""
         sizes = sizes_of(now, [one.stretch() for one in stale], self._grid)
         for one in stale:
-            mine = sizes[one.numbers]
-            surplus = rows.get(one.numbers, 0) - one.book.rows - sum(mine.values())
+            mine = sizes[one.log_place]
+            surplus = rows.get(one.log_place, 0) - one.chapters.rows - sum(mine.values())
             one.spoiled, one.late = surplus < 0, surplus > 0
             if one.late:
                 first = (one.begin_micros // self._grid + 1) * self._grid
                 mine[first] = mine.get(first, 0) + surplus
-        growing = {one.numbers: one for one in stale if not one.spoiled}
+        growing = {one.log_place: one for one in stale if not one.spoiled}
         stretches = [one.stretch() for one in growing.values()]
         waiting = 0
-        for numbers, end, content in cells_of(now, stretches, sizes, self._grid):
-            waiting += growing[numbers].take(end, content, self._floors, self._archive)
+        for log_place, end, content in cells_of(now, stretches, sizes, self._grid):
+            waiting += growing[log_place].take(end, content, self._floors, self._store)
             if waiting > _MAX_HELD:
                 self._write(stale, horizon, last=False)
                 waiting = 0
         return self._write(stale, horizon, last=True)
 
-    def _write(self, growing: Iterable[Growth], horizon: int, *, last: bool) -> bool:
+    def _write(self, growing: Iterable[ChapterBuilder], horizon: int, *, last: bool) -> bool:
         alone = True
         for one in growing:
             if one.spoiled:
                 self._behind[one.place] = horizon
                 continue
-            if one.beaten or not one.write(self._archive, last=last):
+            if one.beaten or not one.write(self._store, last=last):
                 alone = False
             elif last:
                 self._looked[one.place] = one.until_micros
                 self._behind.pop(one.place, None)
-            self._books.pop(one.place, None)
+            self._chapters.pop(one.place, None)
         return alone
 
 

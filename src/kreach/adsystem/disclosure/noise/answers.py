@@ -9,15 +9,15 @@ import numpy as np
 from kreach.adsystem.disclosure.noise.consistency import consistent, grown
 from kreach.adsystem.disclosure.noise.mechanism import Draw, Strength, Vector, exact_vector, noised
 from kreach.adsystem.measurement.exposure import expose
-from kreach.adsystem.measurement.report import measure
+from kreach.adsystem.reports.measure import measure_caps
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.numeric.types import IntArray
 
-__all__ = ["Answer", "Target", "draw_answer", "exact_counts"]
+__all__ = ["AudienceFacts", "NoisyAnswer", "draw_answer", "exact_counts"]
 
 
 @dataclass(frozen=True)
-class Target:
+class AudienceFacts:
     """What may be known of an audience without looking at a log.
 
     `everyone`: every impression is on a targeted person, so they add up to N. `independent`: who of
@@ -30,7 +30,7 @@ class Target:
     independent: bool
 
     @classmethod
-    def of(cls, audience: Audience) -> "Target":
+    def of(cls, audience: Audience) -> "AudienceFacts":
         """The facts of an audience; one impression on each group tells whom they are on."""
         one_each = np.ones(audience.group_count, dtype=np.int64)
         lost = audience.group_count - expose(audience, one_each).targeted_impressions
@@ -39,13 +39,13 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NoisyAnswer:
     """Numbers with noise. Intervals are made from `noisy`, everything else is `shown`."""
 
     noisy: Vector
     shown: Vector
     strength: Strength
-    target: Target
+    target: AudienceFacts
     stride_seconds: int = 0  # of a point: how far it is to the next one
 
     def document(self) -> dict[str, Any]:
@@ -53,13 +53,13 @@ class Answer:
         return asdict(self)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Answer":
+    def from_document(cls, document: Mapping[str, Any]) -> "NoisyAnswer":
         """An answer as the ledger kept it."""
         noisy, shown = (
             Vector(tuple(told["at_least"]), told["rest"], told["impressions"], told["spend_micros"])
             for told in (document["noisy"], document["shown"])
         )
-        strength, target = Strength(**document["strength"]), Target(**document["target"])
+        strength, target = Strength(**document["strength"]), AudienceFacts(**document["target"])
         return cls(noisy, shown, strength, target, document["stride_seconds"])
 
 
@@ -67,20 +67,21 @@ def exact_counts(
     audience: Audience, counts: IntArray, spend_micros: int, strength: Strength
 ) -> Vector:
     """The vector of impressions by group; it is not to be shown."""
-    return exact_vector(measure(audience, counts, 1), strength.max_frequency, spend_micros)
+    (report,) = measure_caps(audience, counts, (1,))
+    return exact_vector(report, strength.max_frequency, spend_micros)
 
 
 def draw_answer(
     exact: Vector,
     strength: Strength,
-    target: Target,
+    target: AudienceFacts,
     draw: Draw,
-    before: Answer | None = None,
+    before: NoisyAnswer | None = None,
     stride_seconds: int = 0,
-) -> Answer:
+) -> NoisyAnswer:
     """Noise on a vector, once, and what is shown of it: of a point, never less than before."""
     noisy = noised(exact, strength, draw)
     shown = consistent(noisy, strength, target.people, target.everyone)
     if before is not None:
         shown = grown(before.shown, shown)
-    return Answer(noisy, shown, strength, target, stride_seconds)
+    return NoisyAnswer(noisy, shown, strength, target, stride_seconds)

@@ -6,27 +6,23 @@ no noise would cover that.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from math import ceil, floor
 
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.reports.policy import Withheld
+from kreach.adsystem.reports.report import Allowed
 from kreach.adsystem.settings import NoiseSettings
-from kreach.boundary.times import Window
+from kreach.boundary.times import PERIOD_LENGTH, Window, as_period, iso_seconds, period_edge
 from kreach.errors import KreachError
 
-__all__ = ["NOT_OVER", "OFF_GRID", "Span", "iso_of", "span_of", "window_in"]
+__all__ = ["NOT_OVER", "OFF_GRID", "FlightGrid", "flight_grid", "window_in"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
 NOT_OVER = "not over yet"
 OFF_GRID = "window not of whole cells"
-_PERIODS = {"hour": (3_600, 0), "day": (86_400, 0), "week": (604_800, 259_200)}
-# length, and how long before 1970 one of them began: 29 December 1969 was a Monday
 
 
 @dataclass(frozen=True)
-class Span:
+class FlightGrid:
     """A flight on the grid, in seconds since 1970: all its impressions are in [first, last).
 
     What lies before `over` is complete. `stride` is how far points of the numbers so far lie apart:
@@ -55,52 +51,46 @@ class Span:
 
     def periods(self, start: int, end: int, by: str) -> list[tuple[int, int]]:
         """The hours, days or weeks of a stretch; those at its ends may be cut off."""
-        length, shift = _PERIODS[by]
-        if length % self.cell:
-            known = [name for name, (size, _) in _PERIODS.items() if size % self.cell == 0]
+        sizes = {name: int(size.total_seconds()) for name, size in PERIOD_LENGTH.items()}
+        if sizes[as_period(by)] % self.cell:
+            known = [name for name, size in sizes.items() if size % self.cell == 0]
             rule = f"be one of {', '.join(known)}: with noise a cell has {self.cell} seconds"
             raise KreachError.rule("by", rule, by)
         edges = [start]
-        edge = (start + shift) // length * length - shift + length
+        edge = period_edge(start, by)
         while edge < end:
             edges.append(edge)
-            edge += length
+            edge += sizes[by]
         return list(zip(edges, [*edges[1:], end], strict=True))
 
 
-def span_of(campaign: Campaign, settings: NoiseSettings, now: float) -> Span:
+def flight_grid(campaign: Campaign, settings: NoiseSettings, now: float) -> FlightGrid:
     """The cells of a campaign's flight, and those that are over at a time."""
     cell = settings.point_seconds
     first = floor(campaign.start.timestamp() / cell) * cell
     last = ceil((campaign.end.timestamp() + settings.closing_seconds) / cell) * cell
     over = floor((now - settings.settle_seconds) / cell) * cell
     stride = cell * ceil((last - first) // cell / settings.max_points)
-    return Span(cell, first, last, over, stride)
+    return FlightGrid(cell, first, last, over, stride)
 
 
-def window_in(span: Span, window: Window) -> tuple[int, int]:
+def window_in(grid: FlightGrid, window: Window) -> tuple[int, int]:
     """A window that was asked for, cut off at the flight; refused where it cannot be told."""
-    known = min(span.over, span.last)
-    start = span.first if window.start is None else max(window.start.timestamp(), span.first)
-    end = float(known) if window.end is None else min(window.end.timestamp(), span.last)
+    known = min(grid.over, grid.last)
+    start = grid.first if window.start is None else max(window.start.timestamp(), grid.first)
+    end = float(known) if window.end is None else min(window.end.timestamp(), grid.last)
     for name, moment in (("start", start), ("end", end)):
-        if moment % span.cell:
-            low = floor(moment / span.cell) * span.cell
-            near = [iso_of(low), iso_of(low + span.cell)]
-            said = f"lie at whole {span.cell} seconds from midnight UTC ({' or '.join(near)})"
-            allowed: dict[str, list[str]] = {"start": [], "end": []}
-            allowed[name] = near
-            told = str(KreachError.rule(name, said, iso_of(moment)))
-            raise Withheld(told, OFF_GRID, allowed)
+        if moment % grid.cell:
+            low = floor(moment / grid.cell) * grid.cell
+            near = [iso_seconds(low), iso_seconds(low + grid.cell)]
+            said = f"lie at whole {grid.cell} seconds from midnight UTC ({' or '.join(near)})"
+            message = str(KreachError.rule(name, said, iso_seconds(moment)))
+            raise Withheld(message, OFF_GRID, Allowed(**{name: tuple(near)}))
     if end > known or start >= end:
-        edges = [iso_of(span.first), iso_of(max(known, span.first))]
-        said = f"lie within what is over of the flight, {' to '.join(edges)}"
-        told = str(KreachError.rule("window", said, f"{iso_of(start)} to {iso_of(end)}"))
-        raise Withheld(told, NOT_OVER, {"start": edges[:1], "end": edges[1:]})
+        first, last = iso_seconds(grid.first), iso_seconds(max(known, grid.first))
+        said = f"lie within what is over of the flight, {first} to {last}"
+        message = str(
+            KreachError.rule("window", said, f"{iso_seconds(start)} to {iso_seconds(end)}")
+        )
+        raise Withheld(message, NOT_OVER, Allowed(start=(first,), end=(last,)))
     return int(start), int(end)
-
-
-def iso_of(seconds: float) -> str:
-    """Seconds since 1970 as text; what no calendar holds as its first or last second."""
-    known = min(max(seconds, _FIRST), _LAST)
-    return (_EPOCH + timedelta(seconds=known)).isoformat().replace("+00:00", "Z")

@@ -19,7 +19,7 @@ holds with its level although numbers so far are shown as running maxima, which 
 from dataclasses import dataclass
 from math import sqrt
 
-from kreach.adsystem.disclosure.noise.answers import Answer
+from kreach.adsystem.disclosure.noise.answers import NoisyAnswer
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS
 from kreach.numeric.special import normal_half_width
 
@@ -32,7 +32,7 @@ Interval = tuple[float, float]
 class Intervals:
     """Standard deviations and intervals of an answer, each at its own level."""
 
-    answer: Answer
+    answer: NoisyAnswer
 
     @property
     def _a(self) -> list[float]:
@@ -58,7 +58,7 @@ class Intervals:
         by_people = squares - reach**2 / people if people else 0.0
         return self._min_variance(by_people, reach - cap * a[cap] if cap < len(a) else None)
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         """A bound of the variance of the number of people with at least `count` impressions."""
         a, people = self._a, self.answer.target.people
         mean = a[count - 1]
@@ -80,7 +80,7 @@ class Intervals:
         """An interval for the people who saw it at least `count` times."""
         noisy = self.answer.noisy.at_least[count - 1] / MILLIS
         shown = self.answer.shown.at_least[count - 1] / MILLIS
-        std = sqrt(self._scale**2 + self.at_min_variance(count))
+        std = sqrt(self._scale**2 + self.at_least_variance(count))
         return _around(noisy, std, level, float(self.answer.target.people), shown)
 
     @property

@@ -25,17 +25,25 @@ from typing import Any
 
 from kreach.adsystem.disclosure.noise.marker import Mark, Marked
 from kreach.adsystem.disclosure.noise.questions import (
+    BudgetExhausted,
     Charge,
-    Kept,
-    LedgerFailing,
+    LedgerQuestion,
+    LedgerUnavailable,
     Peak,
-    Question,
-    Refused,
+    RecordedAnswer,
     cost_of,
 )
 from kreach.errors import KreachError
 
-__all__ = ["Charge", "Kept", "LedgerFailing", "Peak", "Question", "Refused", "Spending"]
+__all__ = [
+    "BudgetExhausted",
+    "Charge",
+    "LedgerQuestion",
+    "LedgerUnavailable",
+    "Peak",
+    "PrivacyLedger",
+    "RecordedAnswer",
+]
 __all__ += ["check_ledger"]
 
 FILE = "noise.sqlite3"
@@ -54,11 +62,11 @@ CREATE TABLE IF NOT EXISTS answers (
 _NEVER = -(2**62)
 _MINE = "campaign = ? AND catalogue = ?"
 
-Make = Callable[[Question, Kept | None], dict[str, Any]]
+Make = Callable[[LedgerQuestion, RecordedAnswer | None], dict[str, Any]]
 """Makes an answer; beside the question it is told the last point before it, if it is a point."""
 
 
-class Spending:
+class PrivacyLedger:
     """The ledger in a folder. For use by several threads; several processes may have it open."""
 
     def __init__(self, folder: Path) -> None:
@@ -125,9 +133,9 @@ class Spending:
         try:
             facts = os.stat(self._path)
         except OSError as error:
-            raise LedgerFailing("the ledger of noise is gone") from error
+            raise LedgerUnavailable("the ledger of noise is gone") from error
         if (facts.st_dev, facts.st_ino) != self._inode:
-            raise LedgerFailing("the ledger of noise is another one than at the start")
+            raise LedgerUnavailable("the ledger of noise is another one than at the start")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -149,14 +157,14 @@ class Spending:
                 yield self._connection
             except sqlite3.Error as error:
                 told = f"the ledger of noise cannot be read ({type(error).__name__})"
-                raise LedgerFailing(told) from error
+                raise LedgerUnavailable(told) from error
 
-    def kept(self, question: Question) -> Kept | None:
+    def recorded(self, question: LedgerQuestion) -> RecordedAnswer | None:
         """The answer that was given before, if there was one."""
         with self._reading():
             return self._found(question)
 
-    def points(self, campaign: str, catalogue: str, after: int = _NEVER) -> list[Kept]:
+    def points(self, campaign: str, catalogue: str, after: int = _NEVER) -> list[RecordedAnswer]:
         """The numbers so far that were told, those that end after a time."""
         with self._reading():
             return self._rows(
@@ -175,25 +183,27 @@ class Spending:
         with self._reading() as connection:
             return list(connection.execute(sql, (campaign, catalogue, most)))
 
-    def peak(self, question: Question, max_per_person: int, *, any_kind: bool = False) -> Peak:
+    def peak(
+        self, question: LedgerQuestion, max_per_person: int, *, any_kind: bool = False
+    ) -> Peak:
         """The most that was charged over any one moment of a question's stretch."""
         with self._reading():
             return self._peak(question, max_per_person, any_kind)
 
-    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Kept]:
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[RecordedAnswer]:
         rows = self._connection.execute(
             f"""SELECT campaign, catalogue, kind, start, end, answer FROM answers
             WHERE {where} ORDER BY catalogue, end, start""",
             values,
         )
-        return [Kept(Question(*row[:5]), json.loads(row[5])) for row in rows]
+        return [RecordedAnswer(LedgerQuestion(*row[:5]), json.loads(row[5])) for row in rows]
 
-    def _found(self, question: Question) -> Kept | None:
+    def _found(self, question: LedgerQuestion) -> RecordedAnswer | None:
         asked = (question.campaign, question.catalogue, question.kind, question.start, question.end)
         rows = self._rows(f"{_MINE} AND kind = ? AND start = ? AND end = ?", asked)
         return rows[0] if rows else None
 
-    def _peak(self, question: Question, max_per_person: int, any_kind: bool) -> Peak:
+    def _peak(self, question: LedgerQuestion, max_per_person: int, any_kind: bool) -> Peak:
         rows = self._connection.execute(
             f"""SELECT start, end, rho_nanos, max_per_person FROM answers
             WHERE {_MINE} AND start < ? AND end > ? AND (? OR kind = ?)""",
@@ -231,23 +241,23 @@ class Spending:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def refusal(self, question: Question, charge: Charge) -> Refused | None:
+    def refusal(self, question: LedgerQuestion, charge: Charge) -> BudgetExhausted | None:
         """What keeps a new question from being answered; also before the work of answering it."""
         with self._reading():
             return self._refusal(question, charge)
 
-    def _refusal(self, question: Question, charge: Charge) -> Refused | None:
+    def _refusal(self, question: LedgerQuestion, charge: Charge) -> BudgetExhausted | None:
         found = []
         for limit, any_kind in ((charge.pot_nanos, False), (charge.total_nanos, True)):
             peak = self._peak(question, charge.max_per_person, any_kind)
             found.append((limit - peak.nanos, peak.at))
         left, at = min(found)
-        return Refused(question, at, max(left, 0)) if left < charge.rho_nanos else None
+        return BudgetExhausted(question, at, max(left, 0)) if left < charge.rho_nanos else None
 
     def ask(
-        self, questions: Sequence[Question], charge: Charge, make: Make
-    ) -> list[Kept | Refused]:
-        """Answer each question once: as before, or newly within the budget; on disk when told.
+        self, questions: Sequence[LedgerQuestion], charge: Charge, make: Make
+    ) -> list[RecordedAnswer | BudgetExhausted]:
+        """NoisyAnswer each question once: as before, or newly within the budget; on disk when told.
 
         All new answers are one transaction. Points are asked in their order, each after those
         before it.
@@ -259,12 +269,12 @@ class Spending:
             self._mark.write(Marked(self._id, count))
         except (sqlite3.Error, OSError) as error:
             told_so = f"the ledger of noise cannot be written ({type(error).__name__})"
-            raise LedgerFailing(told_so) from error
+            raise LedgerUnavailable(told_so) from error
         return told
 
     def _answered(
-        self, connection: sqlite3.Connection, question: Question, charge: Charge, make: Make
-    ) -> Kept | Refused:
+        self, connection: sqlite3.Connection, question: LedgerQuestion, charge: Charge, make: Make
+    ) -> RecordedAnswer | BudgetExhausted:
         found = self._found(question)
         if found is not None:
             return found
@@ -282,9 +292,9 @@ class Spending:
                 json.dumps(answer),
             ),
         )
-        return Kept(question, answer)
+        return RecordedAnswer(question, answer)
 
-    def _last_point(self, question: Question) -> Kept | None:
+    def _last_point(self, question: LedgerQuestion) -> RecordedAnswer | None:
         rows = self._rows(
             f"""{_MINE} AND kind = 'point' AND end = (SELECT max(end) FROM answers
             WHERE {_MINE} AND kind = 'point')""",

@@ -5,17 +5,25 @@ from typing import Any, NamedTuple
 
 from kreach.errors import KreachError
 
-__all__ = ["Charge", "Kept", "LedgerFailing", "Peak", "Question", "Refused", "cost_of"]
+__all__ = [
+    "BudgetExhausted",
+    "Charge",
+    "LedgerQuestion",
+    "LedgerUnavailable",
+    "Peak",
+    "RecordedAnswer",
+    "cost_of",
+]
 
 KINDS = ("point", "window")
 
 
-class LedgerFailing(RuntimeError):
+class LedgerUnavailable(RuntimeError):
     """The ledger cannot be used, so nothing may be shown: not the fault of whoever asked."""
 
 
 @dataclass(frozen=True)
-class Question:
+class LedgerQuestion:
     """What is asked: a campaign on a catalogue from `start` up to `end`, in seconds since 1970.
 
     A `point` is one of the numbers so far, a `window` any other stretch.
@@ -56,10 +64,10 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedAnswer:
     """A question and its answer, as they were written down."""
 
-    question: Question
+    question: LedgerQuestion
     answer: dict[str, Any]
 
 
@@ -71,10 +79,10 @@ class Peak(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Refused:
+class BudgetExhausted:
     """A question that the budget does not allow: where it is short, and what is left there."""
 
-    question: Question
+    question: LedgerQuestion
     at: int
     left_nanos: int
 

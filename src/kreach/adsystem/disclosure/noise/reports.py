@@ -1,55 +1,55 @@
-"""Documents of noisy answers, in the form of exact ones. What noise does not cover is null."""
+"""Reports of noisy answers, in the form of exact ones. What noise does not cover is withheld."""
 
 from itertools import pairwise
-from typing import Any
 
-from kreach.adsystem.disclosure.noise.answers import Answer
+from kreach.adsystem.disclosure.noise.answers import NoisyAnswer
 from kreach.adsystem.disclosure.noise.intervals import Intervals
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS
+from kreach.adsystem.reports.report import CapReport, NoiseInfo
 
-__all__ = ["cap_documents", "noise_document"]
+__all__ = ["noise_info", "noisy_cap_reports"]
 
 
-def cap_documents(answer: Answer, caps: tuple[int, ...], level: float) -> list[dict[str, Any]]:
+def noisy_cap_reports(
+    answer: NoisyAnswer, caps: tuple[int, ...], level: float
+) -> tuple[CapReport, ...]:
     """Reach at each cap; all caps are below the largest frequency that the answer counts."""
-    told, shown, people = Intervals(answer), answer.shown, answer.target.people
+    intervals, shown, people = Intervals(answer), answer.shown, answer.target.people
     edges = [people * MILLIS, *shown.at_least, 0]
-    exactly = [more - less for more, less in pairwise(edges)]
+    frequency = tuple((more - less) / MILLIS for more, less in pairwise(edges))
     counts = range(1, len(shown.at_least) + 1)
-    shared = {
-        "unique_reach": shown.at_least[0] / MILLIS,
-        "unique_reach_interval": list(told.reach(1, level)),
-        "average_frequency": told.average_frequency,
-        "average_frequency_interval": list(told.average(level)),
-        "frequency": [value / MILLIS for value in exactly],
-        "at_least": [value / MILLIS for value in shown.at_least],
-        "at_min_intervals": [list(told.at_least(count, level)) for count in counts],
-    }
-    return [
-        {
-            "cap": cap,
-            "impressions": shown.impressions,
-            "reach": sum(shown.at_least[:cap]) / MILLIS,
-            "std": told.reach_std(cap),
-            "interval": list(told.reach(cap, level)),
-            "level": level,
-            "interval_method": "noise",
-            "bounds": None,  # they would be exact
-            "bounds_attained": None,
-            "over_exposed": shown.at_least[cap] / MILLIS,
-        }
-        | shared
+    at_least_intervals = tuple(intervals.at_least(count, level) for count in counts)
+    return tuple(
+        CapReport(
+            cap=cap,
+            impressions=shown.impressions,
+            reach=sum(shown.at_least[:cap]) / MILLIS,
+            std=intervals.reach_std(cap),
+            interval=intervals.reach(cap, level),
+            level=level,
+            interval_method="noise",
+            bounds=None,  # they would be exact
+            bounds_attained=None,
+            over_exposed=shown.at_least[cap] / MILLIS,
+            unique_reach=shown.at_least[0] / MILLIS,
+            unique_reach_interval=intervals.reach(1, level),
+            average_frequency=intervals.average_frequency,
+            average_frequency_interval=intervals.average(level),
+            frequency=frequency,
+            at_least=tuple(value / MILLIS for value in shown.at_least),
+            at_least_intervals=at_least_intervals,
+        )
         for cap in caps
-    ]
+    )
 
 
-def noise_document(answer: Answer) -> dict[str, Any]:
-    """How an answer was made: what it cost, and the σ of one of its numbers."""
+def noise_info(answer: NoisyAnswer) -> NoiseInfo:
+    """How an answer was drawn: what it cost, and the σ of each of its numbers."""
     people, impressions, spend = answer.strength.parts
-    return {
-        "rho": answer.strength.rho_nanos / NANOS,
-        "max_per_person": answer.strength.max_per_person,
-        "std_people": people.scale / MILLIS,
-        "std_impressions": impressions.scale,
-        "std_spend_micros": spend.scale,
-    }
+    return NoiseInfo(
+        rho=answer.strength.rho_nanos / NANOS,
+        max_per_person=answer.strength.max_per_person,
+        std_people=people.scale / MILLIS,
+        std_impressions=impressions.scale,
+        std_spend_micros=spend.scale,
+    )

@@ -1,4 +1,4 @@
-"""What is asked about a campaign."""
+"""Questions about a campaign."""
 
 from dataclasses import dataclass
 
@@ -23,13 +23,13 @@ class ReachQuestion:
 
     @property
     def so_far(self) -> bool:
-        """Whether all impressions are meant."""
+        """Whether the question is about all impressions so far."""
         return self.window == EVER
 
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """What budgets will reach, or what a reach will cost; None and nothing: as the campaign says.
+    """What budgets will reach, or what a reach will cost; defaults are the campaign's own.
 
     With `group_size` the plan is for the same people in even groups of that size: what would
     another k cost?

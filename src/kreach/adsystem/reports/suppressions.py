@@ -2,16 +2,15 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from threading import Lock
-from typing import Any
 
-from kreach.boundary.times import iso_text
+from kreach.adsystem.reports.report import Suppression, SuppressionList
+from kreach.boundary.times import iso_seconds
 from kreach.service.clock import Clock
 
 __all__ = ["Suppressions"]
 
-_MOST = 1_000
+_MAX_ENTRIES = 1_000
 
 
 @dataclass
@@ -28,22 +27,22 @@ class Suppressions:
     page that is looked at all day does not push all others out.
     """
 
-    def __init__(self, clock: Clock, most: int = _MOST) -> None:
-        self._clock, self._most = clock, most
+    def __init__(self, clock: Clock, max_entries: int = _MAX_ENTRIES) -> None:
+        self._clock, self._max_entries = clock, max_entries
         self._lock = Lock()
         self._entries: OrderedDict[tuple[str, str, str], _Entry] = OrderedDict()
         self._by_reason: dict[str, float] = {}
 
-    def add(self, reason: str, campaign: str, asked: str) -> None:
+    def add(self, reason: str, campaign: str, question: str) -> None:
         """Note that a question about a campaign was not answered, or not in full."""
         now = self._clock()
-        key = (reason, campaign, asked)
+        key = (reason, campaign, question)
         with self._lock:
             self._by_reason[reason] = self._by_reason.get(reason, 0) + 1
             entry = self._entries.setdefault(key, _Entry(now, now, 0))
             entry.last, entry.times = now, entry.times + 1
             self._entries.move_to_end(key)
-            while len(self._entries) > self._most:
+            while len(self._entries) > self._max_entries:
                 self._entries.popitem(last=False)
 
     def by_reason(self) -> dict[str, float]:
@@ -51,29 +50,21 @@ class Suppressions:
         with self._lock:
             return dict(self._by_reason)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> SuppressionList:
         """The newest first."""
         with self._lock:
-            entries = [(key, entry.first, entry.last, entry.times) for key, entry in self._listed()]
-            totals = {reason: int(times) for reason, times in self._by_reason.items()}
-        return {
-            "by_reason": totals,
-            "suppressions": [
-                {
-                    "reason": reason,
-                    "campaign": campaign,
-                    "asked": asked,
-                    "first": _iso(first),
-                    "last": _iso(last),
-                    "times": times,
-                }
-                for (reason, campaign, asked), first, last, times in entries
-            ],
-        }
-
-    def _listed(self) -> list[tuple[tuple[str, str, str], _Entry]]:
-        return list(reversed(self._entries.items()))
-
-
-def _iso(seconds: float) -> str:
-    return iso_text(datetime.fromtimestamp(seconds, UTC))
+            entries = list(reversed(self._entries.items()))
+            return SuppressionList(
+                by_reason={reason: int(times) for reason, times in self._by_reason.items()},
+                suppressions=tuple(
+                    Suppression(
+                        reason=reason,
+                        campaign=campaign,
+                        asked=question,
+                        first=iso_seconds(entry.first),
+                        last=iso_seconds(entry.last),
+                        times=entry.times,
+                    )
+                    for (reason, campaign, question), entry in entries
+                ),
+            )

@@ -1,0 +1,319 @@
+"""The chapter policy: advertisers see whole chapters of a log, and a reason for what is withheld.
+
+Impressions by group come from chapters as they were written when they were closed; the reports on
+them are those of every other policy.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from kreach.adsystem.campaigns.store import StoredCampaign
+from kreach.adsystem.disclosure.audience_rules import AudienceRules
+from kreach.adsystem.disclosure.audiences import Verdict, served_people
+from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
+from kreach.adsystem.disclosure.chapters.chapter import ChapterList
+from kreach.adsystem.disclosure.chapters.store import ChapterStore
+from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
+from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
+from kreach.adsystem.disclosure.notes import PACING, ROWS, thinned
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.reports.policy import Delivery, Figures, Subject, Withheld
+from kreach.adsystem.reports.report import (
+    Allowed,
+    CurveReport,
+    Pace,
+    Suppressed,
+)
+from kreach.adsystem.reports.store import ReportStore
+from kreach.adsystem.settings import GuardSettings
+from kreach.adsystem.store_layout import guard_key
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.times import Window, from_micros, iso_micros, to_micros
+from kreach.numeric.types import IntArray
+from kreach.service.clock import Clock
+
+__all__ = ["FEW_ROWS", "LOG_BEHIND", "NOT_WHOLE", "TOO_FEW", "ChapterPolicy"]
+
+TOO_FEW = "too few so far"
+NOT_WHOLE = "window not of whole chapters"
+FEW_ROWS = "may be few rows"
+LOG_BEHIND = "log lacks rows"
+_ALL = "impressions, spend, reach"
+_FOREVER_MICROS = 2**62
+
+
+class ChapterPolicy:
+    """Chapters of the campaigns of a store. For use by several threads.
+
+    `clock` gives seconds since 1970; it decides which points of the grid are over.
+    """
+
+    def __init__(self, store: ReportStore, settings: GuardSettings, clock: Clock) -> None:
+        self.store, self.settings, self._clock = store, settings, clock
+        self._chapters = ChapterStore(store.settings.store)
+        self.writer = ChapterWriter(self._chapters, settings)
+        read, key = store.catalogues.audience, guard_key(store.settings.store)
+        self._rules = AudienceRules(read, store.audience_names, settings, key, self._chapters)
+        self.versions: dict[str, None] = {}  # of catalogues that the log has rows of
+        self.unique: dict[Place, tuple[int, float]] = {}
+
+    def close(self) -> None:
+        """Close the chapters."""
+        self._chapters.close()
+
+    def max_cap(self) -> int | None:
+        """Any cap."""
+        return None
+
+    def verdict(self, audience: str, catalogue: Catalogue) -> Verdict:
+        """Whether advertisers may use an audience on a catalogue."""
+        return self._rules.verdict(catalogue, audience)
+
+    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+        """Why advertisers may not use an audience."""
+        return self._rules.note(catalogue, audience)
+
+    def campaign_changed(self, stored: StoredCampaign) -> None:
+        """Bids may be out from now on."""
+        self._last_bid(stored)
+
+    def _last_bid(self, stored: StoredCampaign) -> int | None:
+        """Take note of a campaign's end: when its last bid was made, if that is past."""
+        end, now = to_micros(stored.campaign.end), int(self._clock() * 1e6)
+        ended = stored.campaign.state == "ended"
+        return self.writer.over(stored.number, end, ended=ended, now_micros=now)
+
+    @contextmanager
+    def view(self, campaigns: Sequence[StoredCampaign]) -> Iterator["ChapterView"]:
+        """Close the chapters of these campaigns that can be closed, and look at them."""
+        store, now_micros = self.store, int(self._clock() * 1e6)
+        with store.live.snapshot() as now:
+            store.catalogues.refresh(now.catalogue_numbers)
+            rows = {place: total.rows for place, total in store.counts.totals(now).items()}
+            watched = [
+                place
+                for stored in campaigns
+                for place in self._watched(now, stored, rows, self._last_bid(stored))
+            ]
+            self.writer.bring_up(now, rows, watched, now_micros)
+            self.versions |= dict.fromkeys(now.catalogue_numbers)
+        yield ChapterView(self)
+
+    def _watched(
+        self, now: Snapshot, stored: StoredCampaign, rows: dict[Place, int], over: int | None
+    ) -> Iterator[WatchedPlace]:
+        catalogues, start = self.store.catalogues, to_micros(stored.campaign.start)
+        for version in now.catalogue_numbers:
+            place, log_place = Place(stored.number, version), now.place(stored.number, version)
+            if log_place not in rows:
+                continue
+            if version in catalogues.versions:
+                catalogue = catalogues.get(version)
+                people = partial(self._people, stored.campaign.audience, catalogue)
+                yield WatchedPlace(place, log_place, len(catalogue), start, over, people)
+            else:
+                yield WatchedPlace(place, log_place, None, start, over, None)
+
+    def _people(self, audience: str, catalogue: Catalogue, groups: IntArray) -> int:
+        """Targeted people in these groups; nobody, where advertisers may not use the audience."""
+        if self.verdict(audience, catalogue).reason is not None:
+            return 0
+        return served_people(self.store.catalogues.audience(catalogue, audience), groups)
+
+
+class ChapterView(CountingView):
+    """The chapters that may be shown now."""
+
+    row_note = Suppressed(
+        what=ROWS, reason=FEW_ROWS, why="these may count few impressions, or not whole chapters"
+    )
+    pacing_note = Suppressed(
+        what=PACING, reason=FEW_ROWS, why="these may count few impressions, or not whole chapters"
+    )
+
+    def __init__(self, policy: ChapterPolicy) -> None:
+        super().__init__(policy.store)
+        self._policy, self._writer = policy, policy.writer
+
+    # -- what may be shown --------------------------------------------------------------------
+
+    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+        """Why reach on an audience is withheld, also where the catalogue does not have it."""
+        verdict = self._policy.verdict(audience, catalogue)
+        if verdict.reason is None:
+            return None
+        why = f"the audience must {verdict.rule}"
+        return Suppressed(what="reach", reason=verdict.reason, why=why)
+
+    def _chapters(self, stored: StoredCampaign, version: str) -> ChapterList:
+        return self._writer.chapters(Place(stored.number, version))
+
+    def _visible(self, stored: StoredCampaign) -> list[ChapterList]:
+        """The chapters on all catalogues of which something is shown."""
+        each = [self._chapters(stored, version) for version in self._policy.versions]
+        return [chapters for chapters in each if chapters.shown]
+
+    def delivery(self, stored: StoredCampaign) -> Delivery:
+        """Up to the last chapters shown; or nothing at all."""
+        visible, notes = self._visible(stored), []
+        places = [Place(stored.number, version) for version in self._policy.versions]
+        if any(self._writer.behind(place) for place in places):
+            why = "the log lacks rows that were shown: newer ones are shown when it has them again"
+            notes.append(Suppressed(what="newer numbers", reason=LOG_BEHIND, why=why))
+        newest = self.store.catalogues.newest
+        refused = self._policy.check_audience(stored.campaign.audience, newest)
+        if refused is not None:
+            notes.append(Suppressed(what=_ALL, reason=refused.reason, why=refused.why))
+            visible = []
+        elif not visible:
+            notes.append(self._too_few())
+        if not visible:
+            return Delivery(None, None, None, tuple(notes))
+        last = max(int(chapters.ends[-1]) for chapters in visible)
+        return Delivery(
+            sum(chapters.impressions_at(last) for chapters in visible),
+            sum(chapters.spend_at(last) for chapters in visible),
+            iso_micros(last),
+            tuple(notes),
+        )
+
+    def _too_few(self) -> Suppressed:
+        """Nothing can be shown yet: the same for no impressions and for nearly enough."""
+        settings = self._policy.settings
+        why = (
+            f"figures appear in batches of at least {settings.min_impressions} impressions on "
+            f"groups with at least {settings.min_people} targeted people, the newest when the next "
+            "one is full or the campaign is over"
+        )
+        return Suppressed(what=_ALL, reason=TOO_FEW, why=why)
+
+    def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
+        """The one asked for; else the newest with something to show, else the newest."""
+        catalogues = self.store.catalogues
+        if version is not None:
+            return catalogues.get(version)
+        for known in reversed(catalogues.versions):
+            if self._chapters(stored, known).shown:
+                return catalogues.get(known)
+        return catalogues.newest
+
+    # -- counts -------------------------------------------------------------------------------
+
+    def count(self, subject: Subject, window: Window) -> Counted | None:
+        """Impressions of whole chapters; any other window is withheld."""
+        chapters = self._chapters(subject.stored, subject.catalogue.version)
+        if not chapters.shown:
+            if window == Window():
+                return None
+            raise Withheld(f"not enough data yet: {self._too_few().why}", TOO_FEW)
+        chosen = whole_chapters(chapters, window)
+        exact = _window(chapters, chosen)
+        spend = sum(chapters[at].spend_micros for at in chosen)
+        flaws = log_flaws(subject.catalogue, exact, None, None, None)
+        return Counted(exact, self._counts(subject, chosen), spend, *flaws)
+
+    def _counts(self, subject: Subject, chosen: range) -> IntArray:
+        place = Place(subject.stored.number, subject.catalogue.version)
+        return self._writer.counts(place, chosen, len(subject.catalogue))
+
+    def periods(
+        self, subject: Subject, window: Window, by: str
+    ) -> tuple[Window, Sequence[Window], Iterator[IntArray]] | None:
+        """Chapters merged by period; a period ends with the chapter under way at its end."""
+        if self.count(subject, window) is None:
+            return None
+        chapters = self._chapters(subject.stored, subject.catalogue.version)
+        chosen = whole_chapters(chapters, window)
+        merged = chapters.merged(chosen, by)
+        windows = [_window(chapters, part) for part in merged]
+        return _window(chapters, chosen), windows, (self._counts(subject, one) for one in merged)
+
+    def nothing(self, subject: Subject) -> Figures:
+        """Too few impressions so far."""
+        del subject
+        return Figures(Window(), notes=(self._too_few(),))
+
+    def unique_reach(
+        self, campaigns: Sequence[StoredCampaign]
+    ) -> dict[int, tuple[str, float | None]]:
+        """People reached in all chapters shown."""
+        result: dict[int, tuple[str, float | None]] = {}
+        for stored in campaigns:
+            catalogue = self.catalogue(stored, None)
+            reach = None
+            if self.check_audience(stored.campaign.audience, catalogue) is None:
+                reach = self._people_reached(self.store.subject(stored, catalogue))
+            result[stored.number] = (catalogue.version, reach)
+        return result
+
+    def _people_reached(self, subject: Subject) -> float | None:
+        place = Place(subject.stored.number, subject.catalogue.version)
+        shown = self._writer.chapters(place).shown
+        if not shown:
+            return None
+        known, reach = self._policy.unique.get(place, (0, 0.0))
+        if known != shown:
+            by_group = self._counts(subject, range(shown))
+            reach = super().curve_reports(subject, by_group, (1,), 0.95)[0].reach
+            self._policy.unique[place] = (shown, reach)
+        return reach
+
+    def curve_reports(
+        self, subject: Subject, by_group: IntArray, caps: tuple[int, ...], level: float
+    ) -> tuple[CurveReport, ...]:
+        """As the series reports them, with its intervals."""
+        reports = self.store.reports.full(subject.audience, by_group, caps, level)
+        return tuple(CurveReport.short(report) for report in reports)
+
+    def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
+        """Spend and impressions at the end of each chapter in a window, on all catalogues.
+
+        The bidder's own records are withheld: they are of other times than the ends of chapters,
+        and bids or wins beside exact impressions would count those of seconds.
+        """
+        visible = self._visible(stored)
+        low = -_FOREVER_MICROS if window.start is None else to_micros(window.start)
+        high = _FOREVER_MICROS if window.end is None else to_micros(window.end)
+        ends = {end for chapters in visible for end in chapters.ends.tolist() if low <= end < high}
+        return tuple(
+            Pace(
+                ts=iso_micros(end),
+                spent_micros=sum(chapters.spend_at(end) for chapters in visible),
+                impressions=sum(chapters.impressions_at(end) for chapters in visible),
+            )
+            for end in thinned(sorted(ends), points)
+        )
+
+    def last_pace(self, stored: StoredCampaign) -> Pace | None:
+        """At the end of the last chapter."""
+        rows = self.pacing(stored, Window(), _FOREVER_MICROS)
+        return rows[-1] if rows else None
+
+
+def whole_chapters(chapters: ChapterList, window: Window) -> range:
+    """The chapters that make up a window; any other window is withheld, naming those nearby."""
+    start = None if window.start is None else to_micros(window.start)
+    end = None if window.end is None else to_micros(window.end)
+    chosen = chapters.within(start, end)
+    if chosen is not None:
+        return chosen
+    allowed: dict[str, tuple[str, ...]] = {}
+    wrong = []
+    for name, moment, of_end in (("start", start, False), ("end", end, True)):
+        if moment is None:
+            continue
+        near = [edge for edge in chapters.edges(moment, of_end=of_end) if edge is not None]
+        allowed[name] = tuple(iso_micros(edge) for edge in dict.fromkeys(near))
+        early = not of_end and chapters.shown and moment <= chapters.starts[0]
+        if moment not in near and not early:
+            verb, where = "end" if of_end else "begin", " or ".join(allowed[name])
+            given = iso_micros(moment)
+            wrong.append(f"{name} must be where a chapter {verb}s ({where}), got {given}")
+    raise Withheld("; ".join(wrong), NOT_WHOLE, Allowed(**allowed))
+
+
+def _window(chapters: ChapterList, chosen: range) -> Window:
+    start, end = chapters[chosen.start].start_micros, chapters[chosen.stop - 1].end_micros
+    return Window(from_micros(start), from_micros(end))

@@ -1,0 +1,162 @@
+"""Views that count: reports on impressions by group, from the log or from chapters."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kreach.adsystem.campaigns.store import StoredCampaign
+from kreach.adsystem.log.counts import check_period_count
+from kreach.adsystem.reports.measure import basis_of
+from kreach.adsystem.reports.policy import Figures, Series, Subject
+from kreach.adsystem.reports.report import CurvePoint, CurveReport, SeriesPeriod, Suppressed
+from kreach.adsystem.reports.store import ReportStore
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.times import Window, iso_text
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+
+__all__ = ["MAX_PERIODS", "MAX_SECONDS", "Counted", "CountingView", "log_flaws"]
+
+MAX_PERIODS = 1_000
+MAX_SECONDS = 30.0
+
+
+class Counted(NamedTuple):
+    """Impressions by group of a window, what they cost, and rows that did not count."""
+
+    window: Window
+    by_group: IntArray
+    spend_micros: int
+    rejected: dict[str, int | None]
+    warnings: dict[str, int | None]
+
+
+def log_flaws(
+    catalogue: Catalogue,
+    window: Window,
+    unknown_group: int | None,
+    other_catalogue: int | None,
+    before_catalogue: int | None,
+) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Rejected rows and warnings of a live log; None is withheld."""
+    rejected: dict[str, int | None] = {
+        **dict.fromkeys(("no_time", "no_group", "no_campaign"), 0),  # ledgers write no such rows
+        "unknown_group": unknown_group,
+        "other_catalogue": other_catalogue,
+    }
+    early = window.start is None or window.start < catalogue.created
+    return rejected, {"before_catalogue": before_catalogue} if early else {}
+
+
+class CountingView(ABC):
+    """Figures, series and curves from counts. `max_seconds` bounds the work of a series."""
+
+    row_note: Suppressed | None = None
+    pacing_note: Suppressed | None = None
+    max_seconds = MAX_SECONDS
+
+    def __init__(self, store: ReportStore) -> None:
+        self.store = store
+
+    @abstractmethod
+    def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
+        """The version asked for; else the newest with something to show."""
+
+    @abstractmethod
+    def count(self, subject: Subject, window: Window) -> Counted | None:
+        """Count a window; None while nothing may be shown. Raises `Withheld`."""
+
+    @abstractmethod
+    def periods(
+        self, subject: Subject, window: Window, by: str
+    ) -> tuple[Window, Sequence[Window], Iterator[IntArray]] | None:
+        """The closed window, its periods, and impressions by group of each; None without any."""
+
+    def nothing(self, subject: Subject) -> Figures:
+        """What is shown while nothing may be counted; an open log always may."""
+        del subject
+        return Figures(Window())
+
+    def figures(
+        self, subject: Subject, window: Window, caps: tuple[int, ...], level: float
+    ) -> Figures:
+        """Reach in a window."""
+        counted = self.count(subject, window)
+        if counted is None:
+            return self.nothing(subject)
+        reports = self.store.reports.full(subject.audience, counted.by_group, caps, level)
+        return Figures(
+            window=counted.window,
+            impressions=int(counted.by_group.sum()),
+            spend_micros=counted.spend_micros,
+            basis=basis_of(subject.audience),
+            reports=reports,
+            rejected=counted.rejected,
+            warnings=counted.warnings,
+        )
+
+    def series(
+        self, subject: Subject, window: Window, by: str, caps: tuple[int, ...], level: float
+    ) -> Series:
+        """Reach period by period."""
+        split = self.periods(subject, window, by)
+        if split is None:
+            return Series(self.figures(subject, window, caps, level), ())
+        full, audience = self.store.reports.full, subject.audience
+        rows = []
+        for period, alone, running in self._running(subject, split, by):
+            assert period.start is not None
+            assert period.end is not None
+            rows.append(
+                SeriesPeriod(
+                    start=iso_text(period.start),
+                    end=iso_text(period.end),
+                    impressions=int(alone.sum()),
+                    period=full(audience, alone, caps, level),
+                    cumulative=full(audience, running, caps, level),
+                )
+            )
+        return Series(self.figures(subject, split[0], caps, level), tuple(rows))
+
+    def curve(
+        self, subject: Subject, by: str, caps: tuple[int, ...], level: float
+    ) -> tuple[tuple[CurvePoint, ...], tuple[Suppressed, ...]]:
+        """Reach so far at the end of each period."""
+        split = self.periods(subject, Window(), by)
+        if split is None:
+            return (), self.nothing(subject).notes
+        points = []
+        for period, _, running in self._running(subject, split, by):
+            assert period.end is not None
+            points.append(
+                CurvePoint(
+                    ts=iso_text(period.end),
+                    impressions=int(running.sum()),
+                    reports=self.curve_reports(subject, running, caps, level),
+                )
+            )
+        return tuple(points), ()
+
+    def curve_reports(
+        self, subject: Subject, by_group: IntArray, caps: tuple[int, ...], level: float
+    ) -> tuple[CurveReport, ...]:
+        """One point of a curve."""
+        return self.store.reports.curve(subject.audience, by_group, caps, level)
+
+    def _running(
+        self, subject: Subject, split: tuple[Window, Sequence[Window], Iterator[IntArray]], by: str
+    ) -> Iterator[tuple[Window, IntArray, IntArray]]:
+        """Each period with its counts and those up to its end, as long as there is time."""
+        _, periods, counts = split
+        check_period_count(periods, by, MAX_PERIODS)
+        deadline = time.monotonic() + self.max_seconds
+        running = np.zeros(len(subject.catalogue), dtype=np.int64)
+        for period, alone in zip(periods, counts, strict=True):
+            if time.monotonic() > deadline:
+                rule = f"take at most {self.max_seconds:g} seconds: ask for fewer periods or caps"
+                raise KreachError.rule("series", rule, f"{len(periods)} periods")
+            running = running + alone
+            yield period, alone, running

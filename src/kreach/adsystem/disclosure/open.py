@@ -1,0 +1,173 @@
+"""The open policy: everything in the log, for operators."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from kreach.adsystem.campaigns.store import StoredCampaign
+from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
+from kreach.adsystem.log.counts import PlaceTotal, closed_window, count_periods, count_window
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.reports.pacing import last_pace, pacing_of
+from kreach.adsystem.reports.policy import Delivery, Subject
+from kreach.adsystem.reports.report import Pace, Suppressed
+from kreach.adsystem.reports.store import ReportStore
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.times import Window
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+
+__all__ = ["OpenPolicy"]
+
+_NOTHING = PlaceTotal()
+
+
+class OpenPolicy:
+    """Shows the log as it is. For use by several threads."""
+
+    def __init__(self, store: ReportStore) -> None:
+        self._store = store
+        self._unique: dict[int, tuple[tuple[object, ...], float | None]] = {}  # by campaign
+
+    @contextmanager
+    def view(self, campaigns: Sequence[StoredCampaign]) -> Iterator["OpenView"]:
+        """The log at one instant."""
+        del campaigns
+        with self._store.live.snapshot() as now:
+            self._store.catalogues.refresh(now.catalogue_numbers)
+            yield OpenView(self._store, now, self._unique)
+
+    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+        """Every audience may be used."""
+        del audience, catalogue
+        return None
+
+    def campaign_changed(self, stored: StoredCampaign) -> None:
+        """Nothing depends on it."""
+
+    def max_cap(self) -> int | None:
+        """Any cap."""
+        return None
+
+    def close(self) -> None:
+        """The store is its owner's."""
+
+
+class OpenView(CountingView):
+    """One snapshot of the log."""
+
+    def __init__(
+        self,
+        store: ReportStore,
+        now: Snapshot,
+        unique: dict[int, tuple[tuple[object, ...], float | None]],
+    ) -> None:
+        super().__init__(store)
+        self._now, self._unique = now, unique
+
+    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+        """Every audience may be used."""
+        del audience, catalogue
+        return None
+
+    def delivery(self, stored: StoredCampaign) -> Delivery:
+        """On all catalogues."""
+        totals = self.store.counts.totals(self._now)
+        mine = [total for place, total in totals.items() if place.campaign == stored.number]
+        spend = sum(total.spend_micros for total in mine)
+        return Delivery(sum(total.rows for total in mine), spend)
+
+    def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
+        """The one asked for; else the newest with impressions of the campaign, else the newest."""
+        catalogues, totals = self.store.catalogues, self.store.counts.totals(self._now)
+        if version is not None:
+            return catalogues.get(version)
+        for known in reversed(catalogues.versions):
+            if self._now.place(stored.number, known) in totals:
+                return catalogues.get(known)
+        return catalogues.newest
+
+    def unique_reach(
+        self, campaigns: Sequence[StoredCampaign]
+    ) -> dict[int, tuple[str, float | None]]:
+        """People reached on each campaign's default catalogue, all of a catalogue in one scan."""
+        totals = self.store.counts.totals(self._now)
+        result: dict[int, tuple[str, float | None]] = {}
+        by_catalogue: dict[str, list[StoredCampaign]] = {}
+        for stored in campaigns:
+            version = self.catalogue(stored, None).version
+            by_catalogue.setdefault(version, []).append(stored)
+        for version, several in by_catalogue.items():
+            stale: dict[Place, tuple[StoredCampaign, tuple[object, ...]]] = {}
+            for stored in several:
+                place = self._now.place(stored.number, version)
+                rows = totals.get(place, _NOTHING).rows
+                key: tuple[object, ...] = (
+                    self._now.generation,
+                    place,
+                    rows,
+                )  # as many rows are the same ones
+                known, reach = self._unique.get(stored.number, ((), None))
+                result[stored.number] = (version, reach)
+                if known != key:
+                    stale[place] = (stored, key)
+            groups = len(self.store.catalogues.get(version))
+            for place, by_group in self.store.counts.counts_of(self._now, stale, groups):
+                stored, key = stale[place]
+                reach = self._people_reached(stored, version, by_group)
+                result[stored.number] = (version, reach)
+                self._unique[stored.number] = (key, reach)
+        return result
+
+    def _people_reached(
+        self, stored: StoredCampaign, version: str, by_group: IntArray
+    ) -> float | None:
+        try:
+            subject = self.store.subject(stored, self.store.catalogues.get(version))
+        except KreachError:  # this catalogue has no such audience
+            return None
+        return self.curve_reports(subject, by_group, (1,), 0.95)[0].reach
+
+    def _place(self, subject: Subject) -> Place:
+        return self._now.place(subject.stored.number, subject.catalogue.version)
+
+    def count(self, subject: Subject, window: Window) -> Counted:
+        """All so far from running counts, any other window from the log."""
+        catalogue, place = subject.catalogue, self._place(subject)
+        groups, created = len(catalogue), catalogue.created
+        if window != Window():
+            counted = count_window(self._now, place, groups, window, created=created)
+            by_group, rows, spend = counted.by_group, counted.rows, counted.spend_micros
+            early, others = counted.early_rows, counted.other_rows
+        else:
+            totals = self.store.counts.totals(self._now)
+            mine = totals.get(place, _NOTHING)
+            by_group = self.store.counts.counts(self._now, place, groups)
+            rows, spend, early = mine.rows, mine.spend_micros, 0
+            every = (n.rows for at, n in totals.items() if at.campaign == place.campaign)
+            others = sum(every) - rows
+            if mine.first_seconds < created.timestamp():
+                early = count_window(self._now, place, groups, window, created=created).early_rows
+        unknown = rows - int(by_group.sum())
+        flaws = log_flaws(catalogue, window, unknown, others, early)
+        return Counted(window, by_group, spend, *flaws)
+
+    def periods(
+        self, subject: Subject, window: Window, by: str
+    ) -> tuple[Window, Sequence[Window], Iterator[IntArray]] | None:
+        """Hours, days or weeks of the log."""
+        place = self._place(subject)
+        span = closed_window(self._now, place, window, by)
+        if span is None:
+            return None
+        periods, groups = span.periods(by), len(subject.catalogue)
+        counts = count_periods(self._now, place, groups, periods, by)
+        return span, periods, (counted.by_group for counted in counts)
+
+    def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
+        """The bidders' own records."""
+        return pacing_of(self.store.settings.store, stored.number, window, points)
+
+    def last_pace(self, stored: StoredCampaign) -> Pace | None:
+        """The newest record."""
+        return last_pace(self.store.settings.store, stored.number)

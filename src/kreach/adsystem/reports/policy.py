@@ -1,0 +1,143 @@
+"""What a disclosure policy is: which windows, which counts, and what is withheld.
+
+The service asks the same questions under every policy and builds the same documents. A policy
+decides what of the log a caller may see: everything (`disclosure.open`), whole chapters
+(`disclosure.chapters`) or noisy answers (`disclosure.noise`).
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from kreach.adsystem.campaigns.store import StoredCampaign
+from kreach.adsystem.reports.report import (
+    Allowed,
+    CapReport,
+    CurvePoint,
+    NoiseInfo,
+    Pace,
+    SeriesPeriod,
+    Suppressed,
+)
+from kreach.boundary.audience import Audience
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.times import Window
+from kreach.errors import KreachError
+
+__all__ = ["Delivery", "Figures", "Policy", "Series", "Subject", "View", "Withheld"]
+
+
+class Withheld(KreachError):
+    """A question that a policy does not answer: why, and what it would answer."""
+
+    def __init__(self, message: str, reason: str = "", allowed: Allowed | None = None) -> None:
+        super().__init__(message)
+        self.reason, self.allowed = reason, allowed
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a campaign on a catalogue, and whom it targets there."""
+
+    stored: StoredCampaign
+    catalogue: Catalogue
+    audience: Audience
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Impressions and spend of a campaign on all catalogues, up to `as_of`; None is withheld."""
+
+    impressions: int | None
+    spend_micros: int | None
+    as_of: str | None = None
+    notes: tuple[Suppressed, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a policy shows of one window. Without impressions it shows nothing, and says why."""
+
+    window: Window
+    impressions: int | None = None
+    spend_micros: int | None = None
+    basis: str | None = None
+    reports: tuple[CapReport, ...] = ()
+    rejected: dict[str, int | None] | None = None
+    warnings: dict[str, int | None] | None = None
+    notes: tuple[Suppressed, ...] = ()
+    noise: NoiseInfo | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """The whole window, and its periods."""
+
+    whole: Figures
+    periods: tuple[SeriesPeriod, ...]
+
+
+class View(Protocol):
+    """What a policy shows of some campaigns at one instant.
+
+    `row_note` goes with documents that count rejected rows, `pacing_note` with those that show the
+    bidder's own records, where the policy withholds these.
+    """
+
+    row_note: Suppressed | None
+    pacing_note: Suppressed | None
+
+    def delivery(self, stored: StoredCampaign) -> Delivery:
+        """Impressions and spend so far."""
+
+    def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
+        """The version asked for; else the newest on which the campaign has something to show."""
+
+    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+        """Why reach on this audience is withheld, or None."""
+
+    def unique_reach(
+        self, campaigns: Sequence[StoredCampaign]
+    ) -> dict[int, tuple[str, float | None]]:
+        """For a list: the catalogue and the people reached on it, by number of the campaign."""
+
+    def figures(
+        self, subject: Subject, window: Window, caps: tuple[int, ...], level: float
+    ) -> Figures:
+        """Reach in a window; raises `Withheld` where the policy does not answer for it."""
+
+    def series(
+        self, subject: Subject, window: Window, by: str, caps: tuple[int, ...], level: float
+    ) -> Series:
+        """Reach period by period, alone and cumulative."""
+
+    def curve(
+        self, subject: Subject, by: str, caps: tuple[int, ...], level: float
+    ) -> tuple[tuple[CurvePoint, ...], tuple[Suppressed, ...]]:
+        """Reach so far at the ends of periods, and what is left out."""
+
+    def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
+        """Spend over time, thinned to about `points` rows."""
+
+    def last_pace(self, stored: StoredCampaign) -> Pace | None:
+        """The newest of them."""
+
+
+class Policy(Protocol):
+    """What callers of one kind may see. For use by several threads."""
+
+    def view(self, campaigns: Sequence[StoredCampaign]) -> AbstractContextManager[View]:
+        """Look at some campaigns as of now."""
+
+    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+        """Why campaigns of these callers may not target this audience, or None."""
+
+    def campaign_changed(self, stored: StoredCampaign) -> None:
+        """Take note of a change: bids of the campaign as it was may still be out."""
+
+    def max_cap(self) -> int | None:
+        """The largest cap that reports can have; None is any."""
+
+    def close(self) -> None:
+        """Release what the policy holds."""

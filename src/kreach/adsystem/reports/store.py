@@ -1,0 +1,46 @@
+"""What reports are made from: campaigns, catalogues and the live log of one ad system."""
+
+from kreach.adsystem.campaigns.campaign import EVERYONE
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
+from kreach.adsystem.log.running_counts import RunningCounts
+from kreach.adsystem.log.snapshot import LiveLog
+from kreach.adsystem.reports.catalogue_cache import CatalogueCache
+from kreach.adsystem.reports.measure import ReportCache
+from kreach.adsystem.reports.policy import Subject
+from kreach.adsystem.settings import AdSystemSettings
+from kreach.boundary.catalogue import Catalogue
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+
+__all__ = ["ReportStore"]
+
+
+class ReportStore:
+    """Opened once per process, shared by all policies. For use by several threads."""
+
+    def __init__(self, settings: AdSystemSettings, memory: str, log: Log) -> None:
+        self.settings = settings
+        self.catalogues = CatalogueCache(settings, log)
+        self.live = LiveLog(settings.store, memory)
+        try:
+            self.campaigns = CampaignStore(settings.store)
+        except KreachError:
+            self.live.close()
+            raise
+        self.counts = RunningCounts()
+        self.reports = ReportCache()
+
+    @property
+    def audience_names(self) -> list[str]:
+        """Everyone, and the audiences that the settings name."""
+        return [EVERYONE, *self.settings.audiences]
+
+    def subject(self, stored: StoredCampaign, catalogue: Catalogue) -> Subject:
+        """A campaign on a catalogue; refuses an audience that the catalogue does not have."""
+        audience = self.catalogues.audience(catalogue, stored.campaign.audience)
+        return Subject(stored, catalogue, audience)
+
+    def close(self) -> None:
+        """Close log and campaigns."""
+        self.live.close()
+        self.campaigns.close()
