@@ -53,8 +53,8 @@ class Floors:
     profile_anonymity: float = 4.0
 
     def __post_init__(self) -> None:
-        as_whole_number("membership_class", self.membership_class, least=1)
-        as_whole_number("targeted", self.targeted, least=1)
+        as_whole_number("membership_class", self.membership_class, minimum=1)
+        as_whole_number("targeted", self.targeted, minimum=1)
         for name in ("effective_anonymity", "profile_anonymity"):
             if not getattr(self, name) >= 1.0:
                 raise KreachError.rule(name, "be a number ≥ 1", getattr(self, name))

@@ -15,7 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.duckdb import file_reader, no_complaints, scratch, sql_name, sql_text
+from kreach.boundary.duckdb import (
+    file_reader,
+    scratch_connection,
+    sql_name,
+    sql_text,
+    translate_errors,
+)
 from kreach.boundary.files import read_catalogue, write_catalogue
 from kreach.errors import KreachError
 from kreach.publisher.group_lookup import Gateway
@@ -105,7 +111,7 @@ def _write_people(
     for name, attribute in people.attributes.items():
         labels = np.array([None if v is None else str(v) for v in attribute.labels], dtype=object)
         table[f"attribute_{name}"] = labels[attribute.codes]
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.register("people_table", table)
         query = "SELECT * FROM people_table"
         engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
@@ -115,7 +121,10 @@ def read_build(folder: Path) -> Build:
     """Read what `write_build` wrote."""
     facts, key = _read_facts(folder)
     group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
-    with scratch() as engine, no_complaints("folder", "hold a readable people.parquet"):
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
         reader = file_reader("folder", folder / "publisher" / "people.parquet")
         rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
 
@@ -176,7 +185,10 @@ def _read_placed(path: Path) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int
     """User ids and the catalogue's groups of each."""
     ids: list[str] = []
     parts = []
-    with scratch() as engine, no_complaints("folder", "hold a readable people.parquet"):
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
         reader = file_reader("folder", path)
         columns = [row[0] for row in engine.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()]
         layers = sorted(name for name in columns if name.startswith("placed_"))

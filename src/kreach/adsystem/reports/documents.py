@@ -80,5 +80,7 @@ class Documents:
         """One document for each cap: "full", or what a "curve" needs."""
         # An audience is known by its identity, which nobody else has while it is kept here.
         key = (kind, id(audience), blake2b(counts.tobytes()).digest(), caps, level)
-        made = self._made.of(key, lambda: (audience, _MADE_BY[kind](audience, counts, caps, level)))
+        made = self._made.get_or_make(
+            key, lambda: (audience, _MADE_BY[kind](audience, counts, caps, level))
+        )
         return made[1]

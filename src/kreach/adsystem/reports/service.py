@@ -184,7 +184,7 @@ class Reporting:
         mine = totals.get(subject.place, NOTHING)
         every = sum(t.impressions for place, t in totals.items() if place[0] == subject.place[0])
         key = ("so far", now.generation, subject.place, mine.impressions, every, caps, level)
-        document = self._remembered.of(
+        document = self._remembered.get_or_make(
             key,
             lambda: reach_so_far(now, self._standing, subject, caps).report.document(level),
         )
@@ -242,7 +242,7 @@ class Reporting:
         kept = self.campaigns.get(campaign_id)
         newest = self.shelf.newest
         key = ("plan", kept.number, kept.revision, newest.version, asked)
-        found = self._remembered.of(
+        found = self._remembered.get_or_make(
             key,
             lambda: outlooks(
                 kept.campaign, self.shelf.audience(newest, kept.campaign.audience), asked

@@ -159,7 +159,7 @@ class Shown:
     ) -> Document:
         """The document of some chapters, with what they cost."""
         key = ("report", _place(subject), chosen, caps, level)
-        found: Document = self._remembered.of(
+        found: Document = self._remembered.get_or_make(
             key, partial(self._report, subject, chosen, caps, level)
         )
         return found
@@ -196,7 +196,7 @@ class Shown:
         """Chapters put together by periods, each alone and cumulative."""
         key = ("series", _place(subject), chosen, by, caps, level)
         made = partial(self._series, subject, chosen, by, caps, level)
-        found: list[Document] = self._remembered.of(key, made)
+        found: list[Document] = self._remembered.get_or_make(key, made)
         return found
 
     def _series(
