@@ -224,9 +224,9 @@ def judge_reports(reports: Sequence[kr.ReachReport], flight: Flight) -> Iterator
                 expected = float(law.pmf[(law.support >= low) & (law.support <= high)].sum())
             yield _held(flight, quantity, level, (low, high), expected, (report.reach, report.std))
     report = reports[0]
-    mean, std = float(report.at_least(2)[-1]), sqrt(report.exposure.at_min_variance(2))
+    mean, std = float(report.at_least(2)[-1]), sqrt(report.exposure.at_least_variance(2))
     for level in LEVELS:
-        low, high = report.at_min_interval(2, level)
+        low, high = report.at_least_interval(2, level)
         expected = _chance_inside(mean, std, low, high)
         yield _held(flight, "2+ reach", level, (low, high), expected, (mean, std))
 

@@ -93,7 +93,7 @@ def test_campaign(world: World, page: Page) -> None:
     first = document["reports"][0]
     rows = table(page, "at least")
     assert [row[0] for row in rows] == [f"{times}+ times" for times in range(1, 6)]
-    assert rows[0][1:] == [whole(first["at_least"][0]), span(first["at_min_intervals"][0])]
+    assert rows[0][1:] == [whole(first["at_least"][0]), span(first["at_least_intervals"][0])]
     assert "beta-binomial" in text(page.locator("section", has_text="Reach by cap"))
     options = _options(page, "over time")
     names = [one["name"] for one in options["series"]]

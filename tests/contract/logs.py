@@ -214,8 +214,8 @@ def assert_report(
                     del each[key]
         # a standard deviation of 0 is the root of what rounding leaves
         assert ours.pop("std") == pytest.approx(theirs.pop("std"), rel=1e-9, abs=1e-6)
-        ours.pop("at_min_intervals", None)
-        theirs.pop("at_min_intervals", None)
+        ours.pop("at_least_intervals", None)
+        theirs.pop("at_least_intervals", None)
         assert_close(ours, theirs, rel=1e-11)
         assert report.targeted_user_count == plain.targeted_user_count
 

@@ -20,7 +20,7 @@ def test_frequency_sums_to_the_targeted_people(campaign: Campaign, top: int) -> 
 
 
 @given(any_size, st.integers(1, 8), st.integers(0, 5))
-def test_reach_is_the_sum_of_what_at_min_says(campaign: Campaign, cap: int, more: int) -> None:
+def test_reach_is_the_sum_of_what_at_least_says(campaign: Campaign, cap: int, more: int) -> None:
     report = kr.measure(campaign.audience, campaign.impressions, cap)
     at_least = report.at_least(cap + more)
     assert at_least.shape == (cap + more,)

@@ -20,7 +20,7 @@ REPORT: dict[str, Any] = {
     "over_exposed": 0.25,
     "frequency": [5.0, 3.0, 1.5, 0.5],
     "at_least": [5.0, 2.0, 0.5],
-    "at_min_intervals": [[4.0, 6.0], [1.0, 3.0], [0.0, 1.0]],
+    "at_least_intervals": [[4.0, 6.0], [1.0, 3.0], [0.0, 1.0]],
 }
 DOCUMENT = {"campaign": "spring", "start": None, "end": None, "catalogue": "v1", "people": 10}
 
@@ -41,7 +41,7 @@ def test_reports_and_frequencies() -> None:
     often = frequency_rows(DOCUMENT | {"reports": [REPORT]})
     assert [row["times"] for row in often] == [0, 1, 2, "3+"]
     assert [row["people_at_least"] for row in often] == [10, 5.0, 2.0, 0.5]
-    assert often[1]["people_at_min_high"] == 6.0
+    assert often[1]["people_at_least_high"] == 6.0
     assert report_rows(DOCUMENT | {"reports": []}) == frequency_rows(DOCUMENT) == []
 
 

@@ -50,7 +50,7 @@ def expected(audience: Audience, counts: IntArray, top: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", AUDIENCES)
 @given(data=st.data())
-def test_one_impression_moves_people_by_at_max_one_in_all(kind: str, data: st.DataObject) -> None:
+def test_one_impression_moves_people_by_at_most_one_in_all(kind: str, data: st.DataObject) -> None:
     audience = AUDIENCES[kind]
     counts = np.array(data.draw(st.lists(st.integers(0, 30), min_size=4, max_size=4)))
     top = data.draw(st.integers(2, 12))
@@ -126,7 +126,7 @@ def test_spending_is_the_max_over_any_one_cell(stretches: list[tuple[int, int]],
 
 
 @given(most=st.integers(1, 10_000), share=st.floats(0.0, 1.0), top=st.integers(2, 100))
-def test_an_impression_bears_at_max_its_share(most: int, share: float, top: int) -> None:
+def test_an_impression_bears_at_most_its_share(most: int, share: float, top: int) -> None:
     some = max(round(share * most), 1)
     moved, allowed = (Strength(1_000, m, top, 1).parts[0].distance for m in (some, most))
     assert moved**2 / allowed**2 <= some / most + 1e-12
@@ -146,7 +146,7 @@ def test_more_impressions_cost_their_square(most: int, times: int) -> None:
     points=st.integers(1, 400),
     questions=st.integers(1, 400),
 )
-def test_all_answers_together_cost_at_max_the_budget(
+def test_all_answers_together_cost_at_most_the_budget(
     rho: float, share: float, points: int, questions: int
 ) -> None:
     settings = NoiseSettings(

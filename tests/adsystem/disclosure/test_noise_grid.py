@@ -34,7 +34,7 @@ def campaign(start: datetime, end: datetime) -> Campaign:
     cell=st.sampled_from([600, 3_600, DAY]),
     most=st.integers(1, 200),
 )
-def test_points_cover_the_flight_in_at_max_so_many_steps(
+def test_points_cover_the_flight_in_at_most_so_many_steps(
     start: datetime, length: timedelta, now: datetime, cell: int, most: int
 ) -> None:
     if start > datetime.max.replace(tzinfo=UTC) - length:

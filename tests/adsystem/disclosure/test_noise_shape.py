@@ -158,10 +158,10 @@ def test_the_variance_of_the_model_is_never_more_than_its_bound(kind: str) -> No
         told = Intervals(Answer(exact, exact, STRENGTH, Target.of(audience)))
         for cap in range(1, STRENGTH.max_frequency):
             report = kr.measure(audience, counts, cap)
-            variance = report.exposure.at_min_variance(cap)
+            variance = report.exposure.at_least_variance(cap)
             rounding = 0.02  # to thousandths, times up to 2j - 1 and reach
             assert report.variance <= told.reach_variance(cap) + rounding
-            assert variance <= told.at_min_variance(cap) + rounding
+            assert variance <= told.at_least_variance(cap) + rounding
 
 
 @pytest.mark.parametrize("kind", ["uniform", "targeted", "overlapping", "profiled", "dispersed"])
@@ -282,7 +282,7 @@ def test_documents_agree_with_themselves(noisy: Vector, target: Target, level: f
         assert told["bounds"] is None
         low, high = told["average_frequency_interval"]
         assert low <= told["average_frequency"] <= high
-        for value, (low, high) in zip(told["at_least"], told["at_min_intervals"], strict=True):
+        for value, (low, high) in zip(told["at_least"], told["at_least_intervals"], strict=True):
             assert 0.0 <= low <= value <= high <= target.people
     assert documents[0]["reach"] == documents[0]["unique_reach"]
 

@@ -106,7 +106,7 @@ def check(campaign: Campaign) -> None:
             classes.over_exposed(cap), rel=CLOSE, abs=CLOSE
         )
         assert tallied.variance(cap) == pytest.approx(classes.variance(cap), rel=CLOSE, abs=CLOSE)
-        number, wanted = tallied.at_min_variance(cap), classes.at_min_variance(cap)
+        number, wanted = tallied.at_least_variance(cap), classes.at_least_variance(cap)
         assert number == pytest.approx(wanted, rel=CLOSE, abs=CLOSE)
         found, exact = tallied.frequency(cap), classes.frequency(cap)
         assert found.tolist() == pytest.approx(exact.tolist(), rel=CLOSE, abs=CLOSE)
@@ -173,7 +173,7 @@ def test_a_larger_audience() -> None:
         assert tallied.reach(cap) == pytest.approx(by_class.reach(cap), rel=CLOSE)
         assert tallied.variance(cap) == pytest.approx(by_class.variance(cap), rel=1e-9)
     for count in (1, 2, 3, 8, 25):
-        number, wanted = tallied.at_min_variance(count), by_class.at_min_variance(count)
+        number, wanted = tallied.at_least_variance(count), by_class.at_least_variance(count)
         assert number == pytest.approx(wanted, rel=1e-9, abs=1e-12)
 
 
@@ -181,10 +181,10 @@ def test_a_larger_audience() -> None:
 @given(campaigns(overlapping(equal_sizes=False), most=5), caps)
 def test_blocks_do_not_matter(campaign: Campaign, cap: int) -> None:
     tallied, _ = both(campaign)
-    whole = tallied.variance(cap), tallied.at_min_variance(cap)
+    whole = tallied.variance(cap), tallied.at_least_variance(cap)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "_TABLE_CELLS", 1)
-        blocks = tallied.variance(cap), tallied.at_min_variance(cap)
+        blocks = tallied.variance(cap), tallied.at_least_variance(cap)
     assert blocks == pytest.approx(whole, rel=1e-11, abs=1e-12)
 
 
@@ -230,10 +230,10 @@ levels = st.floats(0.01, 0.999)
 
 
 @given(campaigns(audiences(), most=8), st.integers(1, 10), levels)
-def test_interval_of_at_min_stays_possible(campaign: Campaign, count: int, level: float) -> None:
+def test_interval_of_at_least_stays_possible(campaign: Campaign, count: int, level: float) -> None:
     """Around the mean, and never beyond the people or the impressions that there are."""
     report = kr.measure(campaign.audience, campaign.impressions, 2)
-    low, high = report.at_min_interval(count, level)
+    low, high = report.at_least_interval(count, level)
     mean = float(report.at_least(count)[-1])
     assert 0.0 <= low <= high
     assert low <= mean + 1e-9
@@ -248,52 +248,52 @@ def test_a_higher_level_contains_a_lower_one(
     campaign: Campaign, count: int, one: float, other: float
 ) -> None:
     report = kr.measure(campaign.audience, campaign.impressions, 1)
-    narrow = report.at_min_interval(count, min(one, other))
-    wide = report.at_min_interval(count, max(one, other))
+    narrow = report.at_least_interval(count, min(one, other))
+    wide = report.at_least_interval(count, max(one, other))
     assert wide[0] <= narrow[0]
     assert narrow[1] <= wide[1]
 
 
-def test_interval_of_at_min_by_hand() -> None:
+def test_interval_of_at_least_by_hand() -> None:
     """Two people, three impressions: two or three on one of them; 2+ is always one person."""
     report = kr.measure(kr.Audience.disjoint([2]), [3], 1)
-    low, high = report.at_min_interval(2)
+    low, high = report.at_least_interval(2)
     assert low == pytest.approx(1.0, abs=1e-7)
     assert high == pytest.approx(1.0, abs=1e-7)
     # 3+: with chance 1/4 one person, else nobody; the upper end is one person
-    low, high = report.at_min_interval(3, 0.95)
+    low, high = report.at_least_interval(3, 0.95)
     assert (low, high) == (0.0, 1.0)
-    low, high = report.at_min_interval(3, 0.5)
+    low, high = report.at_least_interval(3, 0.5)
     assert high == pytest.approx(0.25 + 0.6744897501960817 * np.sqrt(3 / 16))
-    assert report.at_min_interval(4) == (0.0, 0.0)
+    assert report.at_least_interval(4) == (0.0, 0.0)
 
 
 def test_rounding_does_not_turn_an_interval_round() -> None:
     """One impression reaches one person, and the sum that says so may be 1 + 2·10⁻¹⁶."""
     report = kr.measure(kr.Audience.disjoint([6, 1], dispersion=0.1), [1, 0], 1)
-    low, high = report.at_min_interval(1, 0.5)
+    low, high = report.at_least_interval(1, 0.5)
     assert low <= high <= 1.0
     assert low == pytest.approx(1.0)
 
 
-def test_at_min_one_is_the_normal_interval_of_unique_reach() -> None:
+def test_at_least_one_is_the_normal_interval_of_unique_reach() -> None:
     report = kr.measure(kr.Audience.disjoint([20] * 50), [25] * 50, 1)
     for level in (0.5, 0.95):
         expected = report.interval(level, "normal")
-        assert report.at_min_interval(1, level) == pytest.approx(expected, rel=1e-12)
+        assert report.at_least_interval(1, level) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True])
 def test_a_count_that_is_none(count: int) -> None:
     with pytest.raises(KreachError, match="count"):
-        kr.measure(kr.Audience.disjoint([2]), [3], 1).at_min_interval(count)
+        kr.measure(kr.Audience.disjoint([2]), [3], 1).at_least_interval(count)
 
 
 def test_a_count_beyond_any_frequency() -> None:
     """Nobody saw it so often; if it is refused, the complaint names the caller's argument."""
     report = kr.measure(kr.Audience.disjoint([2]), [3], 1)
     try:
-        found = report.at_min_interval(10**7)
+        found = report.at_least_interval(10**7)
     except KreachError as error:
         found = (0.0, 0.0) if str(error).startswith("count") else (1.0, 1.0)
     assert found == (0.0, 0.0)
@@ -302,4 +302,4 @@ def test_a_count_beyond_any_frequency() -> None:
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95])
 def test_a_level_that_is_none(level: float) -> None:
     with pytest.raises(KreachError, match="level"):
-        kr.measure(kr.Audience.disjoint([2]), [3], 1).at_min_interval(1, level)
+        kr.measure(kr.Audience.disjoint([2]), [3], 1).at_least_interval(1, level)

@@ -233,7 +233,7 @@ class CapReport(_Out):
     average_frequency_interval: list[float]
     frequency: list[float]
     at_least: list[float]
-    at_min_intervals: list[list[float]]
+    at_least_intervals: list[list[float]]
 
 
 class Pace(_Out):

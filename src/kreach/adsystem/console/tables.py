@@ -65,7 +65,7 @@ def frequency_rows(document: Row) -> list[Row]:
     top = len(report["frequency"]) - 1
     for times, people in enumerate(report["frequency"]):
         at_least = report["at_least"][times - 1] if times else document.get("people")
-        ends = report["at_min_intervals"][times - 1] if times else None
+        ends = report["at_least_intervals"][times - 1] if times else None
         rows.append(
             {
                 "times": f"{times}+" if times == top else times,

@@ -79,7 +79,7 @@ class EveryImpressionExposure(Exposure):
     def variance(self, cap: int) -> float:
         return 0.0
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         return 0.0
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:

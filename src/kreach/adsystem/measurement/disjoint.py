@@ -109,7 +109,7 @@ class DisjointExposure(Exposure):
         return float(cells.groups @ each)
 
     @cached_property
-    def _at_min_variances(self) -> FloatArray:
+    def _at_least_variances(self) -> FloatArray:
         cells = self.cells
         each = group_variances_at_least(
             cells.size, cells.targeted, cells.impressions, cells.dispersion, _TOP
@@ -117,9 +117,9 @@ class DisjointExposure(Exposure):
         result: FloatArray = cells.groups @ each
         return result
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         if count <= _TOP:
-            return float(self._at_min_variances[count - 1])
+            return float(self._at_least_variances[count - 1])
         cells = self.cells
         each = group_variance_at_least(
             cells.size, cells.targeted, cells.impressions, cells.dispersion, count

@@ -74,7 +74,7 @@ class Exposure(ABC):
         """Exact variance of reach."""
 
     @abstractmethod
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         """Exact variance of the number of targeted people with at least `count` impressions."""
 
     @abstractmethod

@@ -61,7 +61,7 @@ class OverlappingExposure(Exposure):
             self._audience.classes, self.people, self._sizes, self._impressions, cap
         )
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         return overlap_variance(
             self._audience.classes,
             self.people,

@@ -57,7 +57,7 @@ class ProfiledExposure(Exposure):
     def variance(self, cap: int) -> float:
         return self._summed_variance(cap, at_least=False)
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         return self._summed_variance(count, at_least=True)
 
     def _summed_variance(self, cap: int, *, at_least: bool) -> float:

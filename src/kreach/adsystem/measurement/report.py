@@ -120,7 +120,7 @@ class ReachReport:
         result: FloatArray = np.cumsum(exactly[::-1])[::-1][1:]
         return result
 
-    def at_min_interval(self, count: int, level: float = 0.95) -> tuple[float, float]:
+    def at_least_interval(self, count: int, level: float = 0.95) -> tuple[float, float]:
         """An interval for the people who saw it at least `count` times: mean ± z·std, exact std.
 
         Cut off at 0 and at how many people can have seen it so often.
@@ -130,7 +130,7 @@ class ReachReport:
         if count > self.exposure.max_trials:
             return 0.0, 0.0
         mean = float(self.at_least(count)[-1])
-        std = sqrt(self.exposure.at_min_variance(count))
+        std = sqrt(self.exposure.at_least_variance(count))
         half = normal_half_width(level) * std
         most = min(self.targeted_user_count, self.impressions // count)
         return min(max(mean - half, 0.0), float(most)), min(mean + half, float(most))

@@ -74,7 +74,7 @@ class TalliedExposure(Exposure):
         alone = sum(people @ law.capped_variance(cap) for people, law in self._laws(cap - 1))
         return max(float(alone) + self._covariance(cap, at_least=False), 0.0)
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         if count > self.max_trials:
             return 0.0
         laws = self._laws(count - 1)

@@ -146,8 +146,8 @@ def reach_documents(reports: tuple[ReachReport, ...], level: float) -> list[dict
         "average_frequency_interval": [targeted / high if high > 0.0 else 0.0, max_often],
         "frequency": first.frequency(_TOP).tolist(),
         "at_least": first.at_least(_TOP).tolist(),
-        "at_min_intervals": [
-            list(first.at_min_interval(count, level)) for count in range(1, _TOP + 1)
+        "at_least_intervals": [
+            list(first.at_least_interval(count, level)) for count in range(1, _TOP + 1)
         ],
     }
     return [_capped_document(report, level) | shared for report in reports]

@@ -263,7 +263,7 @@ class _Campaign:
             [
                 (f"{times}+ times", count(people), between(ends))
                 for times, (people, ends) in enumerate(
-                    zip(first["at_least"][:5], first["at_min_intervals"][:5], strict=True), 1
+                    zip(first["at_least"][:5], first["at_least_intervals"][:5], strict=True), 1
                 )
             ]
         )

@@ -58,7 +58,7 @@ class Intervals:
         by_people = squares - reach**2 / people if people else 0.0
         return self._min_variance(by_people, reach - cap * a[cap] if cap < len(a) else None)
 
-    def at_min_variance(self, count: int) -> float:
+    def at_least_variance(self, count: int) -> float:
         """A bound of the variance of the number of people with at least `count` impressions."""
         a, people = self._a, self.answer.target.people
         mean = a[count - 1]
@@ -80,7 +80,7 @@ class Intervals:
         """An interval for the people who saw it at least `count` times."""
         noisy = self.answer.noisy.at_least[count - 1] / MILLIS
         shown = self.answer.shown.at_least[count - 1] / MILLIS
-        std = sqrt(self._scale**2 + self.at_min_variance(count))
+        std = sqrt(self._scale**2 + self.at_least_variance(count))
         return _around(noisy, std, level, float(self.answer.target.people), shown)
 
     @property

@@ -23,7 +23,7 @@ def cap_documents(answer: Answer, caps: tuple[int, ...], level: float) -> list[d
         "average_frequency_interval": list(told.average(level)),
         "frequency": [value / MILLIS for value in exactly],
         "at_least": [value / MILLIS for value in shown.at_least],
-        "at_min_intervals": [list(told.at_least(count, level)) for count in counts],
+        "at_least_intervals": [list(told.at_least(count, level)) for count in counts],
     }
     return [
         {
