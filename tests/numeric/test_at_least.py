@@ -18,7 +18,7 @@ from kreach.numeric import variance as variance_module
 from kreach.numeric.overlap import overlap_variance
 from kreach.numeric.variance import group_variance, group_variance_at_least, profile_variance
 from tests.golden.generate import Setting, World, all_outcomes, build_world
-from tests.numeric.exact import VARIANCE_DIGITS, beta_binomial_terms, binomial_terms
+from tests.numeric.high_precision import VARIANCE_DIGITS, beta_binomial_terms, binomial_terms
 from tests.strategies import Campaign, campaigns, caps, large_campaigns, overlapping, profiled
 
 CLOSE = 1e-11
@@ -332,7 +332,7 @@ def test_random_classes(setting: Setting, count: int, pair_by_pair: bool) -> Non
 
 
 @given(large_campaigns())
-def test_at_min_one_is_unique_reach_of_groups(campaign: Campaign) -> None:
+def test_at_least_one_is_unique_reach_of_groups(campaign: Campaign) -> None:
     """With cap 1 nobody counts more than once: reach is the number of people reached."""
     audience = campaign.audience
     targeted, spread = vars(audience)["targeted_counts"], vars(audience)["dispersion"]
@@ -350,7 +350,7 @@ def test_at_min_one_is_unique_reach_of_groups(campaign: Campaign) -> None:
 
 
 @given(campaigns(profiled()))
-def test_at_min_one_is_unique_reach_of_shares(campaign: Campaign) -> None:
+def test_at_least_one_is_unique_reach_of_shares(campaign: Campaign) -> None:
     for j, n in enumerate(campaign.impressions):
         shares = vars(campaign.audience)["shares"]
         low = int(campaign.audience.group_sizes[:j].sum())
@@ -361,7 +361,7 @@ def test_at_min_one_is_unique_reach_of_shares(campaign: Campaign) -> None:
 
 
 @given(campaigns(overlapping(), most=8))
-def test_at_min_one_is_unique_reach_of_classes(campaign: Campaign) -> None:
+def test_at_least_one_is_unique_reach_of_classes(campaign: Campaign) -> None:
     arguments = (
         vars(campaign.audience)["classes"],
         vars(campaign.audience)["headcounts"].astype(float),
@@ -398,7 +398,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(2, 9), caps, st.sampled_from([0.2, 3.0, np.inf]))
-def test_at_max_one_person(size: int, count: int, spread: float) -> None:
+def test_at_most_one_person(size: int, count: int, spread: float) -> None:
     """Of 2c − 1 impressions at most one person has c or more: the number is 0 or 1."""
     n = 2 * count - 1
     k, impressions, a = (np.array([float(v)]) for v in (size, n, spread))

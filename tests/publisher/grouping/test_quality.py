@@ -9,7 +9,7 @@ from kreach.publisher.audit import coverage
 from kreach.publisher.grouping import AtRandom, ByAttributes, ByRates, BySegments, form_groups
 from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.people import Attribute, People
-from tests.publisher.people_made import column, crowd, populations
+from tests.publisher.populations import column, crowd, populations
 
 
 def mean_coverage(people: People, group_of: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
@@ -23,7 +23,7 @@ def mean_coverage(people: People, group_of: np.ndarray[tuple[int], np.dtype[np.i
 
 
 @given(people=populations(), k=st.integers(1, 12), seed=st.integers(0, 99))
-def test_segments_cut_a_cell_of_at_min_k_on_its_own(people: People, k: int, seed: int) -> None:
+def test_segments_cut_a_cell_of_at_least_k_on_its_own(people: People, k: int, seed: int) -> None:
     """Nobody of another cell joins, except where fewer than k people are left over in all."""
     if people.count < k:
         return
