@@ -7,7 +7,7 @@ import sys
 
 from kreach.service.logs import Log
 from kreach.service.run import bind, serve
-from kreach.service.web import Answer, Direct
+from kreach.service.web import FastRoute, Response
 
 _BODY = b"x" * 560
 _HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"560")]
@@ -26,7 +26,7 @@ async def app(scope, receive, send):  # type: ignore[no-untyped-def]
 
 
 if __name__ == "__main__":
-    answer = Answer(200, _BODY, _HEADERS[:1])
-    direct = Direct(b"POST", b"/openrtb2/bid", 1_000_000, lambda body: answer)
+    answer = Response(200, _BODY, _HEADERS[:1])
+    direct = FastRoute(b"POST", b"/openrtb2/bid", 1_000_000, lambda body: answer)
     skip = direct if "direct" in sys.argv[1:] else None
-    serve(app, Log("constant"), bind("127.0.0.1", 0), direct=skip)
+    serve(app, Log("constant"), bind("127.0.0.1", 0), fast_route=skip)

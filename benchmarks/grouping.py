@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.timing import duration, print_table
 from kreach.numeric.types import IntArray
-from kreach.publisher.group_lookup import Gateway
+from kreach.publisher.group_lookup import GroupLookup
 from kreach.publisher.grouping import (
     Assignment,
     AtRandom,
@@ -188,7 +188,7 @@ def _gateway(people: People) -> None:
     )
     ids = [f"user-{i:08}" for i in range(people.count)]
     tracemalloc.start()
-    door = Gateway(made.catalogue, list(ids), made.placed, key=_KEY)
+    door = GroupLookup(made.catalogue, list(ids), made.group_indices, key=_KEY)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     picks = np.random.default_rng(8).integers(0, people.count, _LOOKUPS).tolist()

@@ -56,7 +56,9 @@ print(
 
 # %%
 seen = generator.binomial(generator.poisson(rates), 0.25)
-impressions = np.bincount(made.placed[:, 0], weights=seen, minlength=len(catalogue)).astype(int)
+impressions = np.bincount(made.group_indices[:, 0], weights=seen, minlength=len(catalogue)).astype(
+    int
+)
 truth = {cap: int(np.minimum(seen, cap).sum()) for cap in (1, 3)}
 
 # %% [markdown]

@@ -1,10 +1,15 @@
-"""What kreach raises. One small hierarchy, so that callers catch one type at each edge."""
+"""The error that kreach raises. Callers catch one type at each edge."""
+
+from typing import Self
 
 __all__ = ["KreachError"]
 
 
 class KreachError(ValueError):
     """Input that kreach cannot accept. The message gives the argument, the rule and the value.
+
+    `field` is the name of the argument or None, `code` a word for machines: invalid, unknown,
+    conflict, required. A subclass may set its own `code`.
 
     >>> import kreach as kr
     >>> kr.measure(kr.Audience.disjoint([20]), [5], cap=0)
@@ -13,10 +18,24 @@ class KreachError(ValueError):
     kreach.errors.KreachError: cap must be a whole number from 1 to 9007199254740992, got 0
     """
 
+    field: str | None = None
+    code: str = "invalid"
+
+    def __init__(
+        self, message: object = "", *, field: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        if field is not None:
+            self.field = field
+        if code is not None:
+            self.code = code
+
     @classmethod
-    def rule(cls, argument: str, rule: str, value: object) -> "KreachError":
-        """Build the one form of message that kreach uses for a broken rule."""
-        return cls(f"{argument} must {rule}, got {_short(value)}")
+    def rule(cls, argument: str, rule: str, value: object) -> Self:
+        """An error about `argument`: "ARGUMENT must RULE, got VALUE"."""
+        error = cls(f"{argument} must {rule}, got {_short(value)}")
+        error.field = argument
+        return error
 
 
 def _short(value: object, limit: int = 80) -> str:

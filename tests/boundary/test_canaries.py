@@ -26,7 +26,7 @@ from tests.adsystem.bidserver.bidders_made import (
     pointed,
 )
 from tests.adsystem.bidserver.stores_made import made_store, running_campaign
-from tests.service.processes import Service, serving, until
+from tests.service.service_process import Service, serving, until
 
 pytestmark = pytest.mark.xdist_group("canaries")
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.adsystem.bidserver.bidders_made import made_request
 from tests.adsystem.bidserver.stores_made import made_store
-from tests.publisher.gateways import made_build
-from tests.service.processes import environment, serving, until
+from tests.publisher.gateway.gateway_app import made_build
+from tests.service.service_process import environment, serving, until
 
 pytestmark = pytest.mark.xdist_group("sides apart")
 

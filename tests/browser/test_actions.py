@@ -15,7 +15,7 @@ from tests.browser.conftest import Pages
 from tests.browser.test_pages import named, text
 from tests.browser.worlds import World, made_world
 from tests.cli.command import kreach
-from tests.service.processes import Service, serving
+from tests.service.service_process import Service, serving
 
 pytestmark = pytest.mark.xdist_group("browser")
 

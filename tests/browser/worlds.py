@@ -14,7 +14,7 @@ import numpy as np
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from tests.adsystem.api.stores import GROUPS, START, Shop, make_campaign, make_catalogue
-from tests.service.processes import Service, serving
+from tests.service.service_process import Service, serving
 
 NOW = START + timedelta(days=3)
 CANARY = "reader-canary-7"

@@ -155,7 +155,7 @@ def test_a_price_that_is_none_is_refused_and_the_bid_stays_out(tmp_path: Path) -
         for query in NO_PRICES:
             reply = await room.ask(f"/openrtb2/billing/{sold.token}{query}")
             assert reply.status == 400, query
-            assert "price must" in reply.document["error"]
+            assert "price must" in reply.document["error"]["message"]
             assert room.state.ledger.accounts[1].reserved == sold.bid_micros
         assert await room.tell("billing", sold, 0) == 200  # free of charge is a price
 

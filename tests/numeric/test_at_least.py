@@ -18,7 +18,7 @@ from kreach.numeric import variance as variance_module
 from kreach.numeric.overlap import overlap_variance
 from kreach.numeric.variance import group_variance, group_variance_at_least, profile_variance
 from tests.golden.generate import Setting, World, all_outcomes, build_world
-from tests.numeric.exact import VARIANCE_DIGITS, beta_binomial_terms, binomial_terms
+from tests.numeric.high_precision import VARIANCE_DIGITS, beta_binomial_terms, binomial_terms
 from tests.strategies import Campaign, campaigns, caps, large_campaigns, overlapping, profiled
 
 CLOSE = 1e-11

@@ -13,7 +13,7 @@ from kreach.numeric.exposure import (
     exposure_law,
     sum_of_laws,
 )
-from tests.numeric.exact import beta_binomial_terms, binomial_terms
+from tests.numeric.high_precision import beta_binomial_terms, binomial_terms
 
 SIZES = [1, 2, 3, 20, 1000, 10**6, 10**9]
 TRIALS = [0, 1, 2, 10, 1000, 10**5, 10**9]

@@ -5,7 +5,7 @@ import pytest
 from mpmath import mp
 
 from kreach.numeric.probability import group_reach_probability
-from tests.numeric.exact import DIGITS, beta_binomial_terms, binomial_terms
+from tests.numeric.high_precision import DIGITS, beta_binomial_terms, binomial_terms
 
 
 def ours(k: int, u: int, n: int, a: float, cap: int) -> float:

@@ -6,7 +6,7 @@ import pytest
 from kreach.numeric import variance as module
 from kreach.numeric.groupreach import GroupKind, group_reach_pmf
 from kreach.numeric.variance import group_variance, profile_variance
-from tests.numeric.exact import dirichlet_variance, uniform_variance
+from tests.numeric.high_precision import dirichlet_variance, uniform_variance
 
 
 def ours(k: float, u: float, n: float, a: float, cap: int) -> float:

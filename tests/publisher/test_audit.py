@@ -15,7 +15,7 @@ from kreach.publisher.audit_page import audit_page
 from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
-from tests.publisher.people_made import column, crowd, populations
+from tests.publisher.populations import column, crowd, populations
 
 PEOPLE = crowd(3_000, seed=61)
 AT_RANDOM = form_groups(PEOPLE, 20, AtRandom(), seed=1)

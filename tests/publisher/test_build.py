@@ -18,7 +18,7 @@ from kreach.publisher.directory import Directory
 from kreach.publisher.grouping import AtRandom, ByRates, form_groups
 from kreach.publisher.store import read_build
 from kreach.publisher.visit_knowledge import match_dispersion
-from tests.publisher.people_made import NOW, write_csv
+from tests.publisher.populations import NOW, write_csv
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_build_can_be_read_back(strategy: str, visits: Path, tmp_path: Path) -
     assert facts["dispersion"] == catalogue.dispersion
     assert set(facts["coverage"]) == {"town"}
     assert set(facts["information_kept"]) == {"town", "age"}
-    sizes = np.bincount(made.placed.ravel(), minlength=len(catalogue))
+    sizes = np.bincount(made.group_indices.ravel(), minlength=len(catalogue))
     np.testing.assert_array_equal(sizes, catalogue.sizes)
     assert made.people.attribute("town").labels == ("A", "B", "C")
     assert made.people.attribute("empty").labels == (None,)
@@ -84,11 +84,11 @@ def test_a_build_can_be_read_back(strategy: str, visits: Path, tmp_path: Path) -
 def test_the_gateway_starts_from_a_build(strategy: str, visits: Path, tmp_path: Path) -> None:
     build(visits, tmp_path / "out", strategy, partitions=12)
     made = read_build(tmp_path / "out")
-    door = made.gateway()
+    door = made.group_lookup()
     catalogue = read_catalogue(tmp_path / "out" / "release")
     for at in range(0, 400, 17):
         group = door.identify(made.user_ids[at]).group
-        assert catalogue.index(group) in made.placed[at]
+        assert catalogue.index(group) in made.group_indices[at]
         assert door.identify(made.user_ids[at]).group == group
 
 
@@ -240,7 +240,7 @@ def test_a_spoiled_build_is_refused(
     else:
         path.write_bytes(content)
     with pytest.raises(KreachError, match=r"^(folder|key) must ") as caught:
-        read_build(tmp_path / "out").gateway()
+        read_build(tmp_path / "out").group_lookup()
     assert "\n" not in str(caught.value)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kreach.errors import KreachError
 from kreach.publisher.directory import Directory
-from tests.publisher.people_made import write_csv, write_parquet
+from tests.publisher.populations import write_csv, write_parquet
 
 VISITS = ("user_id VARCHAR", "ts TIMESTAMPTZ", "town VARCHAR")
 ROWS = [

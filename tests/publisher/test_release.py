@@ -19,7 +19,7 @@ from kreach.errors import KreachError
 from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, Release, ReleaseRefused, new_key, release
-from tests.publisher.people_made import KEY, NOW, crowd, dirichlet_visits
+from tests.publisher.populations import KEY, NOW, crowd, dirichlet_visits
 
 PEOPLE = crowd(600, seed=31)
 AT_RANDOM = form_groups(PEOPLE, 20, AtRandom(), seed=1)
@@ -85,9 +85,9 @@ def test_every_reason_is_given_at_once() -> None:
 def test_a_campaign_on_few_people_inside_a_group_is_refused() -> None:
     made = released()
     targeted = np.zeros(600, dtype=np.bool_)
-    targeted[np.flatnonzero(made.placed[:, 0] == 3)[:4]] = True
-    targeted[np.flatnonzero(made.placed[:, 0] == 4)[:5]] = True
-    targeted[np.flatnonzero(made.placed[:, 0] == 5)[:1]] = True
+    targeted[np.flatnonzero(made.group_indices[:, 0] == 3)[:4]] = True
+    targeted[np.flatnonzero(made.group_indices[:, 0] == 4)[:5]] = True
+    targeted[np.flatnonzero(made.group_indices[:, 0] == 5)[:1]] = True
     expected = [
         "2 groups hold fewer than 5 targeted people (5 people); drop them or choose broader"
     ]
@@ -106,7 +106,7 @@ def test_a_campaign_on_few_people_inside_a_group_is_refused() -> None:
 def test_targeted_counts_are_zero_or_clear_the_floor(count: int) -> None:
     made = released()
     targeted = np.zeros(600, dtype=np.bool_)
-    targeted[np.flatnonzero(made.placed[:, 0] == 7)[:count]] = True
+    targeted[np.flatnonzero(made.group_indices[:, 0] == 7)[:count]] = True
     if count < 5:
         with pytest.raises(ReleaseRefused):
             made.targeted_counts(targeted)
@@ -127,7 +127,7 @@ def test_the_floor_of_targeting_is_never_more_than_the_group_size() -> None:
 def test_a_campaign_on_few_people_of_a_class_is_refused() -> None:
     made = released(assignment=CROSSED)
     targeted = np.zeros(600, dtype=np.bool_)
-    first = (made.placed == made.placed[0]).all(axis=1)
+    first = (made.group_indices == made.group_indices[0]).all(axis=1)
     targeted[np.flatnonzero(first)[:9]] = True
     with pytest.raises(ReleaseRefused, match=r"1 classes hold fewer than 10 targeted people \(9\)"):
         made.audience(targeted)
@@ -220,7 +220,7 @@ def test_the_order_of_a_catalogue_tells_nothing() -> None:
     for version in ("v1", "v2"):
         made = released(people, assignment, version=version, knowledge="none")
         position = np.empty(assignment.group_count)
-        position[assignment.group_of()] = made.placed[:, 0]
+        position[assignment.group_of()] = made.group_indices[:, 0]
         places.append(position)
         assert list(made.catalogue.groups) == sorted(made.catalogue.groups)
     number = np.arange(assignment.group_count)
@@ -233,11 +233,11 @@ def test_the_order_of_a_catalogue_tells_nothing() -> None:
 @pytest.mark.parametrize("assignment", [AT_RANDOM, CROSSED])
 def test_placed_and_sizes_agree_with_the_assignment(assignment: Assignment) -> None:
     made = released(assignment=assignment)
-    counts = np.bincount(made.placed.ravel(), minlength=len(made.catalogue))
+    counts = np.bincount(made.group_indices.ravel(), minlength=len(made.catalogue))
     np.testing.assert_array_equal(counts, made.catalogue.sizes)
     assert sorted(made.catalogue.sizes.tolist()) == sorted(assignment.group_sizes.tolist())
     for layer in range(assignment.groups.shape[1]):
-        pairs = np.stack([assignment.groups[:, layer], made.placed[:, layer]], axis=1)
+        pairs = np.stack([assignment.groups[:, layer], made.group_indices[:, layer]], axis=1)
         groups = len(np.unique(assignment.groups[:, layer]))
         assert len(np.unique(pairs, axis=0)) == groups, "old and new names go one to one"
     assert made.catalogue.group_size == 20
@@ -281,8 +281,8 @@ def test_knowledge_shares_is_a_vector_for_each_group_in_its_place() -> None:
     assert [len(vector) for vector in shares] == made.catalogue.sizes.tolist()
     heaviest = [vector.max() for vector in shares]
     busiest = np.zeros(len(made.catalogue))
-    totals = np.bincount(made.placed[:, 0], weights=PEOPLE.visits)
-    np.maximum.at(busiest, made.placed[:, 0], PEOPLE.visits)
+    totals = np.bincount(made.group_indices[:, 0], weights=PEOPLE.visits)
+    np.maximum.at(busiest, made.group_indices[:, 0], PEOPLE.visits)
     assert np.corrcoef(heaviest, busiest / totals)[0, 1] > 0.95
 
 
@@ -313,7 +313,7 @@ def test_a_released_audience_measures_what_happened(knowledge: str) -> None:
     assignment = form_groups(people, 20, AtRandom(), seed=1)
     made = released(people, assignment, knowledge=knowledge)
     seen = generator.poisson(1.0 * habits)
-    by_group = np.bincount(made.placed[:, 0], weights=seen).astype(np.int64)
+    by_group = np.bincount(made.group_indices[:, 0], weights=seen).astype(np.int64)
     truth = np.count_nonzero(seen)
     said = kr.measure(made.audience(), by_group, cap=1).reach
     uniform = kr.measure(kr.Audience.disjoint(made.catalogue.sizes), by_group, cap=1).reach
@@ -330,7 +330,7 @@ def test_a_targeted_audience_measures_what_happened() -> None:
     targeted = generator.random(4_000) < 0.6
     audience = made.audience(targeted, drop_small=True)
     visitor = generator.integers(0, 4_000, 6_000)
-    by_group = np.bincount(made.placed[visitor, 0], minlength=len(made.catalogue))
+    by_group = np.bincount(made.group_indices[visitor, 0], minlength=len(made.catalogue))
     seen = np.bincount(visitor, minlength=4_000)
     report = kr.measure(audience, by_group, cap=2)
     truth = int(np.minimum(seen[targeted], 2).sum())

@@ -15,7 +15,7 @@ from kreach.publisher.directory import Directory
 from kreach.publisher.grouping import AtRandom, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import ReleaseRefused, release
-from tests.publisher.people_made import KEY, NOW, run_kreach
+from tests.publisher.populations import KEY, NOW, run_kreach
 
 PEOPLE = 150
 RANDOM = np.random.default_rng(41)

@@ -19,7 +19,7 @@ from kreach.publisher.visit_knowledge import (
     shrunk_shares,
     visit_profiles,
 )
-from tests.publisher.people_made import dirichlet_visits
+from tests.publisher.populations import dirichlet_visits
 
 DISPERSIONS = [0.3, 0.6, 2.0, 10.0]
 

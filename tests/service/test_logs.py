@@ -105,4 +105,4 @@ def test_a_storm_of_events_is_counted(
     assert said.count("other") == 1
     now[0] += 2.0
     log.warning("storm")
-    assert json.loads(lines[-1])["unsaid"] == 500 - said.count("storm")
+    assert json.loads(lines[-1])["suppressed"] == 500 - said.count("storm")

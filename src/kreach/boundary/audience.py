@@ -69,7 +69,7 @@ class Audience:
         >>> Audience.disjoint([20, 20, 25], targeted_counts=[20, 5, 25])
         DisjointAudience(groups=3, targeted=50, visits=uniform)
         """
-        sizes = as_counts("group_sizes", group_sizes, least=1)
+        sizes = as_counts("group_sizes", group_sizes, minimum=1)
         if targeted_counts is None:
             targeted = sizes
         else:
@@ -94,7 +94,7 @@ class Audience:
         >>> Audience.overlapping([3, 3], [((0,), 2), ((0, 1), 1)])
         OverlappingAudience(groups=2, classes=2, targeted=3)
         """
-        sizes = as_counts("group_sizes", group_sizes, least=1)
+        sizes = as_counts("group_sizes", group_sizes, minimum=1)
         matrix, headcounts = _class_matrix(classes, len(sizes))
         members = np.zeros(len(sizes), dtype=np.int64)
         for column in matrix.T:
@@ -253,7 +253,7 @@ def _class_matrix(
     matrix = np.full((len(listed), int(lengths.max(initial=1))), -1, dtype=np.int64)
     start = np.repeat(np.cumsum(lengths) - lengths, lengths)
     matrix[row, np.arange(len(flat)) - start] = flat
-    headcounts = as_counts("classes head-counts", [headcount for _, headcount in listed], least=1)
+    headcounts = as_counts("classes head-counts", [headcount for _, headcount in listed], minimum=1)
     return matrix, headcounts
 
 

@@ -37,9 +37,9 @@ class Catalogue:
     class_floor: int = 1
 
     def __post_init__(self) -> None:
-        as_whole_number("group_size", self.group_size, least=1)
-        as_whole_number("class_floor", self.class_floor, least=1)
-        object.__setattr__(self, "sizes", read_only(as_counts("sizes", self.sizes, least=1)))
+        as_whole_number("group_size", self.group_size, minimum=1)
+        as_whole_number("class_floor", self.class_floor, minimum=1)
+        object.__setattr__(self, "sizes", read_only(as_counts("sizes", self.sizes, minimum=1)))
         if not self.version:
             raise KreachError.rule("version", "not be empty", self.version)
         if self.created.tzinfo is None:

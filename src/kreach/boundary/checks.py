@@ -1,4 +1,4 @@
-"""Turn what callers pass into arrays, or say which rule it breaks."""
+"""Check arguments: turn them into numbers and arrays, or raise an error that names the rule."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ __all__ = [
 LARGEST_COUNT = 2**53  # beyond, a float no longer holds every whole number
 
 
-def as_whole_number(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> int:
-    """A whole number from `least` to `most`; 3.0 counts as 3, True does not count as 1."""
+def as_whole_number(name: str, value: object, minimum: int, maximum: int = LARGEST_COUNT) -> int:
+    """A whole number from `minimum` to `maximum`; 3.0 counts as 3, True does not count as 1."""
     number = None
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         number = int(value)
     if isinstance(value, (float, np.floating)) and np.isfinite(value) and value == int(value):
         number = int(value)
-    if number is None or not least <= number <= most:
-        raise KreachError.rule(name, f"be a whole number from {least} to {most}", value)
+    if number is None or not minimum <= number <= maximum:
+        raise KreachError.rule(name, f"be a whole number from {minimum} to {maximum}", value)
     return number
 
 
@@ -53,9 +53,9 @@ def as_probability(name: str, value: object, *, ends: bool = False) -> float:
 
 
 def as_counts(
-    name: str, values: npt.ArrayLike, least: int = 0, length: int | None = None
+    name: str, values: npt.ArrayLike, minimum: int = 0, length: int | None = None
 ) -> IntArray:
-    """A new vector of whole numbers ≥ least; a scalar broadcasts where the length is known."""
+    """A new vector of whole numbers ≥ minimum; a scalar broadcasts where the length is known."""
     array = _vector(name, values, length)
     if array.dtype.kind not in "iuf":
         raise KreachError.rule(name, "be whole numbers", _kind(array))
@@ -68,11 +68,11 @@ def as_counts(
             at = int(broken[0])
             raise KreachError.rule(f"{name}[{at}]", "be a whole number", float(array[at]))
     low, high = array.min(), array.max()
-    if low < least or high > LARGEST_COUNT:
-        at = int(array.argmin() if low < least else array.argmax())
-        rule = f"be a whole number from {least} to {LARGEST_COUNT}"
+    if low < minimum or high > LARGEST_COUNT:
+        at = int(array.argmin() if low < minimum else array.argmax())
+        rule = f"be a whole number from {minimum} to {LARGEST_COUNT}"
         raise KreachError.rule(f"{name}[{at}]", rule, array[at].item())
-    return array.astype(np.int64)  # a copy: what the caller does to its array later is its own
+    return array.astype(np.int64)  # a copy, so that later changes by the caller do no harm
 
 
 def as_positive_floats(name: str, values: npt.ArrayLike, length: int) -> FloatArray:
@@ -89,14 +89,14 @@ def as_positive_floats(name: str, values: npt.ArrayLike, length: int) -> FloatAr
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same values, safe to hand out: nobody can change them behind the owner's back."""
+    """A view of the array that cannot be written."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def _vector(name: str, values: npt.ArrayLike, length: int | None) -> npt.NDArray[Any]:
-    _refuse_truths(name, values, "be a whole number")
+    _refuse_bools(name, values, "be a whole number")
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
@@ -114,7 +114,7 @@ def _vector(name: str, values: npt.ArrayLike, length: int | None) -> npt.NDArray
     return array
 
 
-def _refuse_truths(name: str, values: object, rule: str) -> None:
+def _refuse_bools(name: str, values: object, rule: str) -> None:
     """True among numbers would silently become 1."""
     if isinstance(values, (list, tuple)):
         for at, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""The embedded engine and how it reads files. Its complaints stay inside: they quote rows."""
+"""DuckDB connections and file readers. Its error messages quote rows, so they are replaced."""
 
 import os
 import re
@@ -15,18 +15,18 @@ __all__ = [
     "columns_of",
     "file_reader",
     "new_engine",
-    "no_complaints",
     "parquet_files",
-    "scratch",
+    "scratch_connection",
     "sql_name",
     "sql_text",
+    "translate_errors",
 ]
 
 TEXT_FILES = (".csv", ".tsv", ".txt")
 
 
 def new_engine(database: Path | str | None = None) -> Any:
-    """A fresh engine, in memory or on a file, that reads times without a zone as UTC."""
+    """A new database, in memory or on a file, that reads times without a zone as UTC."""
     import duckdb  # noqa: PLC0415 - slow to import
 
     engine = duckdb.connect(":memory:" if database is None else str(database))
@@ -35,15 +35,15 @@ def new_engine(database: Path | str | None = None) -> Any:
 
 
 _lock = threading.Lock()
-_shared: list[Any] = []  # the one engine of scratch connections, or none yet
+_shared: list[Any] = []  # the database of all scratch connections, once there is one
 
 
 @contextmanager
-def scratch() -> Iterator[Any]:
-    """A connection to read and write files with: nothing in memory but what is temporary.
+def scratch_connection() -> Iterator[Any]:
+    """A connection for reading and writing files, closed at the end of the block.
 
-    All are on one engine of this process, since a new one takes far longer to make. Temporary
-    tables and registered arrays are seen by their own connection only.
+    All share one database in memory, because opening another one is slow. Only the connection
+    itself sees its temporary tables and registered arrays.
     """
     with _lock:
         if not _shared:
@@ -62,7 +62,7 @@ def scratch() -> Iterator[Any]:
 
 
 def _is_sound(connection: Any) -> bool:
-    """Whether the engine still answers: after a fatal error none of its connections does."""
+    """Whether the database still answers; after a fatal error none of its connections does."""
     import duckdb  # noqa: PLC0415
 
     try:
@@ -72,7 +72,7 @@ def _is_sound(connection: Any) -> bool:
 
 
 def _before_fork() -> None:
-    """A child would have the engine without its threads, and hang or die when it lets go of it."""
+    """Close the database: a child process would have it without its threads, and hang."""
     _lock.acquire()
     _shared.clear()
 
@@ -83,8 +83,8 @@ os.register_at_fork(
 
 
 @contextmanager
-def no_complaints(name: str, rule: str) -> Iterator[None]:
-    """Turn an error of the engine into ours, which names the kind of error and quotes no row."""
+def translate_errors(name: str, rule: str) -> Iterator[None]:
+    """Raise a KreachError in place of DuckDB's, with the kind of error and without its text."""
     import duckdb  # noqa: PLC0415
 
     try:
@@ -97,9 +97,9 @@ def no_complaints(name: str, rule: str) -> Iterator[None]:
 def file_reader(
     name: str, path: Path, text_columns: tuple[str, ...] = (), *, all_text: bool = False
 ) -> str:
-    """The engine's expression for a Parquet file, a folder of them, or a CSV file.
+    """The SQL expression that reads a Parquet file, a folder of them, or a CSV file.
 
-    `text_columns` of a CSV, or all, are read as they are written: an id 007 is not the number 7.
+    `text_columns` of a CSV (or all columns) are read as text: the id 007 is not the number 7.
     """
     if not path.exists():
         raise KreachError.rule(name, "name a file that exists", str(path))
@@ -109,25 +109,25 @@ def file_reader(
     literal = sql_text(_no_wildcards(path))
     if path.suffix.lower() in TEXT_FILES:
         if all_text:
-            mark = "\\t" if path.suffix.lower() == ".tsv" else ","
-            plain = f"delim = '{mark}', quote = '\"', escape = '\"', skip = 0, header = true"
-            return f"read_csv('{literal}', {plain}, all_varchar = true)"
+            delimiter = "\\t" if path.suffix.lower() == ".tsv" else ","
+            options = f"delim = '{delimiter}', quote = '\"', escape = '\"', skip = 0, header = true"
+            return f"read_csv('{literal}', {options}, all_varchar = true)"
         types = ", ".join(f"'{column}': 'VARCHAR'" for column in text_columns)
-        kept = f", types = {{{types}}}" if text_columns else ""
-        return f"read_csv('{literal}', sample_size = -1{kept})"
+        typed = f", types = {{{types}}}" if text_columns else ""
+        return f"read_csv('{literal}', sample_size = -1{typed})"
     return f"read_parquet('{literal}')"
 
 
 def parquet_files(name: str, folder: Path) -> list[Path]:
-    """The Parquet files of a folder and its folders; what starts with _ or . is not finished."""
-    found = sorted(
+    """The Parquet files of a folder tree; names that start with _ or . are unfinished files."""
+    files = sorted(
         file
         for file in folder.rglob("*.parquet")
         if not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
     )
-    if not found:
+    if not files:
         raise KreachError.rule(name, "hold Parquet files", str(folder))
-    return found
+    return files
 
 
 def _no_wildcards(path: Path) -> str:
@@ -139,14 +139,14 @@ def _literal(path: Path) -> str:
 
 
 def columns_of(engine: Any, name: str, path: Path, required: tuple[str, ...]) -> list[str]:
-    """The columns of a file; refuses one that lacks what is required."""
-    with no_complaints(name, "be a readable Parquet or CSV file"):
-        described = engine.execute(f"DESCRIBE SELECT * FROM {file_reader(name, path)}").fetchall()
-    columns = [str(row[0]) for row in described]
+    """The columns of a file; refuses one that lacks a required one."""
+    with translate_errors(name, "be a readable Parquet or CSV file"):
+        rows = engine.execute(f"DESCRIBE SELECT * FROM {file_reader(name, path)}").fetchall()
+    columns = [str(row[0]) for row in rows]
     for column in required:
         if column not in columns:
-            held = ", ".join(columns)
-            raise KreachError.rule(name, f"have a column {column}", f"{path} with {held}")
+            rule = f"have a column {column}"
+            raise KreachError.rule(name, rule, f"{path} with {', '.join(columns)}")
     return columns
 
 

@@ -1,4 +1,4 @@
-"""The files that cross: a catalogue as `catalogue.json`, `groups.parquet` and `classes.parquet`."""
+"""Catalogue files: `catalogue.json`, `groups.parquet` and `classes.parquet`."""
 
 import json
 from datetime import datetime
@@ -9,7 +9,13 @@ import numpy as np
 
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.duckdb import columns_of, file_reader, no_complaints, scratch, sql_text
+from kreach.boundary.duckdb import (
+    columns_of,
+    file_reader,
+    scratch_connection,
+    sql_text,
+    translate_errors,
+)
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -17,7 +23,7 @@ __all__ = ["read_catalogue", "read_groups", "write_catalogue", "write_groups"]
 
 
 def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
-    """Write a catalogue; the groups and classes files are those of the public surface."""
+    """Write a catalogue to a folder, in the file formats that `kreach measure` reads."""
     folder.mkdir(parents=True, exist_ok=True)
     write_groups(catalogue, folder / "groups.parquet")
     if catalogue.classes is not None:
@@ -57,7 +63,7 @@ def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | N
             (SELECT place, list(share ORDER BY share) AS visit_shares
              FROM share_table GROUP BY place) USING (place)"""
         columns += ", visit_shares"
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.register("group_table", group_table)
         if share_table:
             engine.register("share_table", share_table)
@@ -76,7 +82,7 @@ def _write_classes(catalogue: Catalogue, path: Path) -> None:
             [len(groups) for groups, _ in classes],
         ),
     }
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.register("class_table", class_table)
         query = """SELECT list(group_id ORDER BY group_id) AS groups, any_value(headcount) AS
             headcount FROM class_table GROUP BY place ORDER BY place"""
@@ -84,7 +90,7 @@ def _write_classes(catalogue: Catalogue, path: Path) -> None:
 
 
 def read_catalogue(folder: Path) -> Catalogue:
-    """Read what `write_catalogue` wrote; all promises of a catalogue are checked again."""
+    """Read a catalogue folder; the size floors are checked again."""
     try:
         facts = json.loads((folder / "catalogue.json").read_text())
         created = datetime.fromisoformat(facts["created"])
@@ -92,9 +98,9 @@ def read_catalogue(folder: Path) -> Catalogue:
         class_floor, overlapping = int(facts["class_floor"]), bool(facts["overlapping"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise KreachError.rule("catalogue", "be a released folder", f"{folder} ({error})") from None
-    with scratch() as engine:
+    with scratch_connection() as engine:
         columns_of(engine, "catalogue", folder / "groups.parquet", ("group", "size"))
-        with no_complaints("catalogue", "hold readable groups files"):
+        with translate_errors("catalogue", "hold readable groups files"):
             reader = file_reader("catalogue", folder / "groups.parquet")
             rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
             classes = None
@@ -129,15 +135,15 @@ def _class_row(
 def read_groups(path: Path) -> tuple[list[str], Audience]:
     """Group ids and audience of a groups file (Parquet or CSV): group, size, and optionally
     targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5])."""
-    with scratch() as engine:
-        held = columns_of(engine, "groups", path, ("group", "size"))
+    with scratch_connection() as engine:
+        columns = columns_of(engine, "groups", path, ("group", "size"))
         reader = file_reader("groups", path, text_columns=("group",))
-        shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in held else "NULL"
-        with no_complaints("groups", "be a readable Parquet or CSV file"):
+        shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in columns else "NULL"
+        with translate_errors("groups", "be a readable Parquet or CSV file"):
             rows = engine.execute(
                 f"""SELECT CAST("group" AS VARCHAR) AS id, size,
-                {"targeted" if "targeted" in held else "size"} AS targeted,
-                {"CAST(dispersion AS DOUBLE)" if "dispersion" in held else "NULL"} AS dispersion,
+                {"targeted" if "targeted" in columns else "size"} AS targeted,
+                {"CAST(dispersion AS DOUBLE)" if "dispersion" in columns else "NULL"} AS dispersion,
                 {shares} AS visit_shares FROM {reader}"""
             ).fetchall()
     ids = [row[0] for row in rows]

@@ -162,7 +162,7 @@ def gateway(
     """
     import msgspec
 
-    from kreach.publisher.gateway import GatewaySettings, check, gateway_site
+    from kreach.publisher.gateway import GatewaySettings, check, gateway_app
     from kreach.service.config import load_settings
     from kreach.service.logs import Log
     from kreach.service.run import bind
@@ -176,7 +176,7 @@ def gateway(
         _checked(check(settings), as_json)
         return
     log = Log("gateway")
-    run(gateway_site(settings, log), log, bind(settings.host, settings.port))
+    run(gateway_app(settings, log), log, bind(settings.host, settings.port))
 
 
 @serve.command(short_help="Show campaigns, plans and privacy in a browser.")

@@ -188,7 +188,9 @@ class Demo:
         options = self.options
         self._begins = options.folder / "begins"
         self._begins.unlink(missing_ok=True)
-        told = ClockSettings(speed=options.speed, shown=self._shown, begins=self._begins)
+        told = ClockSettings(
+            speed=options.speed, start_seconds=self._shown, start_file=self._begins
+        )
         self.clock = told.steady()
         sections: dict[str, dict[str, Any]] = {
             "adsystem": {"store": "store", "catalogues": ["groups/release"]},
@@ -202,7 +204,11 @@ class Demo:
                 "market_sigma": _SIGMA,
             },
             "gateway": {"build": "groups", "store": "gateway-store"},
-            "clock": {"speed": told.speed, "shown": told.shown, "begins": self._begins.name},
+            "clock": {
+                "speed": told.speed,
+                "start_seconds": told.start_seconds,
+                "start_file": self._begins.name,
+            },
         }
         lines = []
         for name, values in sections.items():

@@ -55,10 +55,10 @@ class StudyOptions:
     processes: int | None = None
 
     def __post_init__(self) -> None:
-        as_whole_number("group_size", self.group_size, least=1)
-        as_whole_number("campaigns", self.campaigns, least=1, most=1000)
-        as_whole_number("campaign_size", self.campaign_size, least=10)
-        as_whole_number("seed", self.seed, least=0)
+        as_whole_number("group_size", self.group_size, minimum=1)
+        as_whole_number("campaigns", self.campaigns, minimum=1, maximum=1000)
+        as_whole_number("campaign_size", self.campaign_size, minimum=10)
+        as_whole_number("seed", self.seed, minimum=0)
         for name in (self.strategy, *self.others):
             if name == "overlapping":
                 raise KreachError.rule("strategy", "make disjoint groups to be studied", name)
@@ -66,7 +66,7 @@ class StudyOptions:
                 rule = "come with columns (segments) to group by"
                 raise KreachError.rule("strategy", rule, name)
         if self.processes is not None:
-            as_whole_number("processes", self.processes, least=1, most=1024)
+            as_whole_number("processes", self.processes, minimum=1, maximum=1024)
 
 
 def strategies_of(options: StudyOptions) -> dict[str, Strategy]:

@@ -37,9 +37,9 @@ def reproduce(names: Sequence[str], out: Path, run: Run) -> list[Exhibit]:
     The same seed gives the same digits for any number of processes.
     """
     chosen = chosen_figures(names)
-    as_whole_number("seed", run.seed, least=0)
+    as_whole_number("seed", run.seed, minimum=0)
     if run.processes is not None:
-        as_whole_number("processes", run.processes, least=1)
+        as_whole_number("processes", run.processes, minimum=1)
     check_folder(out)
     new_figure()  # says at once if figures cannot be drawn
     exhibits = []

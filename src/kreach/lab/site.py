@@ -8,7 +8,7 @@ import numpy as np
 
 from kreach.adsystem.bidding.history import read_prices
 from kreach.adsystem.bidding.market import EmpiricalMarket
-from kreach.boundary.duckdb import columns_of, file_reader, no_complaints, scratch
+from kreach.boundary.duckdb import columns_of, file_reader, scratch_connection, translate_errors
 from kreach.errors import KreachError
 from kreach.lab.trials import generator_for
 from kreach.numeric.types import FloatArray, IntArray
@@ -99,11 +99,11 @@ def read_markets(prices: Path) -> list[EmpiricalMarket]:
 
     The paper's pacing has its prices near 1 built in; only the unit of money changes.
     """
-    with scratch() as engine:
+    with scratch_connection() as engine:
         columns = columns_of(engine, "prices", prices, ("market_price",))
         names: list[str | None] = [None]
         if "campaign" in columns:
-            with no_complaints("prices", "have readable campaigns"):
+            with translate_errors("prices", "have readable campaigns"):
                 reader = file_reader("prices", prices, text_columns=("campaign",))
                 query = f"""SELECT DISTINCT CAST(campaign AS VARCHAR) FROM {reader}
                     WHERE campaign IS NOT NULL ORDER BY 1"""

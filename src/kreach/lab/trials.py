@@ -40,7 +40,7 @@ def run_trials(
     processes (default: one per core). `work` must be a function at the top of a module.
     """
     if processes is not None:
-        processes = as_whole_number("processes", processes, least=1, most=1024)
+        processes = as_whole_number("processes", processes, minimum=1, maximum=1024)
     cores = processes or len(os.sched_getaffinity(0))
     results: list[Result] = []
     if cores == 1 or len(tasks) <= 1:

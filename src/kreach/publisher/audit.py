@@ -152,7 +152,7 @@ def audit(
     floors = floors or Floors()
     if not 0.0 <= churn < 1.0:
         raise KreachError.rule("churn", "lie between 0 and 1", churn)
-    seed = as_whole_number("seed", seed, least=0)
+    seed = as_whole_number("seed", seed, minimum=0)
     effective, low = _effective(people, assignment, floors)
     layer = assignment.groups[:, 0]
     views = tuple(_segment_views(people, assignment, segments, floors))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.duckdb import columns_of, file_reader, new_engine, no_complaints, sql_name
+from kreach.boundary.duckdb import columns_of, file_reader, new_engine, sql_name, translate_errors
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.people import Attribute, People
@@ -121,25 +121,25 @@ class Directory:
                 FROM visits f JOIN people p ON CAST(f.user_id AS VARCHAR) = p.id GROUP BY ALL)
             QUALIFY row_number() OVER (PARTITION BY person ORDER BY times DESC, value) = 1
             ORDER BY person"""
-        with no_complaints(f"attribute {name}", "be a readable column"):
+        with translate_errors(f"attribute {name}", "be a readable column"):
             return Attribute.of(self._engine.execute(query).fetchnumpy()["v"])
 
     def _attach(self, name: str, path: Path, required: tuple[str, ...]) -> list[str]:
         """Make a file a view of the engine and return its columns."""
         columns = columns_of(self._engine, name, path, required)
         reader = file_reader(name, path, text_columns=("user_id",))
-        with no_complaints(name, "be a readable Parquet or CSV file"):
+        with translate_errors(name, "be a readable Parquet or CSV file"):
             self._engine.execute(f"CREATE VIEW {name} AS SELECT * FROM {reader}")
         return columns
 
     def _run(self, query: str, parameters: list[int] | None = None) -> Any:
-        with no_complaints("visits", "be readable to the end"):
+        with translate_errors("visits", "be readable to the end"):
             return self._engine.execute(query, parameters or [])
 
     def _refuse_missing(self, table: str, column: str) -> None:
         value = f"CAST({column} AS TIMESTAMPTZ)" if column == "ts" else column
         rule = "be times" if column == "ts" else "be readable"
-        with no_complaints(f"{table}.{column}", rule):
+        with translate_errors(f"{table}.{column}", rule):
             missing = int(self._one(f"SELECT count(*) FROM {table} WHERE {value} IS NULL"))
         if missing:
             raise KreachError.rule(

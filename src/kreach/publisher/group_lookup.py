@@ -1,4 +1,4 @@
-"""Which group is this visitor? The table that turns a user id into a group id, and nothing else."""
+"""The lookup table of the gateway: user id → group id."""
 
 import hashlib
 import secrets
@@ -9,27 +9,27 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["Gateway", "Identified"]
+__all__ = ["CHOICES", "GroupLookup", "VisitorGroup"]
 
 CHOICES = ("sticky", "each_visit")
-_STEP = 10_000  # people between two chances for other threads: a service answers meanwhile
+_STEP = 10_000  # users added at a time, so that other threads can run in between
 
 
 @dataclass(frozen=True, slots=True)
-class Identified:
+class VisitorGroup:
     """All that leaves the gateway for a visit: an opaque group id and the catalogue's version."""
 
     group: str
     catalogue: str
 
 
-class Gateway:
-    """User id → one group of the current version; O(1) and in memory.
+class GroupLookup:
+    """User id → one group of the catalogue, in memory and in O(1).
 
-    **Unknown users** are treated like a member, picked by a keyed hash of their id: always the same
-    one while the catalogue lasts, so each group gets strangers in proportion to its size. A group
-    gains a visitor and loses nobody, so nobody's anonymity shrinks; the catalogue's sizes then
-    understate it, and nothing marks a stranger as one.
+    **Unknown users** are treated like a member that a keyed hash of their id picks: the same one
+    while the catalogue is served, so each group gets unknown users in proportion to its size. A
+    group gains a visitor and loses nobody, so nobody's anonymity shrinks; the catalogue's sizes
+    understate it, and nothing marks an unknown user.
 
     **Overlapping groups.** Which of a user's groups is named matters to an observer who can tell
     that several visits are one person's (by time or place). "sticky": always the same one, by keyed
@@ -44,7 +44,7 @@ class Gateway:
         self,
         catalogue: Catalogue,
         user_ids: Iterable[str],
-        placed: IntArray,
+        group_indices: IntArray,
         *,
         key: bytes,
         choice: str = "sticky",
@@ -53,53 +53,53 @@ class Gateway:
             raise KreachError.rule("choice", f"be one of {', '.join(CHOICES)}", choice)
         if len(key) < 16:
             raise KreachError.rule("key", "have at least 16 bytes", f"{len(key)} bytes")
-        if len(placed) == 0:
-            raise KreachError.rule("placed", "hold at least one person", "nobody")
-        if placed.min() < 0 or placed.max() >= len(catalogue):
+        if len(group_indices) == 0:
+            raise KreachError.rule("group_indices", "hold at least one person", "nobody")
+        if group_indices.min() < 0 or group_indices.max() >= len(catalogue):
             rule = f"name groups of the catalogue (0 to {len(catalogue) - 1})"
-            raise KreachError.rule("placed", rule, f"{placed.min()} to {placed.max()}")
+            value = f"{group_indices.min()} to {group_indices.max()}"
+            raise KreachError.rule("group_indices", rule, value)
+        ids = list(user_ids)
+        if len(ids) != len(group_indices):
+            raise KreachError.rule("user_ids", f"match the {len(group_indices)} people", len(ids))
+        self._rows: dict[str, int] = {}
+        for start in range(0, len(ids), _STEP):
+            batch = ids[start : start + _STEP]
+            self._rows.update(zip(batch, range(start, start + len(batch)), strict=True))
+        if len(self._rows) != len(ids):
+            duplicates = f"{len(ids) - len(self._rows)} duplicates"
+            raise KreachError.rule("user_ids", "be unique", duplicates)
+        self.version, self.groups = catalogue.version, catalogue.groups
         self._key = key[:64]
         self._choice = choice
-        self.version, self.groups = catalogue.version, catalogue.groups
-        self._answers = [Identified(group, catalogue.version) for group in catalogue.groups]
-        self._layers = placed.shape[1]
-        ids = list(user_ids)
-        if len(ids) != len(placed):
-            raise KreachError.rule("user_ids", f"match the {len(placed)} people", len(ids))
-        self._table: dict[str, int] = {}
-        for start in range(0, len(ids), _STEP):
-            part = ids[start : start + _STEP]
-            self._table.update(zip(part, range(start, start + len(part)), strict=True))
-        self._first: list[int] = placed[:, 0].tolist()
-        self._placed = placed
-        if len(self._table) != len(ids):
-            raise KreachError.rule(
-                "user_ids", "be unique", f"{len(ids) - len(self._table)} repeats"
-            )
+        self._answers = [VisitorGroup(group, catalogue.version) for group in catalogue.groups]
+        self._first: list[int] = group_indices[:, 0].tolist()
+        self._group_indices = group_indices
+        self._partitions = group_indices.shape[1]
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._rows)
 
     def __contains__(self, user_id: object) -> bool:
-        return user_id in self._table
+        return user_id in self._rows
 
-    def identify(self, user_id: str) -> Identified:
+    def identify(self, user_id: str) -> VisitorGroup:
         """The group to name for a visit of this user."""
-        row = self._table.get(user_id) if isinstance(user_id, str) else None
+        row = self._rows.get(user_id) if isinstance(user_id, str) else None
         if row is None:
-            row = self._stand_in(user_id)
-        if self._layers == 1:
+            row = self._substitute_row(user_id)
+        if self._partitions == 1:
             return self._answers[self._first[row]]
         if self._choice == "sticky":
-            layer = self._hash(user_id, b"layer") % self._layers
+            partition = self._hash(user_id, b"layer") % self._partitions
         else:
-            layer = secrets.randbelow(self._layers)
-        return self._answers[int(self._placed[row, layer])]
+            partition = secrets.randbelow(self._partitions)
+        return self._answers[int(self._group_indices[row, partition])]
 
-    def _stand_in(self, user_id: object) -> int:
-        """The member that a stranger is treated like."""
-        if not isinstance(user_id, str) or not user_id:
-            raise KreachError("user_id must be a text that is not empty")  # never echo an id
+    def _substitute_row(self, user_id: object) -> int:
+        """The member that an unknown user is treated like."""
+        if not isinstance(user_id, str) or not user_id:  # never quote an id
+            raise KreachError("user_id must be a non-empty text", field="user_id")
         return self._hash(user_id, b"group") % len(self._first)
 
     def _hash(self, user_id: str, purpose: bytes) -> int:

@@ -43,7 +43,7 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     beyond where a split would leave somebody without a companion of the old group.
     """
     k = assignment.group_size
-    joining = as_whole_number("joining", joining, least=0)
+    joining = as_whole_number("joining", joining, minimum=0)
     old = assignment.group_of()
     if stays.shape != old.shape or stays.dtype != np.bool_:
         rule = f"be a truth value for each of the {len(old)} people"
@@ -52,7 +52,7 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     total = len(staying) + joining
     if total < k:
         raise KreachError.rule("people", f"be at least group_size ({k}) people", total)
-    generator = np.random.default_rng(as_whole_number("seed", seed, least=0))
+    generator = np.random.default_rng(as_whole_number("seed", seed, minimum=0))
     sizes = np.bincount(staying, minlength=assignment.group_count)
     seats, new_groups = _seats(sizes, joining, k)
     groups = np.concatenate([staying, generator.permutation(seats)])

@@ -1,4 +1,7 @@
-"""The only exit: users in groups become a catalogue and audiences, or are refused with reasons."""
+"""Release: turn people in groups into a catalogue and audiences, or refuse with reasons.
+
+This is the only way out of the publisher's side.
+"""
 
 import hashlib
 import secrets
@@ -12,7 +15,7 @@ from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
-from kreach.numeric.types import BoolArray, IntArray
+from kreach.numeric.types import BoolArray, FloatArray, IntArray
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
 from kreach.publisher.visit_knowledge import (
@@ -30,7 +33,7 @@ _KEY_BYTES = 32
 
 
 class ReleaseRefused(KreachError):
-    """A release that would be unsafe; `reasons` lists every rule it breaks."""
+    """The release would be unsafe; `reasons` lists every broken rule."""
 
     def __init__(self, reasons: list[str]) -> None:
         self.reasons = reasons
@@ -39,12 +42,12 @@ class ReleaseRefused(KreachError):
 
 @dataclass(frozen=True)
 class Floors:
-    """The least numbers of people that a release may speak about.
+    """The minimum numbers of people in whatever a release describes.
 
     `membership_class`: people with one combination of overlapping groups. `targeted`: targeted
     people in a group that holds any. `effective_anonymity`: equally active people that every
     group must be worth (perplexity of its expected visit shares). `profile_anonymity`: the same
-    for a visit profile of its own to cross; groups below it get an average profile.
+    for a group to release a visit profile of its own; other groups get an average profile.
     """
 
     membership_class: int = 10
@@ -53,8 +56,8 @@ class Floors:
     profile_anonymity: float = 4.0
 
     def __post_init__(self) -> None:
-        as_whole_number("membership_class", self.membership_class, least=1)
-        as_whole_number("targeted", self.targeted, least=1)
+        as_whole_number("membership_class", self.membership_class, minimum=1)
+        as_whole_number("targeted", self.targeted, minimum=1)
         for name in ("effective_anonymity", "profile_anonymity"):
             if not getattr(self, name) >= 1.0:
                 raise KreachError.rule(name, "be a number ≥ 1", getattr(self, name))
@@ -77,11 +80,11 @@ def release(
     dispersion: float | None = None,
     floors: Floors | None = None,
 ) -> "Release":
-    """Turn people in groups into what one buyer may know, or refuse with every reason.
+    """Turn people in groups into a catalogue for one buyer, or refuse with every reason.
 
     Group ids are keyed by version and buyer: two buyers, or one buyer in two versions, cannot
-    match ids. Groups are listed in the order of their ids, so neither does their position tell
-    anything. `knowledge` is what crosses about visits: "none", one "dispersion", or "shares".
+    match ids. Groups are listed in the order of their ids, so their position says nothing either.
+    `knowledge` is what the catalogue says about visits: "none", one "dispersion", or "shares".
     `dispersion` is matched to the history in `people` unless given: where the groups themselves
     were formed by visits, give one that was fitted on other visits (`cross_fitted_dispersion`).
     """
@@ -95,26 +98,24 @@ def release(
         raise KreachError.rule("assignment", rule, len(assignment.groups))
     if assignment.overlapping and knowledge == "shares":
         raise KreachError.rule("knowledge", "not be shares for overlapping groups", knowledge)
-    order, position, ids = _keyed_order(assignment, key, buyer, version)
-    reasons = _unsafe(people, assignment, floors)
+    reasons = _refusal_reasons(people, assignment, floors)
     if reasons:
         raise ReleaseRefused(reasons)
+    order, position, ids = _order_by_opaque_id(assignment, key, buyer, version)
+    group_indices = position[assignment.groups]
     profiles, masked = None, 0
     if knowledge == "none" or assignment.overlapping or people.visits.sum() == 0:
         dispersion = None
     else:
-        group_of = assignment.group_of()
         if dispersion is None:
-            dispersion = match_dispersion(people.visits, group_of)
+            dispersion = match_dispersion(people.visits, assignment.group_of())
         dispersion = None if np.isinf(dispersion) else dispersion
         if knowledge == "shares":
-            pseudo = match_pseudo_visits(people.visits, group_of)
-            steps = max(1000, 10 * int(assignment.group_sizes.max()))
-            vectors, masked = visit_profiles(
-                people.visits, group_of, pseudo, floors.profile_anonymity, steps
-            )
-            profiles = tuple(vectors[group] for group in order.tolist())
-    placed = position[assignment.groups]
+            profiles, masked = _visit_profiles(people, assignment, floors, order)
+    classes, class_floor = None, 1
+    if assignment.overlapping:
+        classes = _classes(group_indices, np.ones(people.count, dtype=np.bool_))
+        class_floor = floors.membership_class
     catalogue = Catalogue(
         version,
         now,
@@ -123,9 +124,26 @@ def release(
         assignment.group_sizes[order],
         dispersion,
         profiles,
-        _classes(placed, np.ones(people.count, dtype=np.bool_)) if assignment.overlapping else None,
-        floors.membership_class if assignment.overlapping else 1,
+        classes,
+        class_floor,
     )
+    return Release(catalogue, group_indices, floors, _warnings(assignment, masked))
+
+
+def _visit_profiles(
+    people: People, assignment: Assignment, floors: Floors, order: IntArray
+) -> tuple[tuple[FloatArray, ...], int]:
+    """The visit shares of each group in catalogue order, and how many groups are masked."""
+    group_of = assignment.group_of()
+    pseudo = match_pseudo_visits(people.visits, group_of)
+    steps = max(1000, 10 * int(assignment.group_sizes.max()))
+    vectors, masked = visit_profiles(
+        people.visits, group_of, pseudo, floors.profile_anonymity, steps
+    )
+    return tuple(vectors[group] for group in order.tolist()), masked
+
+
+def _warnings(assignment: Assignment, masked: int) -> tuple[str, ...]:
     warnings = []
     if assignment.group_size == 1:
         warnings.append("group_size is 1: every group is one person. THIS IS NO ANONYMITY.")
@@ -133,18 +151,18 @@ def release(
         warnings.append(
             f"{masked:,} groups with too few active people got an average visit profile"
         )
-    return Release(catalogue, placed, floors, tuple(warnings))
+    return tuple(warnings)
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A catalogue that may leave, and the table behind it, which may not.
+    """A catalogue, which may leave, and the table of people, which may not.
 
-    `placed` holds the catalogue's group indices of each person, for the gateway.
+    `group_indices` holds each person's groups as indices of the catalogue, for the gateway.
     """
 
     catalogue: Catalogue
-    placed: IntArray
+    group_indices: IntArray
     floors: Floors
     warnings: tuple[str, ...]
 
@@ -157,7 +175,7 @@ class Release:
         self._check_length(targeted)
         if self.catalogue.classes is not None:
             raise KreachError.rule("catalogue", "have disjoint groups", "overlapping groups")
-        counts = np.bincount(self.placed[targeted, 0], minlength=len(self.catalogue))
+        counts = np.bincount(self.group_indices[targeted, 0], minlength=len(self.catalogue))
         small = (counts > 0) & (counts < self._targeted_floor())
         if small.any() and not drop_small:
             people = int(counts[small].sum())
@@ -170,32 +188,32 @@ class Release:
         return np.where(small, 0, counts)
 
     def audience(self, targeted: BoolArray | None = None, *, drop_small: bool = False) -> Audience:
-        """What a campaign may know: everybody, or the targeted people as far as floors allow."""
+        """The audience of a campaign: everybody, or the targeted people as far as floors allow."""
         if targeted is None:
             return self.catalogue.audience()
         self._check_length(targeted)
         if self.catalogue.classes is None:
             return self.catalogue.audience(self.targeted_counts(targeted, drop_small=drop_small))
-        classes = _classes(self.placed, targeted)
+        classes = _classes(self.group_indices, targeted)
         floor = self.floors.membership_class
         small = [headcount for _, headcount in classes if headcount < floor]
         if small and not drop_small:
             raise ReleaseRefused(
                 [f"{len(small):,} classes hold fewer than {floor} targeted people ({sum(small):,})"]
             )
-        kept = [c for c in classes if c[1] >= floor]
-        return Audience.overlapping(self.catalogue.sizes, kept)
+        large = [entry for entry in classes if entry[1] >= floor]
+        return Audience.overlapping(self.catalogue.sizes, large)
 
     def _targeted_floor(self) -> int:
         return min(self.floors.targeted, self.catalogue.group_size)
 
     def _check_length(self, targeted: BoolArray) -> None:
-        if targeted.shape != (len(self.placed),) or targeted.dtype != np.bool_:
-            rule = f"be a truth value for each of the {len(self.placed)} people"
+        if targeted.shape != (len(self.group_indices),) or targeted.dtype != np.bool_:
+            rule = f"be a truth value for each of the {len(self.group_indices)} people"
             raise KreachError.rule("targeted", rule, f"shape {targeted.shape} of {targeted.dtype}")
 
 
-def _unsafe(people: People, assignment: Assignment, floors: Floors) -> list[str]:
+def _refusal_reasons(people: People, assignment: Assignment, floors: Floors) -> list[str]:
     """Every reason why these groups must not be released."""
     reasons = []
     smallest = int(assignment.group_sizes.min(initial=assignment.group_size))
@@ -222,13 +240,13 @@ def _unsafe(people: People, assignment: Assignment, floors: Floors) -> list[str]
     return reasons
 
 
-def _keyed_order(
+def _order_by_opaque_id(
     assignment: Assignment, key: bytes, buyer: str, version: str
 ) -> tuple[IntArray, IntArray, tuple[str, ...]]:
-    """Opaque ids, sorted; which group stands at each position; at which position each group."""
-    head = f"{len(buyer)}:{buyer}{len(version)}:{version}:".encode()
+    """The group at each position, the position of each group, and the opaque ids in order."""
+    prefix = f"{len(buyer)}:{buyer}{len(version)}:{version}:".encode()
     ids = np.array(
-        [_opaque(key, head + str(group).encode()) for group in range(assignment.group_count)]
+        [_opaque_id(key, prefix + str(group).encode()) for group in range(assignment.group_count)]
     )
     order = np.argsort(ids)
     position = np.empty(len(order), dtype=np.int64)
@@ -236,12 +254,16 @@ def _keyed_order(
     return order, position, tuple(ids[order].tolist())
 
 
-def _opaque(key: bytes, message: bytes) -> str:
+def _opaque_id(key: bytes, message: bytes) -> str:
     digest = hashlib.blake2b(message, key=key[:64], digest_size=10).digest()
     return b32encode(digest).decode().lower()
 
 
-def _classes(placed: IntArray, targeted: BoolArray) -> tuple[tuple[tuple[int, ...], int], ...]:
-    rows, headcounts = np.unique(np.sort(placed[targeted], axis=1), axis=0, return_counts=True)
+def _classes(
+    group_indices: IntArray, targeted: BoolArray
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    rows, headcounts = np.unique(
+        np.sort(group_indices[targeted], axis=1), axis=0, return_counts=True
+    )
     pairs = zip(rows.tolist(), headcounts.tolist(), strict=True)
     return tuple((tuple(groups), headcount) for groups, headcount in pairs)

@@ -1,7 +1,8 @@
-"""The publisher's own folder: who is in which group, with which traits. It never leaves.
+"""The folder of a build.
 
-DIR/release/     what may be handed to a buyer (see boundary/files.py)
-DIR/publisher/   people.parquet, key, build.json: for the gateway and the audit only
+DIR/release/     the catalogue for a buyer (see boundary/files.py)
+DIR/publisher/   people.parquet, key, build.json: for the gateway and the audit only. They never
+                 leave the publisher.
 """
 
 import json
@@ -15,53 +16,61 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.duckdb import file_reader, no_complaints, scratch, sql_name, sql_text
+from kreach.boundary.duckdb import (
+    file_reader,
+    scratch_connection,
+    sql_name,
+    sql_text,
+    translate_errors,
+)
 from kreach.boundary.files import read_catalogue, write_catalogue
 from kreach.errors import KreachError
-from kreach.publisher.group_lookup import Gateway
+from kreach.numeric.types import IntArray
+from kreach.publisher.group_lookup import GroupLookup
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Release
 
-__all__ = ["FILES", "Build", "check_folder", "read_build", "read_gateway", "write_build"]
+__all__ = ["FILES", "Build", "check_folder", "read_build", "read_group_lookup", "write_build"]
 
-FILES = (  # what a gateway reads: while these stay the same files, so does the build
+FILES = (  # the files that a gateway reads
     "publisher/build.json",
     "publisher/key",
     "publisher/people.parquet",
     "release/catalogue.json",
     "release/groups.parquet",
 )
-_STEP = 2_000  # people between two pauses
+_BATCH = 2_000  # people between two pauses
 _PAUSE_SECONDS = 0.001
 
 
 @dataclass(frozen=True, eq=False)
 class Build:
-    """What the publisher keeps of a build."""
+    """The publisher's part of a build."""
 
     user_ids: list[str]
     people: People
     assignment: Assignment
-    placed: np.ndarray[Any, np.dtype[np.int64]]  # the catalogue's groups of each person
+    group_indices: IntArray  # in the catalogue, (people, partitions)
     key: bytes
     facts: dict[str, Any]
     folder: Path
 
-    def gateway(self, choice: str = "sticky") -> Gateway:
-        """The gateway for this build's catalogue."""
+    def group_lookup(self, choice: str = "sticky") -> GroupLookup:
+        """The lookup table for this build's catalogue."""
         catalogue = read_catalogue(self.folder / "release")
-        return Gateway(catalogue, self.user_ids, self.placed, key=self.key, choice=choice)
+        table = self.group_indices
+        return GroupLookup(catalogue, self.user_ids, table, key=self.key, choice=choice)
 
 
 def check_folder(folder: Path) -> Path:
-    """The folder of a build to come, absolute; refused if something is there or cannot be."""
+    """The absolute path of a new build; refused if it is not empty or cannot be created."""
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise KreachError.rule("out", "be a new or empty folder", str(folder))
     above = next(parent for parent in folder.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
-        raise KreachError.rule("out", "be a place where a folder can be made", str(folder))
+        raise KreachError.rule("out", "be a path where a folder can be created", str(folder))
     return folder
 
 
@@ -74,7 +83,7 @@ def write_build(
     key: bytes,
     facts: dict[str, Any],
 ) -> None:
-    """Write both halves of a build: all of it, or nothing."""
+    """Write both parts of a build, or nothing."""
     folder = check_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -101,31 +110,34 @@ def _write_people(
     table: dict[str, Any] = {"user_id": np.array(user_ids, dtype=object), "visits": people.visits}
     for layer in range(assignment.groups.shape[1]):
         table[f"group_{layer}"] = np.ascontiguousarray(assignment.groups[:, layer])
-        table[f"placed_{layer}"] = np.ascontiguousarray(released.placed[:, layer])
+        table[f"placed_{layer}"] = np.ascontiguousarray(released.group_indices[:, layer])
     for name, attribute in people.attributes.items():
         labels = np.array([None if v is None else str(v) for v in attribute.labels], dtype=object)
         table[f"attribute_{name}"] = labels[attribute.codes]
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.register("people_table", table)
         query = "SELECT * FROM people_table"
         engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
 
 
 def read_build(folder: Path) -> Build:
-    """Read what `write_build` wrote."""
+    """Read a folder that `write_build` wrote."""
     facts, key = _read_facts(folder)
     group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
-    with scratch() as engine, no_complaints("folder", "hold a readable people.parquet"):
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
         reader = file_reader("folder", folder / "publisher" / "people.parquet")
         rows = engine.execute(f"SELECT * FROM {reader}").fetchnumpy()
 
-    def layers(head: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        columns = sorted(name for name in rows if name.startswith(head))
+    def layers(prefix: str) -> IntArray:
+        columns = sorted(name for name in rows if name.startswith(prefix))
         return np.stack([np.asarray(rows[name], dtype=np.int64) for name in columns], axis=1)
 
-    head = "attribute_"
+    prefix = "attribute_"
     attributes = {
-        name[len(head) :]: Attribute.of(rows[name]) for name in rows if name.startswith(head)
+        name[len(prefix) :]: Attribute.of(rows[name]) for name in rows if name.startswith(prefix)
     }
     return Build(
         rows["user_id"].tolist(),
@@ -150,50 +162,53 @@ def _read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
     return facts, key
 
 
-def read_gateway(folder: Path, choice: str = "sticky") -> Gateway:
-    """The gateway of a build, for a service that answers while it reads.
+def read_group_lookup(folder: Path, choice: str = "sticky") -> GroupLookup:
+    """The lookup table of a build, for a service that answers requests while it reads.
 
-    Only the columns that a gateway needs, in small steps with pauses, so that other threads hardly
-    notice; and checked as a whole, because nobody looks on: both halves must be of one build.
+    It reads only the columns that it needs, in small batches with pauses for other threads, and
+    checks that both parts of the folder belong to one build.
     """
     facts, key = _read_facts(folder)
     catalogue = read_catalogue(folder / "release")
     if facts["version"] != catalogue.version:
         rule = f"be one build (publisher {facts['version']})"
         raise KreachError.rule("folder", rule, f"release {catalogue.version}")
-    ids, placed = _read_placed(folder / "publisher" / "people.parquet")
+    ids, group_indices = _read_group_indices(folder / "publisher" / "people.parquet")
     if set(map(type, ids)) - {str}:
-        raise KreachError.rule("folder", "hold user ids that are texts", "others in people.parquet")
-    made = Gateway(catalogue, ids, placed, key=key, choice=choice)
-    sizes = np.bincount(placed.ravel(), minlength=len(catalogue))
+        raise KreachError.rule("folder", "have text user ids", "others in people.parquet")
+    lookup = GroupLookup(catalogue, ids, group_indices, key=key, choice=choice)
+    sizes = np.bincount(group_indices.ravel(), minlength=len(catalogue))
     if not np.array_equal(sizes, catalogue.sizes):
         rule = "have as many people in each group as the release says"
-        raise KreachError.rule("folder", rule, "other head-counts")
-    return made
+        raise KreachError.rule("folder", rule, "other prefix-counts")
+    return lookup
 
 
-def _read_placed(path: Path) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]]:
-    """User ids and the catalogue's groups of each."""
+def _read_group_indices(path: Path) -> tuple[list[str], IntArray]:
+    """User ids, and the catalogue's group indices of each."""
     ids: list[str] = []
-    parts = []
-    with scratch() as engine, no_complaints("folder", "hold a readable people.parquet"):
+    batches = []
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
         reader = file_reader("folder", path)
         columns = [row[0] for row in engine.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()]
         layers = sorted(name for name in columns if name.startswith("placed_"))
         if "user_id" not in columns or not layers:
             raise KreachError.rule("folder", "hold people with their groups", str(path))
         rows = engine.execute(f"SELECT user_id, {', '.join(map(sql_name, layers))} FROM {reader}")
-        while part := rows.fetchmany(_STEP):
-            who, *groups = zip(*part, strict=True)
-            ids.extend(who)
-            parts.append(_as_numbers(groups, path).T)
+        while batch := rows.fetchmany(_BATCH):
+            user_ids, *groups = zip(*batch, strict=True)
+            ids.extend(user_ids)
+            batches.append(_as_indices(groups, path).T)
             time.sleep(_PAUSE_SECONDS)
     empty = np.zeros((0, len(layers)), dtype=np.int64)
-    return ids, np.concatenate(parts) if parts else empty
+    return ids, np.concatenate(batches) if batches else empty
 
 
-def _as_numbers(groups: list[tuple[Any, ...]], path: Path) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _as_indices(groups: list[tuple[Any, ...]], path: Path) -> IntArray:
     table = np.array(groups)
-    if table.dtype.kind not in "iu":  # also where one is missing
-        raise KreachError.rule("folder", "hold whole numbers of groups", str(path))
+    if table.dtype.kind not in "iu":  # a missing one makes it float or object
+        raise KreachError.rule("folder", "hold group indices that are whole numbers", str(path))
     return table.astype(np.int64)

@@ -183,7 +183,7 @@ def people_by_visits(visits: IntArray, floor: int = 20) -> IntArray:
     Numbers of visits that fewer than `floor` people made are pooled, from the busiest down, at
     their mean: the total of people stays, that of visits up to rounding.
     """
-    floor = as_whole_number("floor", floor, least=1)
+    floor = as_whole_number("floor", floor, minimum=1)
     counts = np.bincount(visits)
     result = np.zeros(len(counts), dtype=np.int64)
     held, made = 0, 0
@@ -235,7 +235,7 @@ def visit_profiles(
     the other groups of its size instead, or equal shares if there are none: that says nothing
     about it in particular.
     """
-    steps = as_whole_number("steps", steps, least=2)
+    steps = as_whole_number("steps", steps, minimum=2)
     sizes = np.bincount(group_of)
     if sizes.max(initial=0) > steps:
         raise KreachError.rule("steps", f"be at least the largest group ({sizes.max()})", steps)

@@ -1,1 +1,1 @@
-"""What every service needs and no side owns: web server, settings, logs, metrics, clock."""
+"""Shared by all services: web framework, settings, logs, metrics, clock, LRU cache."""

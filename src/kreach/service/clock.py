@@ -1,4 +1,4 @@
-"""Time for services: it never runs backwards, and in a demonstration it runs faster."""
+"""The clock of the services: never backwards, and faster in a demonstration."""
 
 import time
 from collections.abc import Callable
@@ -9,19 +9,18 @@ from kreach.service.config import Settings
 
 __all__ = ["FASTEST", "Clock", "ClockSettings", "SteadyClock"]
 
-FASTEST = 100_000.0  # seconds shown in a second
+FASTEST = 100_000.0  # simulated seconds per second
 
 Clock = Callable[[], float]
 """Seconds since 1970, UTC."""
 
 
 class SteadyClock:
-    """The machine's clock, without its steps back.
+    """The wall clock without its steps back.
 
-    Between two readings time passes as the monotonic clock says. A wall clock that steps forward is
-    followed; one that steps back is not, so nothing that had expired comes to life again and a
-    budget's day does not begin twice. `not_before` carries this over a restart: pass the latest
-    time that was written down.
+    Between two readings time passes as the monotonic clock says. The clock follows a wall clock
+    that steps forward but not one that steps back, so nothing expired becomes valid again and a
+    budget's day does not begin twice. After a restart pass the latest stored time as `not_before`.
     """
 
     def __init__(
@@ -41,49 +40,51 @@ class SteadyClock:
 
     @property
     def behind_seconds(self) -> float:
-        """How far the wall clock is behind this one: how far it stepped back."""
+        """How far the wall clock is behind this one, after a step back."""
         return max(0.0, self() - self._wall())
 
 
 class ClockSettings(Settings, frozen=True, kw_only=True):
-    """`[clock]`, for demonstrations only: time that stands at `shown`, then runs `speed` times.
+    """`[clock]`, for demonstrations only: simulated time.
 
-    It begins to run at the moment (seconds since 1970) that is written in the file `begins`, once
-    there is such a file. All services of a system are given the same.
+    The clock stands at `start_seconds` (since 1970) until `start_file` exists. That file holds the
+    real time, in seconds since 1970, from which simulated time runs `speed` times as fast. All
+    services of a system need the same settings.
     """
 
     speed: float = 1.0
-    shown: float = 0.0
-    begins: Path | None = None
+    start_seconds: float = 0.0
+    start_file: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.speed <= FASTEST:
             raise KreachError.rule("speed", f"be above 0 and at most {FASTEST:.0f}", self.speed)
-        if (self.begins is None) != (self.shown == 0.0) or self.shown < 0.0:
-            raise KreachError.rule("shown", "be given together with begins", self.shown)
-        if self.speed != 1.0 and self.begins is None:
-            raise KreachError.rule("speed", "be 1 unless shown and begins are given", self.speed)
+        if (self.start_file is None) != (self.start_seconds == 0.0) or self.start_seconds < 0.0:
+            rule = "be above 0 and come with start_file"
+            raise KreachError.rule("start_seconds", rule, self.start_seconds)
+        if self.speed != 1.0 and self.start_file is None:
+            raise KreachError.rule("speed", "be 1 without start_file", self.speed)
 
     def steady(self, not_before: float = 0.0) -> SteadyClock:
-        """A clock that keeps to these settings."""
-        if self.begins is None:
+        """A clock with these settings."""
+        if self.start_file is None:
             return SteadyClock(not_before)
-        clock = _ShownClock(self.speed, self.shown, self.begins)
+        clock = _SimulatedClock(self.speed, self.start_seconds, self.start_file)
         return SteadyClock(not_before, clock, clock)
 
 
-class _ShownClock:
-    """Stands until a file says since when it runs."""
+class _SimulatedClock:
+    """Stands still until its file exists, then runs `speed` times as fast as real time."""
 
-    def __init__(self, speed: float, shown: float, begins: Path) -> None:
-        self._speed, self._shown, self._begins = speed, shown, begins
-        self._ahead: float | None = None  # of the monotonic clock, when it began to run
+    def __init__(self, speed: float, start_seconds: float, start_file: Path) -> None:
+        self._speed, self._start_seconds, self._start_file = speed, start_seconds, start_file
+        self._started: float | None = None  # when it began to run, on the monotonic clock
 
     def __call__(self) -> float:
-        if self._ahead is None:
+        if self._started is None:
             try:
-                since = float(self._begins.read_text())
+                since = float(self._start_file.read_text())
             except (OSError, ValueError):
-                return self._shown
-            self._ahead = since - time.time() + time.monotonic()
-        return self._shown + max(time.monotonic() - self._ahead, 0.0) * self._speed
+                return self._start_seconds
+            self._started = since - time.time() + time.monotonic()
+        return self._start_seconds + max(time.monotonic() - self._started, 0.0) * self._speed

@@ -1,8 +1,8 @@
-"""One route answered inside the protocol: no task, no event, no messages.
+"""The fast path: one route answered inside the HTTP protocol, without ASGI.
 
-ASGI costs about as much as deciding on a bid does. For the one route that carries the load, the
-server's own HTTP protocol hands the body to a function and writes what it returns. Everything else
-(and this route as well, whenever something is out of the ordinary) goes the way of ASGI.
+ASGI costs about as much as deciding on a bid. For the one busy route, the server's HTTP protocol
+passes the body to a function and writes the response. Other routes, and unusual requests of this
+route, go through ASGI.
 """
 
 import asyncio
@@ -11,102 +11,102 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from kreach.service.web import Answer, Direct
+from kreach.service.web import FastRoute, Response
 
-__all__ = ["direct_protocol"]
+__all__ = ["fast_path_protocol"]
 
 _NO_CONTENT = HTTPStatus.NO_CONTENT.value
 _STATUS = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _KEEP_ALIVE_SECONDS = 5.0
 
 
-def direct_protocol(direct: Direct) -> type[HttpToolsProtocol]:
-    """The server's protocol with one route answered directly.
+def fast_path_protocol(route: FastRoute) -> type[HttpToolsProtocol]:
+    """The server's HTTP protocol with one route on the fast path.
 
-    Answers are sent when all requests that have come in are decided on: sending each at once would
-    wake its reader, who then gets in the way of the next.
+    Responses are sent after all requests that have arrived are decided: sending each at once would
+    wake its reader, which then competes for the CPU.
     """
     unsent: list[tuple[asyncio.Transport, bytes, bool]] = []
 
     def send() -> None:
-        waiting, unsent[:] = unsent[:], ()
-        for transport, answer, keep in waiting:
+        batch, unsent[:] = unsent[:], ()
+        for transport, response, keep in batch:
             if not transport.is_closing():
-                transport.write(answer)
+                transport.write(response)
                 if not keep:
                     transport.close()
 
-    class DirectProtocol(HttpToolsProtocol):
-        """Answers `direct`; leaves the rest to its parent."""
+    class FastPathProtocol(HttpToolsProtocol):
+        """Answers `route`; leaves the rest to its parent."""
 
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
-            self._direct: bytes | None = None  # the body so far, while such a request comes in
-            self._busy_at = 0.0
-            self._watched = False
+            self._fast_body: bytes | None = None  # the body so far of a request on the fast path
+            self._active_at = 0.0
+            self._timer_set = False
 
         def on_headers_complete(self) -> None:
             if (
-                self.url == direct.path
-                and self.parser.get_method() == direct.method
+                self.url == route.path
+                and self.parser.get_method() == route.method
                 and (self.cycle is None or self.cycle.response_complete)
                 and not (self.expect_100_continue or self.flow.write_paused or self.pipeline)
                 and not self.parser.should_upgrade()
             ):
-                self._direct = b""
-                self._busy_at = self.loop.time()
-                if not self._watched:  # one timer per connection, not one per request
-                    self._watched = True
-                    self.loop.call_later(_KEEP_ALIVE_SECONDS, self._watch)
+                self._fast_body = b""
+                self._active_at = self.loop.time()
+                if not self._timer_set:  # one timer per connection, not one per request
+                    self._timer_set = True
+                    self.loop.call_later(_KEEP_ALIVE_SECONDS, self._close_if_idle)
             else:
                 super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
-            if self._direct is None:
+            if self._fast_body is None:
                 super().on_body(body)
-            elif len(self._direct) <= direct.max_body_bytes:
-                self._direct = self._direct + body if self._direct else body
-                if len(self._direct) > direct.max_body_bytes:
-                    self._write(direct.answer(self._direct), keep=False)
+            elif len(self._fast_body) <= route.max_body_bytes:
+                self._fast_body = self._fast_body + body if self._fast_body else body
+                if len(self._fast_body) > route.max_body_bytes:
+                    self._write(route.respond(self._fast_body), keep=False)
 
         def on_message_complete(self) -> None:
-            body = self._direct
+            body = self._fast_body
             if body is None:
                 super().on_message_complete()
                 return
-            self._direct = None
-            if len(body) > direct.max_body_bytes:
+            self._fast_body = None
+            if len(body) > route.max_body_bytes:
                 return  # answered already
             keep = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
-            self._write(direct.answer(body), keep=keep)
+            self._write(route.respond(body), keep=keep)
 
-        def _write(self, answer: Answer, *, keep: bool) -> None:
-            status, body = answer.status, answer.body
-            parts = [_STATUS[status]]
-            for name, value in answer.headers:
-                parts += (name, b": ", value, b"\r\n")
+        def _write(self, response: Response, *, keep: bool) -> None:
+            status, body = response.status, response.body
+            chunks = [_STATUS[status]]
+            for name, value in response.headers:
+                chunks += (name, b": ", value, b"\r\n")
             if status != _NO_CONTENT:
-                parts.append(b"content-length: %d\r\n" % len(body))
-            if not keep and not any(name == b"connection" for name, _ in answer.headers):
-                parts.append(b"connection: close\r\n")
-            parts += (b"\r\n", body)
+                chunks.append(b"content-length: %d\r\n" % len(body))
+            if not keep and not any(name == b"connection" for name, _ in response.headers):
+                chunks.append(b"connection: close\r\n")
+            chunks += (b"\r\n", body)
             if not unsent:
                 self.loop.call_soon(send)
-            unsent.append((self.transport, b"".join(parts), keep))
+            unsent.append((self.transport, b"".join(chunks), keep))
             self.server_state.total_requests += 1
 
-        def _watch(self) -> None:
-            """Close a connection that fell silent, between requests or within one."""
-            self._watched = False
-            idle = self.loop.time() - self._busy_at
+        def _close_if_idle(self) -> None:
+            """Close a connection that is idle, between requests or within one."""
+            self._timer_set = False
+            idle = self.loop.time() - self._active_at
             if self.transport.is_closing() or self.parser is None:
                 return
             if self.cycle is not None and not self.cycle.response_complete:
-                idle = 0.0  # something is under way
+                idle = 0.0  # a response is on its way
             if idle >= _KEEP_ALIVE_SECONDS:
                 self.transport.close()
                 return
-            self._watched = True
-            self.loop.call_later(_KEEP_ALIVE_SECONDS - idle, self._watch)
+            self._timer_set = True
+            self.loop.call_later(_KEEP_ALIVE_SECONDS - idle, self._close_if_idle)
 
-    return DirectProtocol
+    return FastPathProtocol

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, of fields that the code names. No request is quoted."""
+"""Structured logs: one JSON object per line. Requests are never quoted."""
 
 import json
 import logging
@@ -17,59 +17,61 @@ _MAX_PER_SECOND = 20
 class Log:
     """Events of one service as JSON lines.
 
-    An event has a fixed name and fields that the caller picks one by one; there is no way to pass a
-    request, so none can slip in. Exceptions are logged by type: their text may quote input. An
-    event is said at most 20 times a second, then counted (`unsaid`): a storm of them must not stop
-    a service whose log is read too slowly.
+    An event has a fixed name and fields that the caller passes one by one, so no request slips in.
+    Exceptions are logged by type: their text may quote input. An event is logged at most 20 times a
+    second; the next one says how many were `suppressed`. A storm of events must not stop a service
+    whose log is read slowly.
     """
 
     def __init__(self, service: str, write: Callable[[str], object] | None = None) -> None:
         self._service = service
-        self._said: dict[str, tuple[int, int, int]] = {}  # event: second, how often in it, not said
+        self._recent: dict[
+            str, tuple[int, int, int]
+        ] = {}  # event: second, logged in it, suppressed
         self._write = write or _to_standard_error
 
     def info(self, event: str, **fields: Any) -> None:
-        """Something that an operator may want to know."""
+        """For information."""
         self._emit("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Something that an operator should look at."""
+        """Worth a look by an operator."""
         self._emit("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Something that an operator must look at."""
+        """Needs an operator."""
         self._emit("error", event, fields)
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         second = int(time.monotonic())
-        begun, said, unsaid = self._said.get(event, (second, 0, 0))
-        if begun != second:
-            begun, said = second, 0
-        if said >= _MAX_PER_SECOND:
-            self._said[event] = (begun, said, unsaid + 1)
+        latest, logged, suppressed = self._recent.get(event, (second, 0, 0))
+        if latest != second:
+            logged = 0
+        if logged >= _MAX_PER_SECOND:
+            self._recent[event] = (second, logged, suppressed + 1)
             return
-        self._said[event] = (begun, said + 1, 0)
-        if unsaid:
-            fields = fields | {"unsaid": unsaid}
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        head = {"ts": moment, "level": level, "service": self._service, "event": event}
-        told = head | {name: value for name, value in fields.items() if name not in head}
-        self._write(json.dumps(told, default=_plain) + "\n")
+        self._recent[event] = (second, logged + 1, 0)
+        if suppressed:
+            fields = fields | {"suppressed": suppressed}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        head = {"ts": now, "level": level, "service": self._service, "event": event}
+        line = head | {name: value for name, value in fields.items() if name not in head}
+        self._write(json.dumps(line, default=_as_text) + "\n")
 
 
-def _plain(value: object) -> str:
-    """A value that JSON does not know, as text; of an exception its type."""
+def _as_text(value: object) -> str:
+    """A value that JSON does not support, as text; an exception as its type."""
     return type(value).__name__ if isinstance(value, BaseException) else str(value)
 
 
 def _to_standard_error(line: str) -> None:
-    with suppress(OSError):  # a full disk under the log must not end the service
+    with suppress(OSError):  # a full disk must not stop the service
         sys.stderr.write(line)
         sys.stderr.flush()
 
 
 class _Handler(logging.Handler):
-    """What libraries log: where and how bad, not what; their messages quote requests."""
+    """Warnings of libraries, without their messages, which may quote requests."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
@@ -86,7 +88,7 @@ class _Handler(logging.Handler):
 
 
 def route_library_logs(log: Log) -> None:
-    """Let warnings of libraries appear as events, without their text."""
+    """Log warnings of libraries as events, without their messages."""
     root = logging.getLogger()
     root.handlers[:] = [_Handler(log)]
     root.setLevel(logging.WARNING)

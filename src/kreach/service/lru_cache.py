@@ -1,4 +1,4 @@
-"""What was used lately, kept at hand."""
+"""An LRU cache with a limit on the number or the total weight of its values."""
 
 import threading
 from collections import OrderedDict
@@ -12,50 +12,51 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Values by key, up to `room` of them, or of their `weight`; for use by several threads.
+    """Values by key, safe for several threads, with a total weight of at most `max_weight`.
 
-    What was not used longest goes first; the newest stays, whatever it weighs. Values are shared
-    and weighed as they come: nobody may change them. No value is None.
+    By default each value weighs 1. The least recently used value is evicted first; the newest one
+    stays, whatever it weighs. Values are shared, so nobody may change them. None is not
+    a value.
 
-    >>> words = LruCache[int, str](room=7, weight=len)
+    >>> cache = LruCache[int, str](max_weight=7, weight=len)
     >>> for number, word in enumerate(["one", "two", "three"]):
-    ...     words.put(number, word)
-    >>> words.get(1), words.get(2), len(words)
+    ...     cache.put(number, word)
+    >>> cache.get(1), cache.get(2), len(cache)
     (None, 'three', 1)
     """
 
-    def __init__(self, room: int, weight: Callable[[V], int] = lambda _: 1) -> None:
-        self._room, self._weight = room, weight
+    def __init__(self, max_weight: int, weight: Callable[[V], int] = lambda _: 1) -> None:
+        self._max_weight, self._weight = max_weight, weight
         self._lock = threading.Lock()
-        self._held: OrderedDict[K, V] = OrderedDict()
-        self._load = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._total_weight = 0
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
 
     def get(self, key: K) -> V | None:
-        """What was put there, if it is still at hand."""
+        """The value of a key, or None if it is not cached."""
         with self._lock:
-            found = self._held.get(key)
-            if found is not None:
-                self._held.move_to_end(key)
-            return found
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value, in place of the one before."""
+        """Cache a value, in place of an earlier one of the key."""
         with self._lock:
-            before = self._held.pop(key, None)
-            if before is not None:
-                self._load -= self._weight(before)
-            self._held[key] = value
-            self._load += self._weight(value)
-            while self._load > self._room and len(self._held) > 1:
-                self._load -= self._weight(self._held.popitem(last=False)[1])
+            previous = self._values.pop(key, None)
+            if previous is not None:
+                self._total_weight -= self._weight(previous)
+            self._values[key] = value
+            self._total_weight += self._weight(value)
+            while self._total_weight > self._max_weight and len(self._values) > 1:
+                self._total_weight -= self._weight(self._values.popitem(last=False)[1])
 
-    def of(self, key: K, make: Callable[[], V]) -> V:
-        """What is at hand, or is made now: by each who asks meanwhile, none waits for another."""
-        found = self.get(key)
-        if found is None:
-            found = make()
-            self.put(key, found)
-        return found
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The cached value, or the result of `make`, cached. Threads do not wait for each other."""
+        value = self.get(key)
+        if value is None:
+            value = make()
+            self.put(key, value)
+        return value

@@ -1,4 +1,4 @@
-"""Counters that cost a dictionary access on the hot path, shown in Prometheus' format."""
+"""Metrics in Prometheus' format; a counter costs one dictionary access on the hot path."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ class Count:
 
 
 class Histogram:
-    """How many observations fell up to each bound."""
+    """Observations by bucket."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -57,36 +57,36 @@ class Metrics:
 
     def count(self, name: str, what: str, label: str = "") -> Count:
         """A new counter; `label` is the label's name, if it has one."""
-        made = Count()
-        self._counts[self._prefix + name] = (what, label, made)
-        return made
+        count = Count()
+        self._counts[self._prefix + name] = (what, label, count)
+        return count
 
     def tally(self, name: str, what: str, now: Gauges, label: str = "") -> None:
-        """A number that only rises and is kept elsewhere: asked for when the metrics are."""
+        """A counter whose value `now` returns when the metrics are read."""
         self._tallies[self._prefix + name] = (what, label, now)
 
     def gauge(self, name: str, what: str, now: Gauges, label: str = "") -> None:
-        """A value that is asked for when the metrics are."""
+        """A gauge whose value `now` returns when the metrics are read."""
         self._gauges[self._prefix + name] = (what, label, now)
 
     def histogram(
         self, name: str, what: str, bounds: tuple[float, ...] = LATENCY_SECONDS
     ) -> Histogram:
         """A new histogram."""
-        made = Histogram(bounds)
-        self._histograms[self._prefix + name] = (what, made)
-        return made
+        histogram = Histogram(bounds)
+        self._histograms[self._prefix + name] = (what, histogram)
+        return histogram
 
     def render(self) -> bytes:
         """All metrics in the text format of Prometheus."""
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
 
         registry = CollectorRegistry()
-        registry.register(self)  # type: ignore[arg-type]  # it asks for `collect` and no more
+        registry.register(self)  # type: ignore[arg-type]  # only `collect` is called
         return generate_latest(registry)
 
     def collect(self) -> Iterable[object]:
-        """The families, for prometheus_client."""
+        """The metric families, for prometheus_client."""
         from prometheus_client.core import (  # noqa: PLC0415
             CounterMetricFamily,
             GaugeMetricFamily,

@@ -1,4 +1,4 @@
-"""Run an application on this machine until it is told to stop."""
+"""Run an ASGI application until a signal stops it."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from typing import Any
 
 from kreach.errors import KreachError
 from kreach.service.logs import Log, route_library_logs
-from kreach.service.web import Direct
+from kreach.service.web import FastRoute
 
 __all__ = ["bind", "serve"]
 
@@ -19,21 +19,21 @@ _GRACE_SECONDS = 10
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket on an address, or one clear line if it is taken."""
+    """A socket bound to an address, or a KreachError if the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         raise KreachError.rule("host and port", "be free to listen on", f"{host}:{port}") from error
-    return made
+    return listener
 
 
 @contextmanager
-def _no_second_blow() -> Iterator[None]:
-    """The server raises the signal that ended it once more, to the handlers from before it."""
+def _ignore_repeated_signal() -> Iterator[None]:
+    """Ignore the signal that uvicorn raises again, after it has stopped, for earlier handlers."""
     main = threading.current_thread() is threading.main_thread()  # no other may have handlers
     ending = (signal.SIGINT, signal.SIGTERM) if main else ()
     before = {number: signal.signal(number, lambda *_: None) for number in ending}
@@ -44,14 +44,14 @@ def _no_second_blow() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _listen_to(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+def _handle_signals(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]]) -> None:
     loop = asyncio.get_running_loop()
-    kept: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
+    tasks: set[asyncio.Task[None]] = set()  # a task without a reference may be collected
 
     def begin(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = loop.create_task(work())
-        kept.add(task)
-        task.add_done_callback(kept.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     for number, work in on_signals.items():
         loop.add_signal_handler(number, begin, work)
@@ -60,18 +60,18 @@ def _listen_to(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]]
 def serve(
     app: Any,
     log: Log,
-    listening: socket.socket,
+    listener: socket.socket,
     on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
-    direct: Direct | None = None,
+    fast_route: FastRoute | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered first.
+    """Serve until SIGINT or SIGTERM; requests in progress are answered first.
 
-    `on_signals` gives further signals something to do (SIGHUP: read the settings again). The route
-    `direct` is answered without ASGI.
+    `on_signals` maps further signals to their handlers (SIGHUP: reload). `fast_route` is answered
+    without ASGI.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
-    from kreach.service.fast_path import direct_protocol  # noqa: PLC0415
+    from kreach.service.fast_path import fast_path_protocol  # noqa: PLC0415
 
     config = uvicorn.Config(
         app,
@@ -79,9 +79,9 @@ def serve(
         access_log=False,
         lifespan="on",
         server_header=False,
-        proxy_headers=False,  # nobody here wants to know where a request came from
+        proxy_headers=False,  # client addresses are not used
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        http="httptools" if direct is None else direct_protocol(direct),
+        http="httptools" if fast_route is None else fast_path_protocol(fast_route),
     )
     route_library_logs(log)
 
@@ -89,23 +89,23 @@ def serve(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if not self.should_exit:
-                _listen_to(on_signals or {})
-                host, port = listening.getsockname()[:2]
+                _handle_signals(on_signals or {})
+                host, port = listener.getsockname()[:2]
                 gc.collect()
-                gc.freeze()  # what was loaded stays: the collector need not look at it again
-                gc.set_threshold(20_000, 20, 20)  # requests leave no cycles behind
+                gc.freeze()  # loaded data stays: the collector need not scan it
+                gc.set_threshold(20_000, 20, 20)  # requests leave no cycles
                 log.info("ready", host=host, port=port)
 
     server = Server(config)
     try:
-        with _no_second_blow():
-            server.run(sockets=[listening])
-    except SystemExit:  # how the server says that the application did not start
+        with _ignore_repeated_signal():
+            server.run(sockets=[listener])
+    except SystemExit:  # the application did not start
         if server.started:
             raise
     finally:
-        listening.close()
+        listener.close()
     gc.unfreeze()
     log.info("stopped")
     if not server.started:
-        raise KreachError("the service could not start: see the log above")
+        raise KreachError("the service could not start: see its log")

@@ -14,7 +14,7 @@ from kreach.adsystem.access.key import digest_of, parts_of, text_of
 from kreach.adsystem.access.keys import FILE, KeyStore
 from kreach.adsystem.access.ring import Checked, KeyRing, KeysFailing
 from kreach.service.logs import Log
-from tests.service.processes import until
+from tests.service.service_process import until
 
 NOW = 1_790_000_000.0
 

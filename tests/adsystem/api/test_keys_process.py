@@ -11,7 +11,7 @@ import pytest
 from kreach.adsystem.access.key import parts_of
 from tests.adsystem.bidserver.stores_made import made_store
 from tests.cli.command import kreach
-from tests.service.processes import Service, environment, serving
+from tests.service.service_process import Service, environment, serving
 
 pytestmark = pytest.mark.xdist_group("serve")
 

@@ -21,7 +21,7 @@ from kreach.boundary.files import write_catalogue
 from kreach.boundary.openrtb import BidResponse
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from kreach.service.web import Site
+from kreach.service.web import App
 
 __all__ = [
     "AT_ONCE",
@@ -118,7 +118,7 @@ def as_response(reply: Reply) -> BidResponse:
 class Exchange:
     """Whoever talks to a bidder that lives in this thread."""
 
-    def __init__(self, state: BidderState, site: Site, runner: asyncio.Runner) -> None:
+    def __init__(self, state: BidderState, site: App, runner: asyncio.Runner) -> None:
         self.state, self.site, self._runner = state, site, runner
 
     async def asked(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Reply:

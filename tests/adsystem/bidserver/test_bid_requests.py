@@ -281,7 +281,7 @@ def test_what_is_not_openrtb_is_refused_and_not_quoted(exchange: Exchange, body:
     assert reply.status == 400
     assert reply.headers["content-type"] == "application/json"
     assert list(reply.document) == ["error"]
-    assert reply.document["error"].startswith("the request must be ")
+    assert reply.document["error"]["message"].startswith("the request must be ")
     assert SECRET not in reply.body.decode()
     assert len(reply.body) < 200
 

@@ -93,7 +93,7 @@ def test_prices_that_are_none(exchange: Exchange, query: str) -> None:
     bid = made_bid(exchange)
     reply = exchange.ask("GET", urlsplit(bid.burl).path, query=query.encode())
     assert reply.status == 400
-    assert "price" in reply.document["error"]
+    assert "price" in reply.document["error"]["message"]
     assert told(exchange.call(bid.burl, bid.price)) == (200, "done")  # it is still out
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.adsystem.bidserver.bidders_made import made_request
 from tests.adsystem.bidserver.fuzzing import mutated
 from tests.adsystem.bidserver.stores_made import made_store, running_campaign
-from tests.service.processes import Service, raw, serving, until
+from tests.service.service_process import Service, raw, serving, until
 
 pytestmark = pytest.mark.xdist_group("raw http")
 

@@ -5,10 +5,10 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.measurement import report as report_module
-from tests.adsystem.measurement.worlds import WORLDS
+from tests.adsystem.measurement.sample_campaigns import SAMPLE_CAMPAIGNS
 from tests.reference import simulate
 
-every_world = pytest.mark.parametrize("world", WORLDS)
+every_world = pytest.mark.parametrize("world", SAMPLE_CAMPAIGNS)
 
 
 def law(values: list[int], chances: list[float], method: str = "exact") -> kr.ReachDistribution:
@@ -84,7 +84,7 @@ def test_normal_law_without_spread() -> None:
 
 @every_world
 def test_method_follows_the_kind(world: str) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     found = kr.measure(campaign.audience, campaign.impressions, 2).distribution()
     wanted = "sampled" if world.startswith("overlapping") else "exact"
     assert found.method == wanted
@@ -93,7 +93,7 @@ def test_method_follows_the_kind(world: str) -> None:
 
 def test_too_costly_for_exact_is_sampled_then_normal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same report by all three methods: what differs is small against the spread."""
-    campaign = WORLDS["uniform"]
+    campaign = SAMPLE_CAMPAIGNS["uniform"]
     laws = {}
     limits = {"exact": (1e9, 4e8), "sampled": (0.0, 4e8), "normal": (0.0, 0.0)}
     for method, (steps, draws) in limits.items():
@@ -112,14 +112,14 @@ def test_too_costly_for_exact_is_sampled_then_normal(monkeypatch: pytest.MonkeyP
 
 def test_normal_law_of_overlapping_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "_MAX_DRAWS", 0.0)
-    campaign = WORLDS["overlapping"]
+    campaign = SAMPLE_CAMPAIGNS["overlapping"]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
     assert report.distribution().method == "normal"
     assert report.distribution().mean == pytest.approx(report.reach, abs=0.02)
 
 
 def test_sampled_distribution_is_the_same_every_time() -> None:
-    campaign = WORLDS["overlapping"]
+    campaign = SAMPLE_CAMPAIGNS["overlapping"]
     one, other = (
         kr.measure(campaign.audience, campaign.impressions, 2).distribution() for _ in range(2)
     )
@@ -135,7 +135,7 @@ def test_coverage_of_simulated_truth(world: str, level: float) -> None:
     Allowed: 4.5 standard errors of the simulation, once more where the interval comes from a
     sample itself.
     """
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     trials = 500 if world.startswith("large") else 4_000
     truth = simulate(campaign.audience, campaign.impressions, 2, trials, np.random.default_rng(9))
     report = kr.measure(campaign.audience, campaign.impressions, 2)

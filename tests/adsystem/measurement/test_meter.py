@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import kreach as kr
 from kreach.adsystem.measurement import meter as module
 from kreach.boundary.audience import DisjointAudience
-from tests.adsystem.measurement.worlds import WORLDS
+from tests.adsystem.measurement.sample_campaigns import SAMPLE_CAMPAIGNS
 from tests.strategies import Campaign, campaigns
 
-every_world = pytest.mark.parametrize("world", WORLDS)
+every_world = pytest.mark.parametrize("world", SAMPLE_CAMPAIGNS)
 CAPS = [3, 1, 5]
 
 
@@ -35,7 +35,7 @@ def assert_measures(meter: kr.ReachMeter, counts: list[int], rel: float = 1e-11)
 
 @every_world
 def test_a_new_meter_has_nothing(world: str) -> None:
-    audience = WORLDS[world].audience
+    audience = SAMPLE_CAMPAIGNS[world].audience
     meter = kr.ReachMeter(audience, CAPS)
     assert meter.caps == (3, 1, 5)
     assert meter.reach == {3: 0.0, 1: 0.0, 5: 0.0}
@@ -45,7 +45,7 @@ def test_a_new_meter_has_nothing(world: str) -> None:
 
 @every_world
 def test_several_caps_are_several_meters(world: str) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     stream = np.random.default_rng(1).permutation(campaign.groups()).tolist()
     together = kr.ReachMeter(campaign.audience, CAPS)
     alone = {cap: kr.ReachMeter(campaign.audience, [cap]) for cap in CAPS}
@@ -66,7 +66,7 @@ def test_noting_and_settling_do_not_matter(
     """One by one or in bulk, now or later: the same counts, sums and probabilities."""
     monkeypatch.setattr(module, "_FEW", few)
     monkeypatch.setattr(module, "_NOTED_AT_MOST", noted)
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     stream = np.random.default_rng(2).permutation(campaign.groups()).tolist()
     meter = kr.ReachMeter(campaign.audience, [1, 3])
     counts = [0] * campaign.audience.group_count
@@ -92,7 +92,7 @@ def test_more_impressions_than_are_noted_down() -> None:
 
 @every_world
 def test_record_many_is_all_or_nothing(world: str) -> None:
-    audience = WORLDS[world].audience
+    audience = SAMPLE_CAMPAIGNS[world].audience
     meter = kr.ReachMeter(audience, [2])
     meter.record_many([0, 1, 1])
     before = meter.reach, meter.impressions_by_group.tolist()
@@ -142,7 +142,7 @@ def test_record_takes_whole_numbers_of_every_kind() -> None:
 
 @every_world
 def test_revert_without_record_is_refused_and_changes_nothing(world: str) -> None:
-    audience = WORLDS[world].audience
+    audience = SAMPLE_CAMPAIGNS[world].audience
     meter = kr.ReachMeter(audience, [1])
     meter.record(1)
     before = meter.reach
@@ -189,7 +189,7 @@ def test_a_copy_goes_its_own_way(
     world: str, copied: Callable[[kr.ReachMeter], kr.ReachMeter]
 ) -> None:
     """A copy, in this process or another, is a whole meter: what either records counts once."""
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     original = kr.ReachMeter(campaign.audience, [1, 2])
     original.record_many([0, 1])
     original.record(1)

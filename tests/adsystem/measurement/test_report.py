@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import kreach as kr
-from tests.adsystem.measurement.worlds import WORLDS
+from tests.adsystem.measurement.sample_campaigns import SAMPLE_CAMPAIGNS
 
-every_world = pytest.mark.parametrize("world", WORLDS)
+every_world = pytest.mark.parametrize("world", SAMPLE_CAMPAIGNS)
 
 
 def test_the_paper_s_setting() -> None:
@@ -27,7 +27,7 @@ def test_the_paper_s_setting() -> None:
 
 @every_world
 def test_fields(world: str) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
     assert report.targeted_user_count == campaign.audience.targeted_user_count
     assert report.cap == 2
@@ -54,7 +54,7 @@ def test_fields(world: str) -> None:
     ],
 )
 def test_basis_names_theorem_and_assumptions(world: str, words: list[str]) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     basis = kr.measure(campaign.audience, campaign.impressions, 1).basis
     assert all(word in basis for word in words)
     assert "independent" in basis
@@ -69,7 +69,7 @@ def test_a_report_cannot_be_changed() -> None:
 @every_world
 def test_later_changes_of_the_caller_s_array_do_not_reach_a_report(world: str) -> None:
     """A report computes when asked; by then the caller may have counted on."""
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     wanted = kr.measure(campaign.audience, campaign.impressions, 2)
     counts = np.array(campaign.impressions, dtype=np.int64)
     report = kr.measure(campaign.audience, counts, 2)
@@ -81,7 +81,7 @@ def test_later_changes_of_the_caller_s_array_do_not_reach_a_report(world: str) -
 
 
 def test_asking_twice_gives_the_same_answer() -> None:
-    campaign = WORLDS["overlapping"]
+    campaign = SAMPLE_CAMPAIGNS["overlapping"]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
     assert report.distribution() is report.distribution()
     assert report.interval(0.8) == report.interval(0.8)
@@ -91,7 +91,7 @@ def test_asking_twice_gives_the_same_answer() -> None:
 
 
 def test_interval_defaults() -> None:
-    campaign = WORLDS["uniform"]
+    campaign = SAMPLE_CAMPAIGNS["uniform"]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
     assert report.interval() == report.interval(0.95) == report.interval(0.95, "exact")
     low, high = report.interval(0.95, "normal")
@@ -117,7 +117,7 @@ def test_the_level_next_to_one() -> None:
 
 @every_world
 def test_a_million_frequencies(world: str) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     frequency = kr.measure(campaign.audience, campaign.impressions, 2).frequency(10**6)
     assert frequency.shape == (10**6 + 1,)
     assert frequency.sum() == pytest.approx(campaign.audience.targeted_user_count, rel=1e-11)

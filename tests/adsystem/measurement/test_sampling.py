@@ -11,7 +11,7 @@ from scipy.stats import chi2, ks_2samp
 
 import kreach as kr
 from kreach.adsystem.measurement import sampling
-from tests.adsystem.measurement.worlds import WORLDS
+from tests.adsystem.measurement.sample_campaigns import SAMPLE_CAMPAIGNS
 from tests.golden.test_golden import audience_of
 from tests.reference import simulate
 
@@ -20,7 +20,7 @@ SIGMAS = 4.5
 SMALLEST_P = 1e-5
 """A correct sampler fails a test of its distribution once in a hundred thousand seeds."""
 
-every_world = pytest.mark.parametrize("world", WORLDS)
+every_world = pytest.mark.parametrize("world", SAMPLE_CAMPAIGNS)
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "golden" / "values.json").read_text(encoding="utf-8")
 )["cases"]
@@ -30,7 +30,7 @@ SPREAD = [case for case in GOLDEN if len(case["distribution"]) >= 3 and case["ca
 @every_world
 @pytest.mark.parametrize("cap", [1, 3])
 def test_mean_and_variance(world: str, cap: int) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     report = kr.measure(campaign.audience, campaign.impressions, cap)
     reaches = kr.sample_reach(campaign.audience, campaign.impressions, cap, TRIALS, seed=1)
     assert reaches.shape == (TRIALS,)
@@ -45,7 +45,7 @@ def test_mean_and_variance(world: str, cap: int) -> None:
 @every_world
 def test_law_is_that_of_simulated_people(world: str) -> None:
     """Two samples, one by kreach and one from explicit people: the same distribution."""
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     ours = kr.sample_reach(campaign.audience, campaign.impressions, 2, 10_000, seed=3)
     generator = np.random.default_rng(4)
     trials = 1_000 if world.startswith("large") else 10_000
@@ -74,7 +74,7 @@ def test_law_is_the_exact_one(case: dict[str, Any]) -> None:
 
 @every_world
 def test_a_seed_is_a_result(world: str) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
 
     def draw(seed: int | np.random.Generator) -> list[int]:
         values = kr.sample_reach(campaign.audience, campaign.impressions, 2, 50, seed)
@@ -89,7 +89,7 @@ def test_a_seed_is_a_result(world: str) -> None:
 
 @every_world
 def test_blocks_of_trials_follow_the_same_law(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = WORLDS[world]
+    campaign = SAMPLE_CAMPAIGNS[world]
     report = kr.measure(campaign.audience, campaign.impressions, 2)
     monkeypatch.setattr(sampling, "_DRAWS_AT_ONCE", 7 * sum(campaign.impressions))
     reaches = kr.sample_reach(campaign.audience, campaign.impressions, 2, 3_001, seed=8)

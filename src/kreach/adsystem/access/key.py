@@ -73,7 +73,9 @@ class Key:
             raise KreachError.rule(
                 "advertiser", f"be left out for the role {self.role}", self.advertiser
             )
-        as_whole_number("rate_per_minute", self.rate_per_minute, least=1, most=MAX_RATE_PER_MINUTE)
+        as_whole_number(
+            "rate_per_minute", self.rate_per_minute, minimum=1, maximum=MAX_RATE_PER_MINUTE
+        )
 
     def state(self, now: float) -> str:
         """`valid`, `revoked` or `expired`."""

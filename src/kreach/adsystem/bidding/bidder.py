@@ -148,7 +148,7 @@ class PaperBidder(Bidder):
         limits: BidLimits | None = None,
     ) -> None:
         super().__init__(valuation, purse, limits)
-        requests = as_whole_number("requests", requests, least=1)
+        requests = as_whole_number("requests", requests, minimum=1)
         if not 0.0 < base_bids[0] <= base_bids[1] < float("inf"):
             raise KreachError.rule("base_bids", "be 0 < least ≤ most", base_bids)
         if not 0.0 < step_size < float("inf"):

@@ -35,7 +35,7 @@ def hindsight_limit(
     """
     if isinstance(audience, OverlappingAudience):
         raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
-    cap = as_whole_number("cap", cap, least=1)
+    cap = as_whole_number("cap", cap, minimum=1)
     group = as_counts("groups", groups)
     price = np.asarray(prices, dtype=np.float64)
     if price.shape != group.shape:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from kreach.adsystem.bidding.market import EmpiricalMarket
-from kreach.boundary.duckdb import columns_of, file_reader, no_complaints, scratch
+from kreach.boundary.duckdb import columns_of, file_reader, scratch_connection, translate_errors
 from kreach.errors import KreachError
 
 __all__ = ["read_prices"]
@@ -15,7 +15,7 @@ def read_prices(
     path: Path, campaign: str | None = None, auction: str = "second_price"
 ) -> EmpiricalMarket:
     """The market of a prices file (Parquet or CSV): market_price, optionally count and campaign."""
-    with scratch() as engine:
+    with scratch_connection() as engine:
         held = columns_of(engine, "prices", path, ("market_price",))
         if campaign is not None and "campaign" not in held:
             raise KreachError.rule("prices", "have a column campaign", ", ".join(held))
@@ -23,7 +23,7 @@ def read_prices(
         count = '"count"' if "count" in held else "1"
         named = ("campaign",) if "campaign" in held else ()
         reader = file_reader("prices", path, text_columns=named)
-        with no_complaints("prices", "be a readable Parquet or CSV file"):
+        with translate_errors("prices", "be a readable Parquet or CSV file"):
             rows = engine.execute(
                 f"""SELECT CAST(market_price AS DOUBLE) AS price, sum({count})::DOUBLE AS n
                 FROM {reader} {where} GROUP BY price ORDER BY price""",

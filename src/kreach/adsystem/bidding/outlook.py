@@ -52,8 +52,8 @@ class OutlookMaker:
         if isinstance(audience, OverlappingAudience):
             raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
         self._audience, self._market = audience, market
-        self._cap = as_whole_number("cap", cap, least=1)
-        requests = as_whole_number("requests", requests, least=1)
+        self._cap = as_whole_number("cap", cap, minimum=1)
+        requests = as_whole_number("requests", requests, minimum=1)
         probability, kinds = kind_probabilities(audience, self._cap)
         self._probability = probability
         self._planner = Planner(int(kinds.max(initial=0)) + 1, probability)
@@ -102,7 +102,7 @@ class OutlookMaker:
     def _outlook(self, plan: Plan, budget: float | None, level: float, seed: int) -> Outlook:
         if not 0.0 < level < 1.0:
             raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
-        generator = np.random.default_rng(as_whole_number("seed", seed, least=0))
+        generator = np.random.default_rng(as_whole_number("seed", seed, minimum=0))
         groups = self._audience.group_count
         trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MAX_TRIALS))
         most = np.inf if budget is None else budget

@@ -54,7 +54,7 @@ class CapValuation:
     """
 
     def __init__(self, audience: Audience, cap: int) -> None:
-        self.cap = as_whole_number("cap", cap, least=1)
+        self.cap = as_whole_number("cap", cap, minimum=1)
         self.meter = ReachMeter(audience, [self.cap])
         self.count = self.meter.count
 
@@ -91,7 +91,7 @@ class RecencyValuation:
     """
 
     def __init__(self, audience: Audience, cap: int, recency: RecencyTable) -> None:
-        self.cap = as_whole_number("cap", cap, least=1)
+        self.cap = as_whole_number("cap", cap, minimum=1)
         self._recency = recency
         self.meter = ReachMeter(audience, [self.cap])
         self._lower = ReachMeter(audience, [self.cap - 1]) if self.cap > 1 else None
@@ -141,7 +141,7 @@ class CapRule:
     span_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        as_whole_number("limit", self.limit, least=1)
+        as_whole_number("limit", self.limit, minimum=1)
         if self.span_seconds is not None and not 0.0 < self.span_seconds < float("inf"):
             raise KreachError.rule("span_seconds", "be a number > 0, or None", self.span_seconds)
 

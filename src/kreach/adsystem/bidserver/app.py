@@ -8,19 +8,19 @@ from kreach.adsystem.bidserver.notices import Notices
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.sharing.fleet_member import Partner
 from kreach.service.metrics import Metrics
-from kreach.service.web import Answer, Direct, Request, Site, json_answer
+from kreach.service.web import App, FastRoute, Request, Response, json_response
 
 __all__ = ["bidder_site", "bidder_with_shortcut"]
 
 
-def bidder_site(state: BidderState, metrics: Metrics) -> Site:
+def bidder_site(state: BidderState, metrics: Metrics) -> App:
     """The bidder as an application."""
     return bidder_with_shortcut(state, metrics)[0]
 
 
-def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[Site, Direct]:
+def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[App, FastRoute]:
     """The bidder as an application, and its bid route for a server that can skip ASGI."""
-    site = Site(
+    site = App(
         state.log,
         metrics,
         max_body_bytes=state.settings.max_body_bytes,
@@ -36,10 +36,10 @@ def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[Site, Di
         site.route(f"{method} /openrtb2/loss/*", notices.loss)
     site.route("GET /healthz", lambda request: _health(state, request))
     _gauges(state, metrics)
-    return site, site.direct("POST /openrtb2/bid", bids.answer)
+    return site, site.fast_route("POST /openrtb2/bid", bids.answer)
 
 
-def _health(state: BidderState, _: Request) -> Answer:
+def _health(state: BidderState, _: Request) -> Response:
     failure = state.journal.failure
     document: dict[str, Any] = {
         "status": "ok" if state.ready and failure is None else "failing",
@@ -57,7 +57,7 @@ def _health(state: BidderState, _: Request) -> Answer:
             "heard_seconds_ago": round(partner.age_seconds, 3),
             "rows_to_tell": partner.feeder.rows_behind,
         }
-    return json_answer(document, 200 if document["status"] == "ok" else 503)
+    return json_response(document, 200 if document["status"] == "ok" else 503)
 
 
 def _gauges(state: BidderState, metrics: Metrics) -> None:

@@ -9,7 +9,7 @@ from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json, decode_request
 from kreach.service.metrics import Metrics
-from kreach.service.web import Answer, Request
+from kreach.service.web import Request, Response
 
 __all__ = ["Bids"]
 
@@ -22,7 +22,7 @@ class Bids:
 
     def __init__(self, state: BidderState, metrics: Metrics) -> None:
         self._state = state
-        self._none: dict[str, Answer] = {}
+        self._none: dict[str, Response] = {}
         settings = state.settings
         self._base = settings.notices.encode()
         self._nurl = b"%b/openrtb2/win/" % self._base if settings.win_notices else None
@@ -43,26 +43,26 @@ class Bids:
                 made[play.campaign.id] = made.get(play.campaign.id, 0) + play.bids
         return made
 
-    def bid(self, request: Request) -> Answer:
+    def bid(self, request: Request) -> Response:
         """POST /openrtb2/bid."""
         return self.answer(request.body)
 
-    def answer(self, body: bytes) -> Answer:
+    def answer(self, body: bytes) -> Response:
         """The answer to a bid request."""
         begun = time.perf_counter()
         answer = self._decide(decode_request(body))
         self._latency.observe(time.perf_counter() - begun)
         return answer
 
-    def _refuse(self, reason: str) -> Answer:
+    def _refuse(self, reason: str) -> Response:
         self._no_bids.add(reason)
         found = self._none.get(reason)
         if found is None:
-            found = Answer(204, b"", [(b"x-no-bid", reason.encode())])
+            found = Response(204, b"", [(b"x-no-bid", reason.encode())])
             self._none[reason] = found
         return found
 
-    def _decide(self, asked: BidRequest) -> Answer:
+    def _decide(self, asked: BidRequest) -> Response:
         reason = self._unwilling(asked)
         if reason:
             return self._refuse(reason)
@@ -92,7 +92,7 @@ class Bids:
         if not bids:
             return self._refuse(reason)
         head = b'{"id":%b,"seatbid":[{"bid":[' % as_json(asked.id)
-        return Answer(200, b"%b%b%b" % (head, b",".join(bids), self._end), _JSON)
+        return Response(200, b"%b%b%b" % (head, b",".join(bids), self._end), _JSON)
 
     def _unwilling(self, asked: BidRequest) -> str:
         """Why we do not bid on this request at all; nothing if we may."""

@@ -10,7 +10,7 @@ from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.openrtb import MICROS_PER_CPM
 from kreach.errors import KreachError
 from kreach.service.metrics import Metrics
-from kreach.service.web import Answer, Request, error_answer, json_answer
+from kreach.service.web import Request, Response, error_response, json_response
 
 __all__ = ["Notices"]
 
@@ -44,28 +44,28 @@ class Notices:
             self._notices.add(f"{kind} tampered")
         return claim
 
-    def _told(self, kind: str, outcome: Outcome) -> Answer:
+    def _told(self, kind: str, outcome: Outcome) -> Response:
         self._notices.add(f"{kind} {outcome.value}")
         status = _STATUS[outcome]
         if status == 200:
-            return json_answer({"status": outcome.value})
-        return error_answer(status, _MEANING[outcome])
+            return json_response({"status": outcome.value})
+        return error_response(status, _MEANING[outcome])
 
-    def win(self, request: Request) -> Answer:
+    def win(self, request: Request) -> Response:
         """GET /openrtb2/win/{token}: likely shown; counted until proven otherwise."""
         claim = self._claim("win", request.rest)
         if claim is None:
-            return error_answer(403, "the token is not one of ours")
+            return error_response(403, "the token is not one of ours")
         outcome = self._state.ledger.won(claim, self._state.clock())
         if outcome is Outcome.DONE and claim.epoch == self._state.ledger.epoch:
             self._record(claim)
         return self._told("win", outcome)
 
-    def loss(self, request: Request) -> Answer:
+    def loss(self, request: Request) -> Response:
         """GET /openrtb2/loss/{token}: the money is free again."""
         claim = self._claim("loss", request.rest)
         if claim is None:
-            return error_answer(403, "the token is not one of ours")
+            return error_response(403, "the token is not one of ours")
         state = self._state
         outcome = state.ledger.void(claim, state.clock())
         if outcome is Outcome.DONE:
@@ -76,11 +76,11 @@ class Notices:
                 desk.learn(desk.plays[claim.campaign], claim.micros, 0, won=False)
         return self._told("loss", outcome)
 
-    async def billing(self, request: Request) -> Answer:
+    async def billing(self, request: Request) -> Response:
         """GET /openrtb2/billing/{token}?price=…: one impression, however often it is told."""
         claim = self._claim("billing", request.rest)
         if claim is None:
-            return error_answer(403, "the token is not one of ours")
+            return error_response(403, "the token is not one of ours")
         price = _price(request.query)
         under_way = self._posting.get(claim.impression)
         if under_way is not None:
@@ -107,11 +107,13 @@ class Notices:
             desk.learn(desk.plays[claim.campaign], claim.micros, price, won=True)
         return self._ended(None, outcome)
 
-    def _ended(self, failure: str | None, outcome: Outcome) -> Answer:
+    def _ended(self, failure: str | None, outcome: Outcome) -> Response:
         if failure is None:
             return self._told("billing", outcome)
         self._notices.add("billing not written")
-        return error_answer(503, f"not recorded, tell again: the log cannot be written ({failure})")
+        return error_response(
+            503, f"not recorded, tell again: the log cannot be written ({failure})"
+        )
 
     def _record(self, claim: Claim) -> None:
         desk = self._state.desk_of(claim)

@@ -53,7 +53,7 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise KreachError.rule("creative", "have width and height, or neither", self.width)
         for name in ("width", "height"):
             if getattr(self, name) is not None:
-                as_whole_number(f"creative.{name}", getattr(self, name), least=1, most=100_000)
+                as_whole_number(f"creative.{name}", getattr(self, name), minimum=1, maximum=100_000)
         for name, text in (("id", self.id), ("markup", self.markup)):
             if text is not None and not 0 < len(text) <= _MAX_TEXT:
                 rule = f"have from 1 to {_MAX_TEXT} characters"
@@ -121,7 +121,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.caps:
             raise KreachError.rule("caps", "hold at least one cap", "none")
         for cap in self.caps:
-            as_whole_number("caps.limit", cap.limit, least=1, most=_MAX_CAP)
+            as_whole_number("caps.limit", cap.limit, minimum=1, maximum=_MAX_CAP)
             CapRule(cap.limit, cap.span_seconds)
         endless = float("inf")
         ordered = sorted(self.caps, key=lambda cap: cap.span_seconds or endless)
@@ -142,7 +142,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             rule = "be given for the paper's bidder: its pace is a budget per request"
             raise KreachError.rule("expected_requests", rule, None)
         if self.expected_requests is not None:
-            as_whole_number("expected_requests", self.expected_requests, least=1)
+            as_whole_number("expected_requests", self.expected_requests, minimum=1)
 
     @property
     def cap(self) -> int | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from kreach.adsystem.ledger.compaction import LOG_FOLDER
 from kreach.adsystem.ledger.journal import FILE, open_reader
 from kreach.adsystem.store_layout import BIDDERS_FOLDER, log_folders
-from kreach.boundary.duckdb import no_complaints, scratch, sql_text
+from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
 from kreach.errors import KreachError
 
 __all__ = [
@@ -178,9 +178,9 @@ def first_times(files: Iterable[ListedFile]) -> dict[ListedFile, datetime]:
             raise KreachError.rule("store", "hold the files that it lists", f"no {file.path}")
     if not named:
         return {}
-    with scratch() as engine:
+    with scratch_connection() as engine:
         listed = ", ".join(f"'{sql_text(escape(path))}'" for path in named)
-        with no_complaints("store", "hold files that can be read"):
+        with translate_errors("store", "hold files that can be read"):
             found = engine.execute(
                 f"""SELECT file_name, sum(row_group_num_rows)::BIGINT,
                 epoch_us(min(CAST(stats_min_value AS TIMESTAMPTZ)))

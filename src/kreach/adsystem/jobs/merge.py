@@ -15,7 +15,7 @@ from kreach.adsystem.jobs.engines import JobEngine
 from kreach.adsystem.jobs.listing import ListedFile, first_times
 from kreach.adsystem.jobs.reach import Period, refuse_copies
 from kreach.adsystem.log.engine import Engine
-from kreach.boundary.duckdb import scratch, sql_text
+from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.errors import KreachError
 
 __all__ = ["LOG_COLUMNS", "Gathered", "gather_day"]
@@ -103,7 +103,7 @@ def _sizes(folder: Path) -> Gathered:
 def _write_nothing(file: Path) -> None:
     """A day without impressions has a file without rows: its columns are known all the same."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in LOG_COLUMNS.items())
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.execute(
             f"COPY (SELECT {columns} WHERE false) TO '{sql_text(file)}' (FORMAT parquet)"
         )

@@ -38,7 +38,7 @@ class JobOptions:
         if self.engine not in ENGINES:
             raise KreachError.rule("engine", f"be {' or '.join(ENGINES)}", self.engine)
         as_probability("level", self.level)
-        as_whole_number("rows_per_file", self.rows_per_file, least=1)
+        as_whole_number("rows_per_file", self.rows_per_file, minimum=1)
         store = self.settings.store
         if not store.is_dir():
             raise KreachError.rule("store", "be a folder that exists", str(store))

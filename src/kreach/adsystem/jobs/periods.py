@@ -42,7 +42,7 @@ def chosen_periods(
         begins = _edge(by, by, at)
         return [Period(begins, begins + length, by)]
     if last is not None:
-        count = as_whole_number("last", last, least=1, most=_MOST)
+        count = as_whole_number("last", last, minimum=1, maximum=_MOST)
         window = Window(full - count * length, full)
     elif start is None and end is None:
         window = Window(full - length, full)

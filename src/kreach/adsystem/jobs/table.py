@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from kreach.boundary.duckdb import no_complaints, scratch, sql_text
+from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
 
 __all__ = ["FILE", "REACH_COLUMNS", "ReachRow", "write_reach"]
 
@@ -76,12 +76,12 @@ def write_reach(rows: Iterable[ReachRow], complete_until: datetime, file: Path) 
     lines.sort(key=lambda line: (line["campaign"], line["catalogue"], line["span"], line["cap"]))
     shape = json.dumps([REACH_COLUMNS])
     columns = ", ".join(REACH_COLUMNS)
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.execute("CREATE TEMP TABLE told (document VARCHAR)")
         engine.execute(
             "INSERT INTO told VALUES (?)", [json.dumps(lines, default=datetime.isoformat)]
         )
-        with no_complaints("out", "be a folder that can be written"):
+        with translate_errors("out", "be a folder that can be written"):
             engine.execute(
                 f"""COPY (SELECT {columns} FROM
                 (SELECT unnest(from_json(document, '{shape}'), recursive := true) FROM told))

@@ -18,7 +18,7 @@ import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.duckdb import scratch, sql_text
+from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.errors import KreachError
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
@@ -171,7 +171,7 @@ def _write_day(
         versions[here] = groups[number][0]
         ids[here] = groups[number][1][part["grp"][here]]
     names = np.array([campaigns[number] for number in part["campaign"].tolist()], dtype=object)
-    with scratch() as engine:
+    with scratch_connection() as engine:
         engine.register("part", part | {"id": ids, "version": versions, "name": names})
         draft = folder / f"{name}.draft"
         engine.execute(

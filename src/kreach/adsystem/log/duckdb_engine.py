@@ -29,9 +29,9 @@ from kreach.boundary.duckdb import (
     TEXT_FILES,
     file_reader,
     new_engine,
-    no_complaints,
     sql_name,
     sql_text,
+    translate_errors,
 )
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
@@ -65,16 +65,16 @@ class EmbeddedEngine(Engine):
         self, database: Path | str | None = None, memory: str = "1500MB", threads: int | None = None
     ) -> None:
         super().__init__()
-        with no_complaints("database", "be a database that no other process writes"):
+        with translate_errors("database", "be a database that no other process writes"):
             self._engine = new_engine(database)
         folder = tempfile.mkdtemp(prefix="kreach-")
         self._forget = weakref.finalize(self, _forget, self._engine, folder)
-        with no_complaints("memory", "be an amount such as 1500MB"):
+        with translate_errors("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
         self._engine.execute(f"SET temp_directory = '{sql_text(folder)}'")
         self._engine.execute("SET preserve_insertion_order = false")
         if threads is not None:
-            count = as_whole_number("threads", threads, least=1, most=4096)
+            count = as_whole_number("threads", threads, minimum=1, maximum=4096)
             self._engine.execute(f"SET threads = {count}")
         self._database = None if database is None else Path(database).resolve()
         self._attached: dict[Path, str] = {}
@@ -201,7 +201,7 @@ class EmbeddedEngine(Engine):
             self._engine.unregister(name)
 
     def guard(self, name: str, rule: str) -> AbstractContextManager[None]:
-        return no_complaints(name, rule)
+        return translate_errors(name, rule)
 
     def close(self) -> None:
         self._forget()

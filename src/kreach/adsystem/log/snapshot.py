@@ -29,7 +29,7 @@ from kreach.adsystem.log.engine import Columns
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import LogTable
 from kreach.adsystem.store_layout import log_folders
-from kreach.boundary.duckdb import new_engine, no_complaints, sql_text
+from kreach.boundary.duckdb import new_engine, sql_text, translate_errors
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
@@ -158,13 +158,13 @@ class LiveLog:
     def __init__(self, store: Path, memory: str) -> None:
         self._store = store
         self._engine = new_engine()
-        with no_complaints("memory", "be an amount such as 1500MB"):
+        with translate_errors("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
         spill = tempfile.mkdtemp(prefix="kreach-")
         self._clean_up = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
         self._engine.execute(f"SET temp_directory = '{sql_text(spill)}'")
         self._engine.execute("SET preserve_insertion_order = false")
-        with suppress(KreachError), no_complaints("cache", "be known to this engine"):
+        with suppress(KreachError), translate_errors("cache", "be known to this engine"):
             self._engine.execute("SET parquet_metadata_cache = true")  # files never change
         self._lock = threading.Lock()
         self._journals: list[_Journal] = []

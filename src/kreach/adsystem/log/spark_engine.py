@@ -157,7 +157,7 @@ class SparkEngine(Engine):
             frame.write.mode("append").parquet(str(folder))
 
     def guard(self, name: str, rule: str) -> AbstractContextManager[None]:
-        return _no_complaints(name, rule)
+        return _translate_errors(name, rule)
 
     def close(self) -> None:
         for name in self._handed:
@@ -200,7 +200,7 @@ def _start(master: str, memory: str) -> tuple[Any, bool]:
     }
     for key, value in quiet.items():
         builder = builder.config(key, value)
-    with _no_complaints("master", "name a Spark that can be reached"):
+    with _translate_errors("master", "name a Spark that can be reached"):
         running = SparkSession.getActiveSession() is not None
         session = builder.getOrCreate()
     return session, not running
@@ -217,7 +217,7 @@ def _find_java() -> None:
 
 
 @contextmanager
-def _no_complaints(name: str, rule: str) -> Iterator[None]:
+def _translate_errors(name: str, rule: str) -> Iterator[None]:
     """Spark's complaints quote rows and fill pages; ours names their kind."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415

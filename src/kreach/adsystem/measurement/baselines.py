@@ -41,13 +41,13 @@ class EveryImpression(Audience):
 
 def every_impression(group_count: int) -> EveryImpression:
     """Approach A of the paper: every impression is a reach (p_t = 1)."""
-    count = as_whole_number("group_count", group_count, least=0)
+    count = as_whole_number("group_count", group_count, minimum=0)
     return EveryImpression(read_only(np.ones(count, dtype=np.int64)))
 
 
 def every_group(group_count: int) -> DisjointAudience:
     """Approach B of the paper: every group is one person, who counts up to the cap."""
-    count = as_whole_number("group_count", group_count, least=0)
+    count = as_whole_number("group_count", group_count, minimum=0)
     return Audience.disjoint(np.ones(count, dtype=np.int64))
 
 

@@ -55,7 +55,7 @@ class ReachMeter:
         if not isinstance(audience, Audience):
             raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
         try:
-            listed = [as_whole_number("caps", cap, least=1) for cap in caps]
+            listed = [as_whole_number("caps", cap, minimum=1) for cap in caps]
         except TypeError as error:
             raise KreachError.rule("caps", "be a list of caps", caps) from error
         if not listed or len(set(listed)) != len(listed):

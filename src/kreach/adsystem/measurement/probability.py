@@ -37,7 +37,7 @@ def reach_probability(
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
     n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
-    return _probability(audience, n, as_whole_number("cap", cap, least=1))
+    return _probability(audience, n, as_whole_number("cap", cap, minimum=1))
 
 
 @singledispatch

@@ -46,7 +46,7 @@ def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
     n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
-    cap = as_whole_number("cap", cap, least=1)
+    cap = as_whole_number("cap", cap, minimum=1)
     return ReachReport(cap, int(n.sum()), audience.targeted_user_count, expose(audience, n))
 
 
@@ -112,7 +112,7 @@ class ReachReport:
 
     def frequency(self, top: int) -> FloatArray:
         """Expected targeted people who saw it 0, 1, ..., top − 1 times, and top times or more."""
-        return self.exposure.frequency(as_whole_number("top", top, least=1, most=10**6))
+        return self.exposure.frequency(as_whole_number("top", top, minimum=1, maximum=10**6))
 
     def at_least(self, top: int) -> FloatArray:
         """Expected targeted people who saw it at least 1, 2, ..., top times (1+, 2+, ... reach)."""
@@ -125,7 +125,7 @@ class ReachReport:
 
         Cut off at 0 and at how many people can have seen it so often.
         """
-        count = as_whole_number("count", count, least=1)
+        count = as_whole_number("count", count, minimum=1)
         level = as_probability("level", level)
         if count > self.exposure.max_trials:
             return 0.0, 0.0

@@ -60,7 +60,7 @@ def measure_with_requests(
     groups = audience.group_count
     requests = as_counts("requests_by_group", requests_by_group, length=groups)
     won = as_counts("impressions_by_group", impressions_by_group, length=groups)
-    cap = as_whole_number("cap", cap, least=1)
+    cap = as_whole_number("cap", cap, minimum=1)
     over = np.flatnonzero(won > requests)
     if over.size:
         at = int(over[0])

@@ -45,8 +45,8 @@ def sample_reach(
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
     n = as_counts("impressions_by_group", impressions_by_group, length=audience.group_count)
-    cap = as_whole_number("cap", cap, least=1)
-    trials = as_whole_number("trials", trials, least=0)
+    cap = as_whole_number("cap", cap, minimum=1)
+    trials = as_whole_number("trials", trials, minimum=0)
     generator = as_seed("seed", seed)
     draw, people = _drawer(audience, n)
     total = int(n.sum())

@@ -50,7 +50,9 @@ class CatalogueCache:
 
     def audience(self, catalogue: Catalogue, name: str) -> Audience:
         """The people that a campaign targets, as far as this catalogue tells."""
-        return self._audiences.of((catalogue.version, name), lambda: self._read(catalogue, name))
+        return self._audiences.get_or_make(
+            (catalogue.version, name), lambda: self._read(catalogue, name)
+        )
 
     def _read(self, catalogue: Catalogue, name: str) -> Audience:
         """An audience is for all the time what it was when it was first read, or could not be.

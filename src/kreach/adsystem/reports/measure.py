@@ -138,7 +138,7 @@ class ReportCache:
         """The report at each cap."""
         key: _Key = ("full", id(audience), _digest(by_group), caps, level)
         # the entry holds the audience, so that nobody else gets its identity meanwhile
-        entry = self._reports.of(
+        entry = self._reports.get_or_make(
             key, lambda: (audience, cap_reports(measure_caps(audience, by_group, caps), level))
         )
         return entry[1]  # type: ignore[return-value] # by its key
@@ -148,7 +148,7 @@ class ReportCache:
     ) -> tuple[CurveReport, ...]:
         """The point of a curve at each cap."""
         key: _Key = ("curve", id(audience), _digest(by_group), caps, level)
-        entry = self._reports.of(
+        entry = self._reports.get_or_make(
             key, lambda: (audience, _curve_reports(measure_caps(audience, by_group, caps), level))
         )
         return entry[1]  # type: ignore[return-value]

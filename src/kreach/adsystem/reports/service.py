@@ -212,7 +212,7 @@ class ReportService:
         self._check_audience(campaign_id, name, newest, "plan")
         key = (stored.number, stored.revision, newest.version, question)
         currency = self._store.settings.currency
-        return self._plans.of(
+        return self._plans.get_or_make(
             key,
             lambda: plan(
                 stored.campaign,

@@ -176,7 +176,7 @@ def _question(
 ) -> _Question:
     if isinstance(caps, int):
         caps = [caps]
-    checked = tuple(dict.fromkeys(as_whole_number("caps", cap, least=1) for cap in caps))
+    checked = tuple(dict.fromkeys(as_whole_number("caps", cap, minimum=1) for cap in caps))
     if not checked:
         raise KreachError.rule("caps", "hold at least one cap", "none")
     return _Question(log, groups, checked, Place.named(campaign, groups.version))

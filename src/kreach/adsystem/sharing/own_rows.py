@@ -11,7 +11,7 @@ from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
 from kreach.adsystem.sharing.redis_pool import Place, Rows
-from kreach.boundary.duckdb import scratch, sql_text
+from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.numeric.types import IntArray
 
 __all__ = ["last_row", "own_counts", "rolling_since", "rows_after"]
@@ -67,7 +67,7 @@ def _later(reader: sqlite3.Connection, row: int) -> set[str]:
 
 
 def _from_files(files: list[Path], row: int, most: int) -> list[Any]:
-    with scratch() as engine:
+    with scratch_connection() as engine:
         listed = ", ".join(f"'{sql_text(file)}'" for file in files)
         found: list[Any] = engine.execute(
             f"""SELECT row, campaign_number, catalogue_number, group_number, epoch_us(bid_ts)
@@ -92,7 +92,7 @@ def own_counts(folder: Path, places: set[Place], up_to: int) -> dict[Place, tupl
         reader.close()
     table = np.array(found, dtype=np.int64).reshape(-1, 4)
     if files:
-        with scratch() as engine:
+        with scratch_connection() as engine:
             listed = ", ".join(f"'{sql_text(file)}'" for file in files)
             columns = engine.execute(
                 f"""SELECT campaign_number AS c, catalogue_number AS v, group_number AS g,

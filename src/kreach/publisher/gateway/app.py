@@ -1,4 +1,4 @@
-"""The gateway over HTTP. It is the publisher's: nobody else may reach it."""
+"""The gateway over HTTP. Only the publisher's own servers may reach it."""
 
 import asyncio
 import signal
@@ -7,164 +7,170 @@ from time import perf_counter
 
 import msgspec
 
-from kreach.publisher.gateway.catalogue_versions import Editions
+from kreach.publisher.gateway.catalogue_versions import CatalogueRollover
 from kreach.publisher.gateway.hard_cap import HardCaps
-from kreach.publisher.gateway.requests import MAX_BODY_BYTES, Allow, Identify, Shown, read_body
+from kreach.publisher.gateway.requests import (
+    MAX_BODY_BYTES,
+    AllowRequest,
+    IdentifyRequest,
+    ShownRequest,
+    decode_request,
+)
 from kreach.publisher.gateway.settings import GatewaySettings
-from kreach.publisher.gateway.showings import StoreDown
+from kreach.publisher.gateway.showings import StoreUnavailable
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from kreach.service.web import Answer, Request, Site, error_answer, json_answer
+from kreach.service.web import App, Request, Response, error_response, json_response
 
-__all__ = ["gateway_site"]
+__all__ = ["gateway_app"]
 
 _JSON = [(b"content-type", b"application/json")]
 
 
-def gateway_site(
+def gateway_app(
     settings: GatewaySettings,
     log: Log,
     metrics: Metrics | None = None,
     clock: Clock | None = None,
-) -> Site:
+) -> App:
     """The gateway as an ASGI application.
 
     The build is read at once; a KreachError says what is wrong with it or with the store. Without
-    a clock the machine's is used, not before the latest time that the store holds.
+    a clock the machine's is used, not before the latest time in the store.
     """
     metrics = metrics or Metrics("gateway")
-    editions = Editions(settings.build, settings.choice, settings.provider, log, metrics)
+    catalogues = CatalogueRollover(settings.build, settings.choice, settings.provider, log, metrics)
     caps = None
     if settings.enabled_caps:
         caps = HardCaps(settings.store, settings.caps, settings.hold_seconds, clock)
-    watch = _Watch(editions, settings.reload_seconds)
+    watcher = _BuildWatcher(catalogues, settings.reload_seconds)
 
     async def start() -> None:
         if caps is not None:
             caps.showings.start()
-        watch.start()
+        watcher.start()
 
     async def stop() -> None:
-        await watch.stop()
+        await watcher.stop()
         if caps is not None:
             await asyncio.to_thread(caps.showings.stop)
 
-    site = Site(log, metrics, max_body_bytes=MAX_BODY_BYTES, start=start, stop=stop)
-    site.route("POST /v1/identify", _Identification(editions, metrics))
-    hard = _Capping(caps, log, metrics)
-    site.route("POST /v1/allow", hard.allow)
-    site.route("POST /v1/shown", hard.shown)
-    site.route("GET /healthz", lambda _: _health(editions, caps))
-    return site
+    app = App(log, metrics, max_body_bytes=MAX_BODY_BYTES, start=start, stop=stop)
+    app.route("POST /v1/identify", _IdentifyRoute(catalogues, metrics))
+    cap_routes = _CapRoutes(caps, log, metrics)
+    app.route("POST /v1/allow", cap_routes.allow)
+    app.route("POST /v1/shown", cap_routes.shown)
+    app.route("GET /healthz", lambda _: _health(catalogues, caps))
+    return app
 
 
-class _Identification:
+class _IdentifyRoute:
     """POST /v1/identify."""
 
-    def __init__(self, editions: Editions, metrics: Metrics) -> None:
-        self._editions = editions
-        self._decoder = msgspec.json.Decoder(Identify)
-        self._done = metrics.count("identifications", "Visits answered, by version", "catalogue")
-        self._strangers = metrics.count("strangers", "Visits of users not in the build")
+    def __init__(self, catalogues: CatalogueRollover, metrics: Metrics) -> None:
+        self._catalogues = catalogues
+        self._decoder = msgspec.json.Decoder(IdentifyRequest)
+        self._answered = metrics.count(
+            "identifications", "Visits answered, by version", "catalogue"
+        )
+        self._unknown = metrics.count("unknown_users", "Visits of users not in the build")
         self._seconds = metrics.histogram("identify_seconds", "Time to answer a visit")
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> Response:
         began = perf_counter()
-        user_id = read_body(self._decoder, request.body).user_id
-        edition = self._editions.current
-        answer = Answer(200, edition.answer(user_id), _JSON)
-        self._done.add(edition.version)
-        if user_id not in edition.gateway:
-            self._strangers.add()
+        user_id = decode_request(self._decoder, request.body).user_id
+        served = self._catalogues.current
+        response = Response(200, served.user_object(user_id), _JSON)
+        self._answered.add(served.version)
+        if user_id not in served.lookup:
+            self._unknown.add()
         self._seconds.observe(perf_counter() - began)
-        return answer
+        return response
 
 
-class _Capping:
-    """POST /v1/allow and /v1/shown. Campaigns without a cap here cost no look at the store."""
+class _CapRoutes:
+    """POST /v1/allow and /v1/shown. The store is read only for campaigns with a hard cap."""
 
     def __init__(self, caps: HardCaps | None, log: Log, metrics: Metrics) -> None:
         self._caps, self._log = caps, log
-        self._allow = msgspec.json.Decoder(Allow)
-        self._shown = msgspec.json.Decoder(Shown)
-        self._dropped = metrics.count("capped", "Bids dropped at the hard cap", "campaign")
+        self._allow_decoder = msgspec.json.Decoder(AllowRequest)
+        self._shown_decoder = msgspec.json.Decoder(ShownRequest)
+        self._capped = metrics.count("capped", "Bids dropped at the hard cap", "campaign")
         self._recorded = metrics.count("showings", "Showings recorded", "campaign")
-        self._repeats = metrics.count("showing_repeats", "Showings that were recorded before")
-        self._down = metrics.count("store_failures", "Requests that the store failed", "route")
-        self._allow_seconds = metrics.histogram("allow_seconds", "Time to answer which may show")
+        self._duplicates = metrics.count("showing_repeats", "Showings that were recorded before")
+        self._failures = metrics.count("store_failures", "Requests that the store failed", "route")
+        self._allow_seconds = metrics.histogram("allow_seconds", "Time to answer /v1/allow")
         self._shown_seconds = metrics.histogram("shown_seconds", "Time to record a showing")
         if caps is not None:
             store = caps.showings
             metrics.gauge("store_rows", "Showings in the store", lambda: {"": store.rows})
             metrics.gauge("store_batches", "Transactions so far", lambda: {"": store.batches})
-            metrics.gauge("store_down", "1 if not writable", lambda: {"": bool(store.trouble)})
-            metrics.gauge("holds", "Showings held for", lambda: {"": len(caps.holds)})
+            metrics.gauge("store_down", "1 if not writable", lambda: {"": bool(store.failure)})
+            metrics.gauge("holds", "Showings on hold", lambda: {"": len(caps.holds)})
 
-    def allow(self, request: Request) -> Answer:
+    def allow(self, request: Request) -> Response:
         began = perf_counter()
-        asked = read_body(self._allow, request.body)
-        allowed = list(dict.fromkeys(asked.campaigns))
+        body = decode_request(self._allow_decoder, request.body)
+        allowed = list(dict.fromkeys(body.campaigns))
         if self._caps is not None:
             try:
-                free = self._caps.allowed(asked.user_id, allowed, asked.hold)
-            except StoreDown as why:
-                return self._failed("allow", why)
-            for campaign in set(allowed).difference(free):
-                self._dropped.add(campaign)
-            allowed = free
+                below_cap = self._caps.allowed(body.user_id, allowed, body.hold)
+            except StoreUnavailable as error:
+                return self._unavailable("allow", error)
+            for campaign in set(allowed).difference(below_cap):
+                self._capped.add(campaign)
+            allowed = below_cap
         self._allow_seconds.observe(perf_counter() - began)
-        return json_answer({"allowed": allowed})
+        return json_response({"allowed": allowed})
 
-    async def shown(self, request: Request) -> Answer:
+    async def shown(self, request: Request) -> Response:
         began = perf_counter()
-        asked = read_body(self._shown, request.body)
-        recorded, capped = False, self._caps is not None and asked.campaign in self._caps.caps
+        body = decode_request(self._shown_decoder, request.body)
+        recorded, capped = False, self._caps is not None and body.campaign in self._caps.caps
         if self._caps is not None and capped:
             try:
-                recorded = await self._caps.shown(
-                    asked.user_id, asked.campaign, asked.impression_id
-                )
-            except StoreDown as why:
-                return self._failed("shown", why)
+                recorded = await self._caps.shown(body.user_id, body.campaign, body.impression_id)
+            except StoreUnavailable as error:
+                return self._unavailable("shown", error)
             if recorded:
-                self._recorded.add(asked.campaign)
+                self._recorded.add(body.campaign)
             else:
-                self._repeats.add()
+                self._duplicates.add()
         self._shown_seconds.observe(perf_counter() - began)
-        return json_answer({"capped": capped, "recorded": recorded})
+        return json_response({"capped": capped, "recorded": recorded})
 
-    def _failed(self, route: str, why: StoreDown) -> Answer:
-        self._down.add(route)
-        self._log.error("store failed", route=route, why=str(why))
-        answer = error_answer(503, str(why))
-        answer.headers.append((b"retry-after", b"1"))
-        return answer
+    def _unavailable(self, route: str, error: StoreUnavailable) -> Response:
+        self._failures.add(route)
+        self._log.error("store failed", route=route, why=str(error))
+        response = error_response(503, str(error))
+        response.headers.append((b"retry-after", b"1"))
+        return response
 
 
-def _health(editions: Editions, caps: HardCaps | None) -> Answer:
-    """Whether all of it works. The number of people is in the metrics, for the publisher only."""
-    document = {"status": "ok", "catalogue": editions.current.version, "hard_cap": "off"}
+def _health(catalogues: CatalogueRollover, caps: HardCaps | None) -> Response:
+    """Whether the service works. The number of people is in the metrics only."""
+    document = {"status": "ok", "catalogue": catalogues.current.version, "hard_cap": "off"}
     if caps is None:
-        return json_answer(document)
-    if caps.showings.trouble is None:
-        return json_answer(document | {"hard_cap": "on"})
-    failing = {"status": "failing", "hard_cap": "failing", "why": caps.showings.trouble}
-    return json_answer(document | failing, 503)
+        return json_response(document)
+    if caps.showings.failure is None:
+        return json_response(document | {"hard_cap": "on"})
+    failing = {"status": "failing", "hard_cap": "failing", "why": caps.showings.failure}
+    return json_response(document | failing, 503)
 
 
-class _Watch:
-    """Looks for a new build at intervals and at SIGHUP."""
+class _BuildWatcher:
+    """Reloads the build at intervals and on SIGHUP."""
 
-    def __init__(self, editions: Editions, seconds: float) -> None:
-        self._editions, self._seconds = editions, seconds
+    def __init__(self, catalogues: CatalogueRollover, seconds: float) -> None:
+        self._catalogues, self._seconds = catalogues, seconds
         self._tasks: set[asyncio.Task[object]] = set()
 
     def start(self) -> None:
-        self._begin(force=None)
+        self._create_task(force=None)
         with suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
-            # not in a thread that is not the main one, nor where there is no such signal
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin, True)
+            # signals need the main thread and a system that has them
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._create_task, True)
 
     async def stop(self) -> None:
         with suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
@@ -173,13 +179,13 @@ class _Watch:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _begin(self, force: bool | None) -> None:
-        work = self._look_on() if force is None else self._editions.look(force=force)
+    def _create_task(self, force: bool | None) -> None:
+        work = self._reload_forever() if force is None else self._catalogues.reload(force=force)
         task: asyncio.Task[object] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look_on(self) -> None:
+    async def _reload_forever(self) -> None:
         while True:
             await asyncio.sleep(self._seconds)
-            await self._editions.look()
+            await self._catalogues.reload()

@@ -1,4 +1,4 @@
-"""The version of the catalogue that is served, and how a new one takes its place."""
+"""The catalogue version that the gateway serves, and its replacement by a new build."""
 
 import asyncio
 import hashlib
@@ -10,56 +10,59 @@ from pathlib import Path
 import msgspec
 
 from kreach.errors import KreachError
-from kreach.publisher.group_lookup import Gateway
-from kreach.publisher.store import FILES, read_gateway
+from kreach.publisher.group_lookup import GroupLookup
+from kreach.publisher.store import FILES, read_group_lookup
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
-__all__ = ["Edition", "Editions", "read_edition"]
+__all__ = ["CatalogueRollover", "ServedCatalogue", "read_served_catalogue"]
 
-_MAX_PAUSE_SECONDS = 300.0
-_Mark = tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Edition:
-    """One version, ready to answer.
-
-    An answer is the group's id between two constant halves. Ready-made answers for all groups would
-    save a fifth of a microsecond and cost 160 bytes a group.
-    """
-
-    gateway: Gateway
-    version: str
-    groups: bytes  # a digest of the group ids
-    head: bytes
-    tail: bytes
-
-    def answer(self, user_id: str) -> bytes:
-        """The OpenRTB user object for a visit of this user."""
-        return self.head + _json(self.gateway.identify(user_id).group) + self.tail
-
-
+_MAX_RETRY_SECONDS = 300.0
+_Fingerprint = tuple[object, ...]
 _json = msgspec.json.Encoder().encode
 
 
-def read_edition(build: Path, choice: str, provider: str) -> Edition:
+@dataclass(frozen=True, slots=True)
+class ServedCatalogue:
+    """One version, ready to answer visits.
+
+    An answer is the group's id between two constant parts. Prepared answers for all groups would
+    save a fifth of a microsecond and cost 160 bytes a group.
+    """
+
+    lookup: GroupLookup
+    group_digest: bytes  # of the group ids
+    prefix: bytes
+    suffix: bytes
+
+    @property
+    def version(self) -> str:
+        """The catalogue's version."""
+        return self.lookup.version
+
+    def user_object(self, user_id: str) -> bytes:
+        """The OpenRTB user object for a visit of this user, as JSON."""
+        return self.prefix + _json(self.lookup.identify(user_id).group) + self.suffix
+
+
+def read_served_catalogue(build: Path, choice: str, provider: str) -> ServedCatalogue:
     """Read a build, or raise a KreachError that says what is wrong with it."""
-    gateway = read_gateway(build, choice)
+    lookup = read_group_lookup(build, choice)
     digest = hashlib.blake2b(digest_size=16)
-    for group in gateway.groups:
+    for group in lookup.groups:
         digest.update(group.encode() + b"\0")
-    head = b'{"data":[{"name":%b,"segment":[{"id":' % _json(provider)
-    tail = b'}],"ext":{"catalogue":%b}}]}' % _json(gateway.version)
-    return Edition(gateway, gateway.version, digest.digest(), head, tail)
+    prefix = b'{"data":[{"name":%b,"segment":[{"id":' % _json(provider)
+    suffix = b'}],"ext":{"catalogue":%b}}]}' % _json(lookup.version)
+    return ServedCatalogue(lookup, digest.digest(), prefix, suffix)
 
 
-class Editions:
-    """The current edition, and a look from time to time whether there is another build.
+class CatalogueRollover:
+    """The catalogue served now, replaced when another build is in place.
 
-    A new build is read in a thread and swapped in whole; requests take `current` once and finish
-    with it. A build that cannot be read, or that gives a known version other groups, is refused and
-    the old edition goes on; it is tried again when it changes or, ever more rarely, as it is.
+    A new build is read in a thread and swapped in whole; a request takes `current` once and
+    finishes with it. A build that cannot be read, or that gives a known version other groups, is
+    rejected and the old catalogue stays. It is tried again when its files change and, at growing
+    intervals, unchanged.
     """
 
     def __init__(self, build: Path, choice: str, provider: str, log: Log, metrics: Metrics) -> None:
@@ -67,84 +70,89 @@ class Editions:
         self._log = log
         self._reloads = metrics.count("reloads", "New builds read, by result", "result")
         self._reading = asyncio.Lock()
-        self._refused: _Mark | None = None
-        self._pause_seconds, self._again_at = 0.0, 0.0
-        self._mark, self.current = self._read()
-        self._known = {self.current.version: self.current.groups}
+        self._rejected: _Fingerprint | None = None
+        self._retry_seconds, self._retry_at = 0.0, 0.0
+        self._fingerprint, self.current = self._read()
+        self._digests = {self.current.version: self.current.group_digest}
         self.loaded_at = time.time()
         metrics.gauge(
             "catalogue", "The version served now", lambda: {self.current.version: 1.0}, "catalogue"
         )
-        metrics.gauge("people", "People in the build", lambda: {"": len(self.current.gateway)})
+        metrics.gauge("people", "People in the build", lambda: {"": len(self.current.lookup)})
         metrics.gauge("loaded_time_seconds", "When it was loaded", lambda: {"": self.loaded_at})
         metrics.gauge(
             "build_refused",
-            "1 while the build in place is refused and an older one is served",
-            lambda: {"": float(self._refused is not None)},
+            "1 while the build in place is rejected and an older one is served",
+            lambda: {"": float(self._rejected is not None)},
         )
-        self._say_loaded()
+        self._log_loaded()
 
-    async def look(self, *, force: bool = False) -> bool:
-        """Read the build if it is another one than before; True if a new edition is served."""
+    async def reload(self, *, force: bool = False) -> bool:
+        """Read the build if it has changed; True if a new catalogue is served."""
         async with self._reading:
-            mark = await asyncio.to_thread(_mark, self._build)
-            if mark == self._mark:
-                self._refused = None  # a refused build was taken back
-            waiting = mark == self._refused and time.monotonic() < self._again_at
-            if (mark == self._mark or waiting) and not force:
+            fingerprint = await asyncio.to_thread(_fingerprint, self._build)
+            if fingerprint == self._fingerprint:
+                self._rejected = None  # the rejected build was replaced by the served one
+            waiting = fingerprint == self._rejected and time.monotonic() < self._retry_at
+            if (fingerprint == self._fingerprint or waiting) and not force:
                 return False
             try:
-                mark, edition = await asyncio.to_thread(self._read)
-                self._refuse_other_groups(edition)
+                fingerprint, served = await asyncio.to_thread(self._read)
+                self._check_same_groups(served)
             except Exception as error:
-                self._refuse(mark, error)
+                self._reject(fingerprint, error)
                 return False
-            self._known[edition.version] = edition.groups
-            self._mark, self.current = mark, edition
-            self._refused, self._pause_seconds = None, 0.0
+            self._digests[served.version] = served.group_digest
+            self._fingerprint, self.current = fingerprint, served
+            self._rejected, self._retry_seconds = None, 0.0
             self.loaded_at = time.time()
             self._reloads.add("ok")
-            self._say_loaded()
+            self._log_loaded()
             return True
 
-    def _read(self) -> tuple[_Mark, Edition]:
-        """The edition in place: all of it from one folder, which did not change meanwhile."""
-        mark = _mark(self._build)
-        edition = read_edition(Path(os.path.realpath(self._build)), self._choice, self._provider)
-        if _mark(self._build) != mark:
+    def _read(self) -> tuple[_Fingerprint, ServedCatalogue]:
+        """The build in place, from one folder that does not change while it is read."""
+        fingerprint = _fingerprint(self._build)
+        folder = Path(os.path.realpath(self._build))
+        served = read_served_catalogue(folder, self._choice, self._provider)
+        if _fingerprint(self._build) != fingerprint:
             raise KreachError.rule("build", "not change while it is read", str(self._build))
-        return mark, edition
+        return fingerprint, served
 
-    def _refuse_other_groups(self, edition: Edition) -> None:
-        if self._known.get(edition.version, edition.groups) != edition.groups:
+    def _check_same_groups(self, served: ServedCatalogue) -> None:
+        digest = served.group_digest
+        if self._digests.get(served.version, digest) != digest:
             rule = "have a version of its own: buyers know another catalogue by this one"
-            raise KreachError.rule("build", rule, edition.version)
+            raise KreachError.rule("build", rule, served.version)
 
-    def _refuse(self, mark: _Mark, error: Exception) -> None:
-        if mark != self._refused:
-            self._pause_seconds = 0.0
-        self._refused = mark
-        self._pause_seconds = min(max(2.0 * self._pause_seconds, 1.0), _MAX_PAUSE_SECONDS)
-        self._again_at = time.monotonic() + self._pause_seconds
+    def _reject(self, fingerprint: _Fingerprint, error: Exception) -> None:
+        if fingerprint != self._rejected:
+            self._retry_seconds = 0.0
+        self._rejected = fingerprint
+        self._retry_seconds = min(max(2.0 * self._retry_seconds, 1.0), _MAX_RETRY_SECONDS)
+        self._retry_at = time.monotonic() + self._retry_seconds
         self._reloads.add("failed")
         why = str(error) if isinstance(error, KreachError) else type(error).__name__
         self._log.error("build refused", why=why, serving=self.current.version)
 
-    def _say_loaded(self) -> None:
-        people, groups = len(self.current.gateway), len(self.current.gateway.groups)
+    def _log_loaded(self) -> None:
+        lookup = self.current.lookup
         self._log.info(
-            "catalogue loaded", catalogue=self.current.version, people=people, groups=groups
+            "catalogue loaded",
+            catalogue=lookup.version,
+            people=len(lookup),
+            groups=len(lookup.groups),
         )
 
 
-def _mark(build: Path) -> _Mark:
-    """What changes when another build is in place: where it is, and its files' identity."""
+def _fingerprint(build: Path) -> _Fingerprint:
+    """Changes when another build is in place: the folder and the identity of its files."""
     folder = os.path.realpath(build)
-    found: list[object] = [folder]
+    entries: list[object] = [folder]
     for name in FILES:
         try:
-            facts = os.stat(os.path.join(folder, name))
-            found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))
+            status = os.stat(os.path.join(folder, name))
+            entries.append((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
         except OSError:
-            found.append(None)
-    return tuple(found)
+            entries.append(None)
+    return tuple(entries)

@@ -1,4 +1,4 @@
-"""Look at everything that a gateway would use, and change nothing."""
+"""Validate the build and the store of a gateway without changing them."""
 
 import os
 import sqlite3
@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from kreach.errors import KreachError
-from kreach.publisher.gateway.catalogue_versions import read_edition
+from kreach.publisher.gateway.catalogue_versions import read_served_catalogue
 from kreach.publisher.gateway.pseudonyms import read_key
 from kreach.publisher.gateway.settings import GatewaySettings
-from kreach.publisher.gateway.showings import FILE, try_file
+from kreach.publisher.gateway.showings import FILE, check_writable
 
 __all__ = ["check"]
 
 
 def check(settings: GatewaySettings) -> dict[str, Any]:
     """The facts of the build and the store, ready for JSON; a KreachError if one cannot serve."""
-    edition = read_edition(settings.build, settings.choice, settings.provider)
+    served = read_served_catalogue(settings.build, settings.choice, settings.provider)
     facts: dict[str, Any] = {
-        "catalogue": edition.version,
-        "people": len(edition.gateway),
-        "groups": len(edition.gateway.groups),
+        "catalogue": served.version,
+        "people": len(served.lookup),
+        "groups": len(served.lookup.groups),
         "hard_caps": sorted(settings.enabled_caps),
         "store": None,
     }
@@ -34,7 +34,7 @@ def _check_store(folder: Path) -> None:
     if not folder.exists():
         above = next(parent for parent in folder.absolute().parents if parent.exists())
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-            rule = "be a folder or a place where one can be made"
+            rule = "be a folder or a path where one can be created"
             raise KreachError.rule("store", rule, str(folder))
         return
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
@@ -46,6 +46,6 @@ def _check_store(folder: Path) -> None:
         rule = f"hold the key that {FILE} was written with"
         raise KreachError.rule("store", rule, f"{folder} without a key")
     try:
-        try_file(folder / FILE)
+        check_writable(folder / FILE)
     except sqlite3.Error as error:
         raise KreachError.rule("store", "be writable", f"{folder} ({error})") from None

@@ -1,24 +1,25 @@
-"""The hard cap: the publisher knows the visitor, so it can say that a campaign had its turns."""
+"""Hard caps. The publisher knows the visitor, so it can enforce a cap per person exactly."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.publisher.gateway.pseudonyms import Pseudonyms
 from kreach.publisher.gateway.settings import HardCap
-from kreach.publisher.gateway.showings import Showing, Showings
+from kreach.publisher.gateway.showings import Showing, ShowingStore
 from kreach.service.clock import Clock, SteadyClock
 
-__all__ = ["HardCaps", "Holds"]
+__all__ = ["UNLISTED_SECONDS", "HardCaps", "Holds"]
 
-_UNLISTED_SECONDS = 30 * 86_400.0  # a campaign that fell out of the settings by mistake may return
+UNLISTED_SECONDS = 30 * DAY_SECONDS  # a campaign removed by mistake may return
 
 
 class Holds:
-    """Showings that may be under way: each counts until it is released or its time is over."""
+    """Reserved showings: each counts until it is released or expires."""
 
     def __init__(self, seconds: float) -> None:
-        self._us = round(seconds * 1e6)
+        self._us = round(seconds * MICROS)
         self._ends: dict[bytes, deque[int]] = {}
         self._order: deque[tuple[int, bytes]] = deque()
 
@@ -26,24 +27,24 @@ class Holds:
         return sum(map(len, self._ends.values()))
 
     def count(self, user: bytes, now_us: int) -> int:
-        """How many are held for a user now."""
+        """How many showings are on hold for a user now."""
         while self._order and self._order[0][0] <= now_us:
-            _, over = self._order.popleft()
-            ends = self._ends.get(over)
+            _, expired = self._order.popleft()
+            ends = self._ends.get(expired)
             while ends and ends[0] <= now_us:
                 ends.popleft()
             if not ends:
-                self._ends.pop(over, None)
+                self._ends.pop(expired, None)
         return len(self._ends.get(user, ()))
 
     def take(self, user: bytes, now_us: int) -> None:
-        """Hold one."""
+        """Put one showing on hold."""
         end = now_us + self._us
         self._ends.setdefault(user, deque()).append(end)
         self._order.append((end, user))
 
     def release(self, user: bytes) -> None:
-        """Give the oldest one back, if there is one."""
+        """Release the oldest hold of a user, if there is one."""
         ends = self._ends.get(user)
         if ends:
             ends.popleft()
@@ -52,68 +53,69 @@ class Holds:
 
 
 class HardCaps:
-    """The caps that hold, with what was shown and what may be under way.
+    """The enabled caps, the stored showings and the holds.
 
-    Everything but the writing happens in the service's event loop, one request after the other, so
-    `allowed` with `hold` looks and takes in one step.
+    Everything but writing runs in the service's event loop, one request at a time, so `allowed`
+    with `hold` checks and reserves in one step.
     """
 
     def __init__(
         self,
         folder: Path,
-        listed: Iterable[HardCap],
+        caps: Iterable[HardCap],
         hold_seconds: float,
         clock: Clock | None = None,
     ) -> None:
-        self._listed: Mapping[str, HardCap] = {hard.campaign: hard for hard in listed}
-        self.caps = {name: hard for name, hard in self._listed.items() if hard.enabled}
+        self._listed: Mapping[str, HardCap] = {cap.campaign: cap for cap in caps}
+        self.caps = {name: cap for name, cap in self._listed.items() if cap.enabled}
         self._clock: Clock = clock or SteadyClock()
-        self.showings = Showings(folder, self._kept_from)
+        self.showings = ShowingStore(folder, self._prune_before)
         if clock is None:
-            self._clock = SteadyClock(self.showings.latest_us / 1e6)
-        self._names = Pseudonyms(self.showings.key, tuple(self.caps))
+            self._clock = SteadyClock(self.showings.latest_us / MICROS)
+        self._pseudonyms = Pseudonyms(self.showings.key, tuple(self.caps))
         self.holds = Holds(hold_seconds)
 
     def allowed(self, user_id: str, campaigns: Iterable[str], hold: bool = False) -> list[str]:
-        """Which of the campaigns may be shown to this user now; each once, in their order."""
-        now_us = self._now_us()
-        result, taken = [], []
+        """The campaigns that this user may see now; each once, in their order."""
+        now_us = self.now_us()
+        allowed, users = [], []
         for campaign in dict.fromkeys(campaigns):
             hard = self.caps.get(campaign)
             if hard is not None:
-                user = self._names.user(campaign, user_id)
+                user = self._pseudonyms.user(campaign, user_id)
                 left = hard.cap - self.holds.count(user, now_us)
                 if left <= 0 or self.showings.count(user, _start_us(hard, now_us), left) >= left:
                     continue
-                taken.append(user)
-            result.append(campaign)
+                users.append(user)
+            allowed.append(campaign)
         if hold:
-            for user in taken:  # only now: if the store failed on the way, nothing is held
+            for user in users:  # last, so that a failure of the store leaves no hold
                 self.holds.take(user, now_us)
-        return result
+        return allowed
 
     async def shown(self, user_id: str, campaign: str, impression_id: str) -> bool:
-        """Record a showing, durably; True if it counts, False if not capped here or a repeat."""
+        """Store a showing durably; False if the campaign has no cap or it is a duplicate."""
         if campaign not in self.caps:
             return False
-        user = self._names.user(campaign, user_id)
-        impression = self._names.impression(campaign, user_id, impression_id)
-        new = await self.showings.record(Showing(user, impression, campaign, self._now_us()))
+        user = self._pseudonyms.user(campaign, user_id)
+        impression = self._pseudonyms.impression(campaign, user_id, impression_id)
+        new = await self.showings.record(Showing(user, impression, campaign, self.now_us()))
         if new:
             self.holds.release(user)
         return new
 
-    def _now_us(self) -> int:
-        return round(self._clock() * 1e6)
+    def now_us(self) -> int:
+        """The time, in microseconds since 1970."""
+        return round(self._clock() * MICROS)
 
-    def _kept_from(self, campaign: str) -> int | None:
-        """Up to which time a campaign's rows are of no use: a whole flight needs them all."""
+    def _prune_before(self, campaign: str) -> int | None:
+        """The time up to which a campaign's rows can be deleted; None if all are needed."""
         hard = self._listed.get(campaign)
         if hard is None:
-            return self._now_us() - round(_UNLISTED_SECONDS * 1e6)
-        return None if hard.span_seconds is None else _start_us(hard, self._now_us())
+            return self.now_us() - UNLISTED_SECONDS * MICROS
+        return None if hard.span_seconds is None else _start_us(hard, self.now_us())
 
 
 def _start_us(hard: HardCap, now_us: int) -> int:
-    """The time after which showings count; a showing counts for exactly the span."""
-    return -1 if hard.span_seconds is None else now_us - round(hard.span_seconds * 1e6)
+    """The time after which showings count: each counts for exactly the span."""
+    return -1 if hard.span_seconds is None else now_us - round(hard.span_seconds * MICROS)

@@ -1,4 +1,4 @@
-"""Names for people and impressions that mean nothing without a key: all that the store keeps."""
+"""Keyed pseudonyms of people and impressions: the store holds no other ids."""
 
 import hashlib
 import os
@@ -15,35 +15,35 @@ _NAME_BYTES = 16
 
 
 class Pseudonyms:
-    """Keyed hashes of user ids and impression ids, other ones for each campaign.
+    """Keyed hashes of user ids and impression ids, different for each campaign.
 
-    Whoever has the store but not its key can neither test a guessed user id nor tell that two
-    campaigns showed to the same person.
+    Without the key nobody can test a guessed user id against the store, nor link a person's rows
+    of two campaigns.
     """
 
     def __init__(self, key: bytes, campaigns: tuple[str, ...]) -> None:
-        self._begun = {name: _begin(key, name) for name in campaigns}
+        self._digests = {name: _start_digest(key, name) for name in campaigns}
 
     def user(self, campaign: str, user_id: str) -> bytes:
-        """Who, to this campaign."""
-        digest = self._begun[campaign].copy()
+        """The pseudonym of a user for a campaign."""
+        digest = self._digests[campaign].copy()
         digest.update(user_id.encode())
         return digest.digest()
 
     def impression(self, campaign: str, user_id: str, impression_id: str) -> bytes:
-        """Which showing; neither id holds a NUL, so no two triples look alike."""
-        digest = self._begun[campaign].copy()
+        """The pseudonym of an impression. Ids hold no NUL, so distinct triples hash apart."""
+        digest = self._digests[campaign].copy()
         digest.update(f"{user_id}\0{impression_id}".encode())
         return digest.digest()
 
 
-def _begin(key: bytes, campaign: str) -> "hashlib.blake2b":
+def _start_digest(key: bytes, campaign: str) -> "hashlib.blake2b":
     start = f"{campaign}\0".encode()
     return hashlib.blake2b(start, key=key, person=b"kreach showing", digest_size=_NAME_BYTES)
 
 
 def read_key(folder: Path) -> bytes | None:
-    """The key of a store, None if it has none yet."""
+    """The key of a store, or None if it has none yet."""
     path = folder / KEY_FILE
     try:
         text = path.read_text(encoding="ascii")
@@ -65,7 +65,7 @@ def read_key(folder: Path) -> bytes | None:
 
 
 def make_key(folder: Path) -> bytes:
-    """A new key, on the disk for good before it is used; if another process was first, its key."""
+    """Create a key, durably; if another process was first, return that one."""
     unfinished = folder / f".{KEY_FILE}.{secrets.token_hex(8)}"
     try:
         handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -75,14 +75,14 @@ def make_key(folder: Path) -> bytes:
             os.fsync(file.fileno())
         _link_once(unfinished, folder / KEY_FILE)
     except OSError as error:
-        rule = "be a folder in which a key can be made"
+        rule = "be a folder in which a key can be created"
         raise KreachError.rule("store", rule, f"{folder} ({error.strerror})") from None
     finally:
         unfinished.unlink(missing_ok=True)
-    made = read_key(folder)
-    if made is None:
-        raise KreachError.rule("store", "keep the key that was made", str(folder))
-    return made
+    key = read_key(folder)
+    if key is None:
+        raise KreachError.rule("store", "keep the key that was created", str(folder))
+    return key
 
 
 def _link_once(source: Path, target: Path) -> None:

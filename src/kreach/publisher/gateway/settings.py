@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 from kreach.publisher.group_lookup import CHOICES
 from kreach.service.config import Settings
@@ -13,13 +14,13 @@ __all__ = ["MAX_NAME", "GatewaySettings", "HardCap"]
 
 MAX_NAME = 256  # characters of a campaign or a provider
 _MAX_CAP = 1_000_000
-_MAX_SECONDS = 10 * 366 * 86_400.0
+_MAX_SECONDS = 10 * 366.0 * DAY_SECONDS
 
 
 class HardCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A campaign that nobody is shown more than `cap` times: in any `span_seconds`, or ever.
+    """Nobody sees `campaign` more than `cap` times: in any `span_seconds`, or ever.
 
-    While `enabled` is false it is neither asked nor recorded, and what was recorded is kept.
+    With `enabled` false the cap is not applied, nothing is recorded, and earlier showings stay.
     """
 
     campaign: str
@@ -28,19 +29,19 @@ class HardCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        _refuse_odd_name("campaign", self.campaign)
+        _check_name("campaign", self.campaign)
         if not 1 <= self.cap <= _MAX_CAP:
             raise KreachError.rule("cap", f"be a whole number from 1 to {_MAX_CAP}", self.cap)
         if self.span_seconds is not None:
-            _refuse_odd_seconds("span_seconds", self.span_seconds, least=1.0)
+            _check_seconds("span_seconds", self.span_seconds, minimum=1.0)
 
 
 class GatewaySettings(Settings, frozen=True, kw_only=True):
-    """What a gateway needs to know.
+    """The settings of a gateway.
 
-    `build` is a folder that `kreach groups build` made, or a link to one: every `reload_seconds`
-    the gateway looks whether another build is there. `store` is the folder of the hard cap's own
-    file and key; without an enabled cap it is not touched.
+    `build` is a folder that `kreach groups build` wrote, or a link to one; every `reload_seconds`
+    the gateway checks for another build. `store` is the folder of the hard caps' file and key; it
+    is used only with an enabled cap.
     """
 
     build: Path
@@ -60,25 +61,25 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("port", "be a whole number from 0 to 65535", self.port)
         if self.choice not in CHOICES:
             raise KreachError.rule("choice", f"be one of {', '.join(CHOICES)}", self.choice)
-        _refuse_odd_name("provider", self.provider)
-        _refuse_odd_seconds("hold_seconds", self.hold_seconds, least=0.1)
-        _refuse_odd_seconds("reload_seconds", self.reload_seconds, least=0.01)
+        _check_name("provider", self.provider)
+        _check_seconds("hold_seconds", self.hold_seconds, minimum=0.1)
+        _check_seconds("reload_seconds", self.reload_seconds, minimum=0.01)
         names = [hard.campaign for hard in self.caps]
-        repeated = next((name for at, name in enumerate(names) if name in names[:at]), None)
-        if repeated is not None:
-            raise KreachError.rule("caps", "list each campaign once", repeated)
+        duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if duplicate is not None:
+            raise KreachError.rule("caps", "list each campaign once", duplicate)
 
     @property
     def enabled_caps(self) -> dict[str, HardCap]:
-        """The caps that hold, by campaign."""
+        """The enabled caps, by campaign."""
         return {hard.campaign: hard for hard in self.caps if hard.enabled}
 
 
-def _refuse_odd_name(name: str, value: str) -> None:
+def _check_name(name: str, value: str) -> None:
     if not value or len(value) > MAX_NAME or not value.isprintable():
         raise KreachError.rule(name, f"be 1 to {MAX_NAME} printable characters", value)
 
 
-def _refuse_odd_seconds(name: str, value: float, least: float) -> None:
-    if not (math.isfinite(value) and least <= value <= _MAX_SECONDS):
-        raise KreachError.rule(name, f"be from {least:g} to {_MAX_SECONDS:.0f}", value)
+def _check_seconds(name: str, value: float, minimum: float) -> None:
+    if not (math.isfinite(value) and minimum <= value <= _MAX_SECONDS):
+        raise KreachError.rule(name, f"be from {minimum:g} to {_MAX_SECONDS:.0f}", value)

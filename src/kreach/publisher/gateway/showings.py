@@ -1,7 +1,7 @@
-"""Who was shown which campaign, durably: one SQLite file, written by one thread.
+"""The durable store of showings (who saw which campaign): one SQLite file, one writer thread.
 
-A showing is on the disk before `record` returns. The thread commits whatever has come in the
-meantime together, so that many showings share one wait for the disk. People are pseudonyms.
+A showing is on disk before `record` returns. The thread commits all waiting showings in one
+transaction, so that they share one wait for the disk. People are pseudonyms.
 """
 
 import asyncio
@@ -20,17 +20,25 @@ from typing import Any
 from kreach.errors import KreachError
 from kreach.publisher.gateway.pseudonyms import make_key, read_key
 
-__all__ = ["FILE", "Showing", "Showings", "StoreDown", "try_file"]
+__all__ = [
+    "FILE",
+    "MAX_PRUNED",
+    "MAX_WAITING",
+    "Showing",
+    "ShowingStore",
+    "StoreUnavailable",
+    "check_writable",
+]
 
 FILE = "showings.sqlite"
-_MARK = 0x6B726368  # "krch": whose file it is
+_APPLICATION_ID = 0x6B726368  # "krch"
 _FORMAT = 1
 _MAX_BATCH = 1_000
-_MAX_WAITING = 20_000
+MAX_WAITING = 20_000
 _BUSY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
-_PRUNED_AT_ONCE = 1_000
+MAX_PRUNED = 1_000
 _JOIN_SECONDS = 30.0
 
 _SCHEMA = f"""
@@ -39,11 +47,11 @@ CREATE TABLE IF NOT EXISTS showing (
     PRIMARY KEY (user, impression)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS showing_age ON showing (campaign, at_us);
 CREATE TABLE IF NOT EXISTS latest (one INTEGER PRIMARY KEY CHECK (one = 1), at_us INTEGER NOT NULL);
-PRAGMA application_id = {_MARK};
+PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_FORMAT};
 """
 _INSERT = "INSERT OR IGNORE INTO showing (user, impression, campaign, at_us) VALUES (?, ?, ?, ?)"
-_MOVE_CLOCK = """INSERT INTO latest VALUES (1, ?)
+_ADVANCE_CLOCK = """INSERT INTO latest VALUES (1, ?)
     ON CONFLICT (one) DO UPDATE SET at_us = max(at_us, excluded.at_us)"""
 _COUNT = """SELECT count(*) FROM
     (SELECT 1 FROM showing WHERE user = ? AND at_us > ? LIMIT ?)"""
@@ -52,13 +60,13 @@ _PRUNE = """DELETE FROM showing WHERE (user, impression) IN
     (SELECT user, impression FROM showing WHERE campaign = ? AND at_us <= ? LIMIT ?)"""
 
 
-class StoreDown(Exception):
-    """The store cannot be read or written now; what was asked for was not done."""
+class StoreUnavailable(Exception):
+    """The store cannot be read or written now; the request had no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """One row: all that is kept of an impression."""
+    """One row of the store."""
 
     user: bytes
     impression: bytes
@@ -67,41 +75,44 @@ class Showing:
 
 
 _Waiting = tuple[Showing, "asyncio.Future[bool | None]"]
-KeptFrom = Callable[[str], int | None]
-"""Campaign → the time (µs) up to which its rows are not needed any more, None to keep all."""
+PruneBefore = Callable[[str], int | None]
+"""Campaign → the time (µs) up to which its rows can be deleted; None to keep all."""
 
 
-class Showings:
-    """The store. `trouble` says why it cannot be written now; it tries again by itself."""
+class ShowingStore:
+    """The store. `failure` says why it cannot be written now; the writer retries by itself.
 
-    def __init__(self, folder: Path, kept_from: KeptFrom) -> None:
+    `database` is the writer's connection, None while it is closed.
+    """
+
+    def __init__(self, folder: Path, prune_before: PruneBefore) -> None:
         self.key = _make_folder(folder)
         self._path = folder / FILE
-        self._kept_from = kept_from
+        self._prune_before = prune_before
         self._waiting: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._database: sqlite3.Connection | None = None
+        self.database: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._prune_due = time.monotonic()
-        self.trouble: str | None = None
+        self.failure: str | None = None
         self.rows = 0
         self.latest_us = 0
         self.batches = 0
-        with suppress(StoreDown):  # a full disk may have room again soon; what is foreign may not
+        with suppress(StoreUnavailable):  # a full disk may have room later
             self._attempt(lambda: None)
         self._close()
 
     # The service's side: called in its event loop.
 
     def start(self) -> None:
-        """Begin to write, for the event loop that runs now."""
+        """Start the writer, for the running event loop."""
         self._loop = asyncio.get_running_loop()
-        self._writer = threading.Thread(target=self._write_on, name="showings", daemon=True)
+        self._writer = threading.Thread(target=self._write_loop, name="showings", daemon=True)
         self._writer.start()
 
     def stop(self) -> None:
-        """Write what is waiting, then close."""
+        """Write the waiting showings, then close."""
         writer, self._writer = self._writer, None
         if writer is not None:
             self._waiting.put(None)
@@ -111,113 +122,113 @@ class Showings:
             self._reader = None
 
     async def record(self, showing: Showing) -> bool:
-        """Keep a showing; True if it is new, False if the same impression was kept before."""
+        """Store a showing; False if it is a duplicate."""
         if self._writer is None or self._loop is None:
-            raise StoreDown("the store is not open")
-        if self._waiting.qsize() >= _MAX_WAITING:
-            raise StoreDown("too many showings are waiting to be written")
-        kept: asyncio.Future[bool | None] = self._loop.create_future()
-        self._waiting.put((showing, kept))
-        new = await kept
+            raise StoreUnavailable("the store is not open")
+        if self._waiting.qsize() >= MAX_WAITING:
+            raise StoreUnavailable("too many showings are waiting to be written")
+        result: asyncio.Future[bool | None] = self._loop.create_future()
+        self._waiting.put((showing, result))
+        new = await result
         if new is None:
-            raise StoreDown(self.trouble or "the store could not be written")
+            raise StoreUnavailable(self.failure or "the store could not be written")
         return new
 
-    def count(self, user: bytes, after_us: int, most: int) -> int:
-        """How often a user was shown a campaign after a time, counted up to `most`."""
+    def count(self, user: bytes, after_us: int, limit: int) -> int:
+        """The showings of a user (of one campaign) after a time, counted up to `limit`."""
         try:
             if self._reader is None:
                 self._reader = _connect(self._path, 0.1)
                 self._reader.execute("PRAGMA query_only = 1")
-            found = self._reader.execute(_COUNT, (user, after_us, most)).fetchone()
+            row = self._reader.execute(_COUNT, (user, after_us, limit)).fetchone()
         except sqlite3.Error as error:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
-            raise StoreDown(f"the store cannot be read: {_reason(error)}") from None
-        return int(found[0])
+            raise StoreUnavailable(f"the store cannot be read: {_reason(error)}") from None
+        return int(row[0])
 
     # The writer's side: one thread.
 
-    def _write_on(self) -> None:
-        going = True
-        while going:
-            batch, going = self._next_batch()
+    def _write_loop(self) -> None:
+        running = True
+        while running:
+            batch, running = self._next_batch()
             news: list[bool] | list[None] = [None] * len(batch)
             try:
                 news = self._attempt(partial(self._commit, batch))
-            except StoreDown:
-                pass  # `trouble` says why
-            except KreachError:  # another file was put in its place
-                self.trouble = "the store cannot be written: it is not this gateway's"
-            except Exception as error:  # whatever it is, nobody may wait for ever
+            except StoreUnavailable:
+                pass  # `failure` says why
+            except KreachError:  # the file was replaced
+                self.failure = "the store cannot be written: it belongs to another program"
+            except Exception as error:  # no request may wait forever
                 self._close()
-                self.trouble = f"the store cannot be written: {type(error).__name__}"
+                self.failure = f"the store cannot be written: {type(error).__name__}"
             if batch and self._loop is not None:
                 with suppress(RuntimeError):  # the loop was closed in the meantime
-                    self._loop.call_soon_threadsafe(_settle, batch, news)
+                    self._loop.call_soon_threadsafe(_set_results, batch, news)
         self._close()
 
     def _next_batch(self) -> tuple[list[_Waiting], bool]:
-        """What waits, after waiting for something to; and whether to go on."""
+        """The waiting showings, after waiting for one; and whether to continue."""
         batch: list[_Waiting] = []
         try:
-            pause = _PROBE_SECONDS if self.trouble else self._prune_due - time.monotonic()
-            one = self._waiting.get(block=pause > 0, timeout=pause if pause > 0 else None)
-            while one is not None:
-                batch.append(one)
+            pause = _PROBE_SECONDS if self.failure else self._prune_due - time.monotonic()
+            item = self._waiting.get(block=pause > 0, timeout=pause if pause > 0 else None)
+            while item is not None:
+                batch.append(item)
                 if len(batch) == _MAX_BATCH:
                     return batch, True
-                one = self._waiting.get(block=False)
+                item = self._waiting.get(block=False)
             return batch, False
         except queue.Empty:
             return batch, True
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
-        """Do something with an open database, or say why not and start afresh next time."""
+        """Run `work` on an open database; on failure close it, to reopen it next time."""
         try:
-            if self._database is None:
+            if self.database is None:
                 self._open()
-            done = work()
+            result = work()
         except (sqlite3.Error, OSError) as error:
             self._close()
-            self.trouble = f"the store cannot be written: {_reason(error)}"
-            raise StoreDown(self.trouble) from None
+            self.failure = f"the store cannot be written: {_reason(error)}"
+            raise StoreUnavailable(self.failure) from None
         except KreachError:
             self._close()
             raise
-        self.trouble = None
-        return done
+        self.failure = None
+        return result
 
     def _open(self) -> None:
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)  # SQLite would let all read
-        os.close(handle)
+        # SQLite itself would make the file world-readable
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         database = _connect(self._path, _BUSY_SECONDS)
-        self._database = database
-        used = _refuse_foreign(database, self._path)
+        self.database = database
+        in_use = _check_owner(database, self._path)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = FAST")
-        if not used:
+        if not in_use:
             database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
         self.rows = database.execute("SELECT count(*) FROM showing").fetchone()[0]
         latest = database.execute("SELECT at_us FROM latest").fetchone()
         self.latest_us = max(self.latest_us, latest[0] if latest else 0)
 
     def _close(self) -> None:
-        if self._database is not None:
+        if self.database is not None:
             with suppress(sqlite3.Error):
-                self._database.close()  # which rolls back what was begun
-            self._database = None
+                self.database.close()  # rolls back an open transaction
+            self.database = None
 
     def _commit(self, batch: list[_Waiting]) -> list[bool]:
-        """One transaction: the batch and, from time to time, old rows out.
+        """Write the batch in one transaction and, from time to time, delete old rows.
 
-        In trouble an empty batch is written too: the clock's row tells whether writing works again.
+        After a failure an empty batch is written too, to see whether writing works again.
         """
         due = time.monotonic() >= self._prune_due
-        database = self._database
-        if database is None or not (batch or due or self.trouble):
+        database = self.database
+        if database is None or not (batch or due or self.failure):
             return []
         database.execute("BEGIN IMMEDIATE")
         news = [
@@ -225,7 +236,7 @@ class Showings:
             for s, _ in batch
         ]
         latest_us = max((s.at_us for s, _ in batch), default=self.latest_us)
-        database.execute(_MOVE_CLOCK, (latest_us,))
+        database.execute(_ADVANCE_CLOCK, (latest_us,))
         pruned, more = self._prune(database) if due else (0, False)
         database.execute("COMMIT")
         self.rows += sum(news) - pruned
@@ -236,29 +247,29 @@ class Showings:
         return news
 
     def _prune(self, database: sqlite3.Connection) -> tuple[int, bool]:
-        """Delete some rows that no span needs; how many, and whether there may be more."""
-        left = _PRUNED_AT_ONCE
-        found = database.execute(_NEXT_CAMPAIGN, ("",)).fetchone()
-        while found is not None and left:
-            old_us = self._kept_from(found[0])
+        """Delete some rows that no cap needs; how many, and whether there may be more."""
+        left = MAX_PRUNED
+        row = database.execute(_NEXT_CAMPAIGN, ("",)).fetchone()
+        while row is not None and left:
+            old_us = self._prune_before(row[0])
             if old_us is not None:
-                left -= database.execute(_PRUNE, (found[0], old_us, left)).rowcount
-            found = database.execute(_NEXT_CAMPAIGN, found).fetchone()
-        return _PRUNED_AT_ONCE - left, left == 0
+                left -= database.execute(_PRUNE, (row[0], old_us, left)).rowcount
+            row = database.execute(_NEXT_CAMPAIGN, row).fetchone()
+        return MAX_PRUNED - left, left == 0
 
 
-def _settle(batch: list[_Waiting], news: list[bool] | list[None]) -> None:
-    for (_, kept), new in zip(batch, news, strict=True):
-        if not kept.done():
-            kept.set_result(new)
+def _set_results(batch: list[_Waiting], news: list[bool] | list[None]) -> None:
+    for (_, result), new in zip(batch, news, strict=True):
+        if not result.done():
+            result.set_result(new)
 
 
 def _make_folder(folder: Path) -> bytes:
-    """Make the folder if need be; its key."""
+    """Create the folder if it is missing, and return its key."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        rule = "be a folder or a place where one can be made"
+        rule = "be a folder or a path where one can be created"
         raise KreachError.rule("store", rule, f"{folder} ({error.strerror})") from None
     key = read_key(folder)
     if key is None and (folder / FILE).exists():
@@ -267,31 +278,31 @@ def _make_folder(folder: Path) -> bytes:
     return make_key(folder) if key is None else key
 
 
-def try_file(path: Path) -> None:
-    """See whether a file is a store and can be written; nothing in it changes."""
+def check_writable(path: Path) -> None:
+    """Check that a file is a store and can be written, without changing it."""
     database = _connect(path, _BUSY_SECONDS)
     try:
-        _refuse_foreign(database, path)
+        _check_owner(database, path)
         database.execute("BEGIN IMMEDIATE")
-        database.execute(_MOVE_CLOCK, (0,))
+        database.execute(_ADVANCE_CLOCK, (0,))
         database.execute("ROLLBACK")
     finally:
         database.close()
 
 
-def _refuse_foreign(database: sqlite3.Connection, path: Path) -> bool:
-    """Refuse what another program or another version wrote; False if nobody wrote anything."""
+def _check_owner(database: sqlite3.Connection, path: Path) -> bool:
+    """Refuse a file of another program or format; True if it holds a store, False if empty."""
     try:
-        mark = database.execute("PRAGMA application_id").fetchone()[0]
-        form = database.execute("PRAGMA user_version").fetchone()[0]
-        used = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+        application = database.execute("PRAGMA application_id").fetchone()[0]
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        in_use = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError:  # no database at all
-        mark, form, used = 0, 0, True
-    if used and (mark, form) != (_MARK, _FORMAT):
+    except sqlite3.DatabaseError:  # not an SQLite file
+        application, version, in_use = 0, 0, True
+    if in_use and (application, version) != (_APPLICATION_ID, _FORMAT):
         raise KreachError.rule("store", f"hold a {FILE} of this gateway", str(path))
-    return bool(used)
+    return bool(in_use)
 
 
 def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -301,7 +312,7 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 
 def _reason(error: Exception) -> str:
-    """Why, in the database's or the system's words, which quote no row."""
+    """The reason, as the database or the system gives it; it quotes no row."""
     if isinstance(error, OSError):
         return str(error.strerror)
     return str(error) if isinstance(error, sqlite3.OperationalError) else type(error).__name__

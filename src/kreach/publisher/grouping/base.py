@@ -66,8 +66,8 @@ def form_groups(people: People, group_size: int, strategy: Strategy, seed: int) 
     With group_size 1 everybody is alone: allowed, as the yardstick that the paper compares with,
     but it is no anonymity, and `release` says so loudly.
     """
-    group_size = as_whole_number("group_size", group_size, least=1)
-    seed = as_whole_number("seed", seed, least=0)
+    group_size = as_whole_number("group_size", group_size, minimum=1)
+    seed = as_whole_number("seed", seed, minimum=0)
     if people.count < group_size:
         rule = f"be at least group_size ({group_size}) people"
         raise KreachError.rule("people", rule, people.count)

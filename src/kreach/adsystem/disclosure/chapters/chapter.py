@@ -54,8 +54,8 @@ class Floors:
     min_people: int
 
     def __post_init__(self) -> None:
-        as_whole_number("min_impressions", self.min_impressions, least=1)
-        as_whole_number("min_people", self.min_people, least=1)
+        as_whole_number("min_impressions", self.min_impressions, minimum=1)
+        as_whole_number("min_people", self.min_people, minimum=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,11 @@ from scipy.stats import chi2
 import kreach as kr
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
-from kreach.publisher.group_lookup import Gateway, Identified
+from kreach.publisher.group_lookup import GroupLookup, VisitorGroup
 from kreach.publisher.grouping import AtRandom, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, Release, release
-from tests.publisher.people_made import KEY, NOW
+from tests.publisher.populations import KEY, NOW
 
 COUNT = 330
 IDS = [f"user-{i}" for i in range(COUNT)]
@@ -35,8 +35,8 @@ def made_release(count: int = COUNT, *, layers: int = 1, k: int = 20, floor: int
     return release(people, assignment, key=KEY, buyer="acme", version="v7", now=NOW, floors=floors)
 
 
-def gateway(made: Release, ids: list[str] = IDS, **options: Any) -> Gateway:
-    return Gateway(made.catalogue, ids, made.placed, **{"key": KEY, **options})
+def gateway(made: Release, ids: list[str] = IDS, **options: Any) -> GroupLookup:
+    return GroupLookup(made.catalogue, ids, made.group_indices, **{"key": KEY, **options})
 
 
 def test_every_known_user_gets_its_group() -> None:
@@ -44,14 +44,14 @@ def test_every_known_user_gets_its_group() -> None:
     door = gateway(made)
     assert len(door) == COUNT
     for at, user in enumerate(IDS):
-        assert door.identify(user) == Identified(
-            made.catalogue.groups[made.placed[at, 0]], made.catalogue.version
+        assert door.identify(user) == VisitorGroup(
+            made.catalogue.groups[made.group_indices[at, 0]], made.catalogue.version
         )
 
 
 def test_all_that_leaves_is_a_group_and_a_version() -> None:
     answer = gateway(made_release()).identify(IDS[0])
-    assert set(Identified.__slots__) == {"group", "catalogue"}
+    assert set(VisitorGroup.__slots__) == {"group", "catalogue"}
     assert (answer.catalogue, len(answer.group)) == ("v7", 16)
     assert IDS[0] not in repr(answer)
 
@@ -69,7 +69,9 @@ def test_a_stranger_gets_one_existing_group_and_keeps_it(layers: int) -> None:
 def test_at_each_visit_a_stranger_looks_like_a_member() -> None:
     """Somebody who always showed one group would stand out as a stranger."""
     made = made_release(layers=3)
-    classes = {frozenset(made.catalogue.groups[g] for g in row) for row in made.placed.tolist()}
+    classes = {
+        frozenset(made.catalogue.groups[g] for g in row) for row in made.group_indices.tolist()
+    }
     door = gateway(made, choice="each_visit")
     for stranger in (f"stranger-{i}" for i in range(50)):
         shown = frozenset(door.identify(stranger).group for _ in range(60))
@@ -95,7 +97,7 @@ def test_strangers_spread_by_size_where_sizes_differ_much() -> None:
     groups = np.repeat([0, 1], [2, 38])
     catalogue = Catalogue("v1", NOW, 2, ("small", "large"), np.array([2, 38]))
     ids = [f"user-{i}" for i in range(40)]
-    door = Gateway(catalogue, ids, groups.reshape(-1, 1), key=KEY)
+    door = GroupLookup(catalogue, ids, groups.reshape(-1, 1), key=KEY)
     small = sum(door.identify(f"stranger {i}").group == "small" for i in range(20_000))
     assert abs(small - 1_000) < 4.0 * np.sqrt(20_000 * 0.05 * 0.95)
 
@@ -121,11 +123,11 @@ def test_no_text_is_an_error(stranger: str, layers: int) -> None:
 def test_what_is_no_id_is_refused_without_an_echo(wrong: Any) -> None:
     with pytest.raises(KreachError) as caught:
         gateway(made_release()).identify(wrong)
-    assert str(caught.value) == "user_id must be a text that is not empty"
+    assert str(caught.value) == "user_id must be a non-empty text"
     assert caught.value.__cause__ is None
 
 
-def seen_by_observer(door: Gateway, user: str, visits: int) -> set[str]:
+def seen_by_observer(door: GroupLookup, user: str, visits: int) -> set[str]:
     """The groups that somebody sees who knows that these visits are one person's."""
     return {door.identify(user).group for _ in range(visits)}
 
@@ -138,8 +140,8 @@ def test_sticky_shows_one_group_of_the_class() -> None:
         seen = seen_by_observer(door, user, 40)
         assert len(seen) == 1
         index = made.catalogue.index(seen.pop())
-        assert index in made.placed[at]
-        chosen.append(made.placed[at].tolist().index(index))
+        assert index in made.group_indices[at]
+        chosen.append(made.group_indices[at].tolist().index(index))
     # every partition serves about a third of people: z-tolerance 4
     assert np.abs(np.bincount(chosen, minlength=3) - COUNT / 3).max() < 4.0 * np.sqrt(COUNT * 2 / 9)
 
@@ -150,7 +152,7 @@ def test_each_visit_shows_all_groups_of_the_class_and_nobody_elses() -> None:
     door = gateway(made, choice="each_visit")
     for at, user in enumerate(IDS):
         seen = {made.catalogue.index(group) for group in seen_by_observer(door, user, 60)}
-        assert seen == set(made.placed[at].tolist())
+        assert seen == set(made.group_indices[at].tolist())
 
 
 def test_what_each_visit_shows_is_a_crowd_of_at_least_the_floor() -> None:
@@ -172,7 +174,7 @@ def reach_by_choice(choice: str, aimed: bool, seed: int) -> tuple[float, float, 
     made = made_release(240, layers=2, floor=5)
     ids = [f"user-{i}" for i in range(240)]
     door = gateway(made, ids, choice=choice)
-    first = set(made.placed[:, 0].tolist())
+    first = set(made.group_indices[:, 0].tolist())
     audience = made.audience()
     gaps = []
     for _ in range(60):
@@ -207,7 +209,7 @@ def test_the_formula_for_overlap_overstates_sticky_reach_on_some_of_the_groups()
         ({"choice": "loudest"}, "choice must be one of sticky, each_visit, got 'loudest'"),
         ({"key": b"short"}, "key must have at least 16 bytes, got 5 bytes"),
         ({"ids": IDS[:-1]}, f"user_ids must match the {COUNT} people, got {COUNT - 1}"),
-        ({"ids": [*IDS[:-1], IDS[0]]}, "user_ids must be unique, got 1 repeats"),
+        ({"ids": [*IDS[:-1], IDS[0]]}, "user_ids must be unique, got 1 duplicates"),
     ],
 )
 def test_a_gateway_checks_what_it_is_made_of(options: dict[str, Any], rule: str) -> None:

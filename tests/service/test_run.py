@@ -15,8 +15,8 @@ import pytest
 from tests.adsystem.bidserver.bidders_made import made_request
 from tests.adsystem.bidserver.stores_made import made_store
 from tests.cli.command import kreach
-from tests.publisher.gateways import made_build
-from tests.service.processes import Service, environment, serving, until
+from tests.publisher.gateway.gateway_app import made_build
+from tests.service.service_process import Service, environment, serving, until
 
 pytestmark = pytest.mark.xdist_group("serve")
 

@@ -9,7 +9,7 @@ import pytest
 from kreach.errors import KreachError
 from kreach.publisher.gateway import GatewaySettings, HardCap, check
 from kreach.service.config import load_settings, read_file
-from tests.publisher.gateways import made_build, made_site
+from tests.publisher.gateway.gateway_app import made_build, made_site
 
 
 def loaded(folder: Path, toml: str, **environment: str) -> GatewaySettings:
@@ -135,7 +135,7 @@ def test_the_check_refuses_what_cannot_serve(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for store, rule in (
         (tmp_path / "file", "be a folder that can be written"),
-        (tmp_path / "file" / "deeper", "be a folder or a place where one can be made"),
+        (tmp_path / "file" / "deeper", "be a folder or a path where one can be created"),
     ):
         settings = GatewaySettings(build=build, store=store, caps=caps)
         with pytest.raises(KreachError, match=rule):

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import uvicorn
 
-from kreach.publisher.gateway import GatewaySettings, gateway_site
+from kreach.publisher.gateway import GatewaySettings, gateway_app
 from kreach.publisher.grouping import AtRandom, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, release
 from kreach.publisher.store import write_build
 from kreach.service.logs import Log
-from kreach.service.web import Site
-from tests.publisher.people_made import KEY, NOW
+from kreach.service.web import App
+from tests.publisher.populations import KEY, NOW
 
 __all__ = [
     "IDS",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 IDS = [f"user-{i}" for i in range(120)]
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def made_build(
@@ -73,10 +73,10 @@ def quiet(lines: list[str] | None = None) -> Log:
     return Log("gateway", (lambda _: None) if lines is None else lines.append)
 
 
-def made_site(build: Path, lines: list[str] | None = None, **options: Any) -> Site:
+def made_site(build: Path, lines: list[str] | None = None, **options: Any) -> App:
     """A site on a build; `clock` and `metrics` go to the site, the rest are settings."""
     given = {name: options.pop(name) for name in ("clock", "metrics") if name in options}
-    return gateway_site(GatewaySettings(build=build, **options), quiet(lines), **given)
+    return gateway_app(GatewaySettings(build=build, **options), quiet(lines), **given)
 
 
 class Steps:
@@ -97,7 +97,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-async def ask(site: Site, route: str, body: object = b"") -> Reply:
+async def ask(site: App, route: str, body: object = b"") -> Reply:
     """One request, straight to the application."""
     method, path = route.split(" ")
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -117,7 +117,7 @@ async def ask(site: Site, route: str, body: object = b"") -> Reply:
 
 
 @asynccontextmanager
-async def living(site: Site) -> AsyncIterator[Site]:
+async def living(site: App) -> AsyncIterator[App]:
     """The application between its start and its stop."""
     inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -132,7 +132,7 @@ async def living(site: Site) -> AsyncIterator[Site]:
         await task
 
 
-def asking(site: Site, *requests: tuple[str, object]) -> list[Reply]:
+def asking(site: App, *requests: tuple[str, object]) -> list[Reply]:
     """Replies to requests one after the other."""
 
     async def all_of_them() -> list[Reply]:
@@ -143,7 +143,7 @@ def asking(site: Site, *requests: tuple[str, object]) -> list[Reply]:
 
 
 @contextmanager
-def served(site: Site) -> Iterator[str]:
+def served(site: App) -> Iterator[str]:
     """The application on a socket of this machine, served by a thread; its address."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
@@ -172,7 +172,7 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 import msgspec
-from kreach.publisher.gateway import GatewaySettings, gateway_site
+from kreach.publisher.gateway import GatewaySettings, gateway_app
 from kreach.service.config import load_settings, read_file
 from kreach.service.logs import Log
 from kreach.service.run import bind, serve
@@ -180,7 +180,7 @@ from kreach.service.run import bind, serve
 path = Path(sys.argv[1])
 settings = load_settings(GatewaySettings, "gateway", read_file(path), base=path.parent)
 log = Log("gateway")
-serve(gateway_site(settings, log), log, bind(settings.host, settings.port))
+serve(gateway_app(settings, log), log, bind(settings.host, settings.port))
 """
 
 

@@ -9,7 +9,7 @@ from kreach.publisher.audit import coverage
 from kreach.publisher.grouping import AtRandom, ByAttributes, ByRates, BySegments, form_groups
 from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.people import Attribute, People
-from tests.publisher.people_made import column, crowd, populations
+from tests.publisher.populations import column, crowd, populations
 
 
 def mean_coverage(people: People, group_of: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.adsystem.bidserver.bidders_made import made_request
 from tests.adsystem.bidserver.stores_made import made_store
-from tests.service.processes import Service, serving
+from tests.service.service_process import Service, serving
 
 BODY = json.dumps(made_request("g0")).encode()
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"

@@ -5,10 +5,10 @@ import numpy as np
 import kreach as kr
 from tests.strategies import Campaign
 
-__all__ = ["WORLDS"]
+__all__ = ["SAMPLE_CAMPAIGNS"]
 
 
-def _worlds() -> dict[str, Campaign]:
+def _sample_campaigns() -> dict[str, Campaign]:
     generator = np.random.default_rng(2024)
     groups = 20
     sizes = generator.integers(2, 9, groups)
@@ -39,4 +39,4 @@ def _worlds() -> dict[str, Campaign]:
     }
 
 
-WORLDS = _worlds()
+SAMPLE_CAMPAIGNS = _sample_campaigns()

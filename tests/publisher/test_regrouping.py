@@ -10,7 +10,7 @@ from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
 from kreach.publisher.grouping import Assignment, AtRandom, Overlapping, form_groups
 from kreach.publisher.regrouping import Regrouping, regroup
-from tests.publisher.people_made import crowd
+from tests.publisher.populations import crowd
 
 
 def groups_of(*sizes: int, k: int) -> Assignment:

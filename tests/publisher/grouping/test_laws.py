@@ -18,7 +18,7 @@ from kreach.publisher.grouping import (
 )
 from kreach.publisher.grouping.base import cut_evenly, largest_group
 from kreach.publisher.people import Attribute, People
-from tests.publisher.people_made import STRATEGIES, column, crowd, populations
+from tests.publisher.populations import STRATEGIES, column, crowd, populations
 
 sizes_k = st.integers(1, 12)
 BOUNDED = sorted(set(STRATEGIES) - {"overlapping", "overlapping, no floor"})

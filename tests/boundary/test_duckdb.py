@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from kreach.boundary import duckdb as module
-from kreach.boundary.duckdb import no_complaints, scratch
+from kreach.boundary.duckdb import scratch_connection, translate_errors
 from kreach.errors import KreachError
 
 
 def test_one_does_not_see_what_another_has() -> None:
-    with scratch() as one, scratch() as other:
+    with scratch_connection() as one, scratch_connection() as other:
         one.register("numbers", {"n": np.arange(3)})
         one.execute("CREATE TEMP TABLE told AS SELECT 1")
         one.execute("SET TimeZone = 'Asia/Tokyo'")
@@ -25,7 +25,7 @@ def test_one_does_not_see_what_another_has() -> None:
             with pytest.raises(duckdb.CatalogException):
                 other.execute(f"FROM {name}")
         assert other.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
-    with scratch() as later:
+    with scratch_connection() as later:
         assert later.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
         assert later.execute("SELECT count(*) FROM duckdb_tables()").fetchone() == (0,)
 
@@ -34,29 +34,29 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     """Also where neither its size nor its time tells."""
     file = tmp_path / "one.parquet"
     for number in (1, 2, 3):
-        with scratch() as engine:
+        with scratch_connection() as engine:
             engine.execute(f"COPY (SELECT {number} AS n) TO '{file}' (FORMAT parquet)")
         os.utime(file, (1_000_000_000, 1_000_000_000))
-        with scratch() as engine:
+        with scratch_connection() as engine:
             assert engine.execute(f"FROM '{file}'").fetchall() == [(number,)]
 
 
 def ask_the_dead(engine: Any) -> None:
-    with no_complaints("file", "be readable"):
+    with translate_errors("file", "be readable"):
         engine.close()  # it answers as little as after a fatal error
         engine.execute("SELECT 1")
 
 
 def test_an_error_leaves_the_next_one_in_order() -> None:
-    with scratch():
+    with scratch_connection():
         first = module._shared[0]
-    with pytest.raises(duckdb.Error), scratch() as engine:
+    with pytest.raises(duckdb.Error), scratch_connection() as engine:
         engine.execute("SELECT * FROM nothing")
     assert module._shared[0] is first
-    with pytest.raises(KreachError), scratch() as engine:
+    with pytest.raises(KreachError), scratch_connection() as engine:
         ask_the_dead(engine)
     assert module._shared == []
-    with scratch() as engine:
+    with scratch_connection() as engine:
         assert engine.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -64,7 +64,7 @@ def test_threads_have_their_own() -> None:
     found: list[int] = []
 
     def ask(number: int) -> None:
-        with scratch() as engine:
+        with scratch_connection() as engine:
             engine.execute(f"CREATE TEMP TABLE mine AS SELECT {number} AS n")
             found.extend(n for (n,) in engine.execute("FROM mine").fetchall())
 
@@ -78,10 +78,10 @@ def test_threads_have_their_own() -> None:
 
 FORKS = """
 import os, sys
-from kreach.boundary.duckdb import scratch
+from kreach.boundary.duckdb import scratch_connection
 
 def summed():
-    with scratch() as engine:
+    with scratch_connection() as engine:
         return engine.execute("SELECT sum(n)::BIGINT FROM range(1000000) r(n)").fetchone()
 
 before = summed()
