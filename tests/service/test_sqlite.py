@@ -124,9 +124,7 @@ def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_an_older_file_without_an_upgrade_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "old"
     old_file(path)
-    with pytest.raises(
-        OtherSchema, match=r"older kreach \(1, not 3\) and cannot be upgraded"
-    ):
+    with pytest.raises(OtherSchema, match=r"older kreach \(1, not 3\) and cannot be upgraded"):
         open_store(path, Schema(3, TABLES, {1: add_column}))
     assert version(path) == 0
 

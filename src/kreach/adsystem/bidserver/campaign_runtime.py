@@ -13,12 +13,13 @@ from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidding.valuation import CapRule, CapValuation, StackedValuation, Valuation
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.ledger.account import DAY_SECONDS, MICROS, Account
+from kreach.adsystem.ledger.account import Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
+from kreach.boundary.money import MICROS
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
-from kreach.errors import KreachError
+from kreach.boundary.times import DAY_SECONDS
 
-__all__ = ["AccountPurse", "Play", "check_playable", "make_bidder", "own_valuation"]
+__all__ = ["AccountPurse", "Play", "make_bidder", "own_valuation"]
 
 _MAX_KINDS = 2_000
 _MAX_SEEN = 10_000.0
@@ -73,13 +74,6 @@ def own_valuation(campaign: Campaign, audience: Audience) -> Valuation | None:
     if isinstance(audience, DisjointAudience) and len(audience.kinds) <= _MAX_KINDS:
         return None
     return CapValuation(audience, campaign.cap)
-
-
-def check_playable(campaign: Campaign, audience: Audience) -> None:
-    """Refuse a campaign that no bidder could play on this audience."""
-    if campaign.cap is None and isinstance(audience, OverlappingAudience):
-        rule = "be one cap for the whole flight on overlapping groups"
-        raise KreachError.rule("caps", rule, f"{len(campaign.caps)} with spans")
 
 
 def make_bidder(

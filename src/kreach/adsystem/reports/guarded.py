@@ -5,20 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.campaigns.questions import EVER, PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audiences import NOT_HERE, Verdict
 from kreach.adsystem.disclosure.chapters.chapter import Book
 from kreach.adsystem.disclosure.guard import TOO_FEW, Note, Withheld, chosen_chapters, text_of
 from kreach.adsystem.disclosure.suppressions import Suppressions
-from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.reports.documents import in_short
 from kreach.adsystem.reports.reach import Subject
 from kreach.adsystem.reports.service import Reporting, caps_of, facts_of, page_of
 from kreach.adsystem.reports.shown import ROWS, Shown, iso
-from kreach.adsystem.settings import GuardSettings
+from kreach.adsystem.settings import EVERYONE, GuardSettings
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.money import MICROS, as_micros
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from kreach.service.clock import Clock

@@ -13,12 +13,12 @@ from kreach.adsystem.disclosure.noise.grid import NOT_OVER, Span, iso_of
 from kreach.adsystem.disclosure.noise.ledger import Charge, Refused
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS
 from kreach.adsystem.disclosure.noise.reports import cap_documents, noise_document
-from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.measurement.report import measure
 from kreach.adsystem.reports.documents import in_short
 from kreach.adsystem.reports.noisy_source import Point, Points
 from kreach.adsystem.reports.service import Reporting, caps_of, facts_of
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.money import MICROS, as_micros
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 

@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from kreach.adsystem.bidserver.campaign_runtime import check_playable
-from kreach.adsystem.campaigns.campaign import EVERYONE, campaign_from
+from kreach.adsystem.campaigns.campaign import campaign_from, check_runnable
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, UnknownCampaign
-from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.log.snapshot import LiveLog, LogFailing, Snapshot
 from kreach.adsystem.log.totals import NOTHING, Standing
 from kreach.adsystem.measurement.report import measure
@@ -24,8 +22,9 @@ from kreach.adsystem.reports.reach import (
     reach_so_far,
     series_of,
 )
-from kreach.adsystem.settings import AdSystemSettings, ReportingSettings
+from kreach.adsystem.settings import EVERYONE, AdSystemSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.money import MICROS, as_micros
 from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError
 from kreach.service.logs import Log
@@ -74,7 +73,7 @@ class Reporting:
     def create(self, document: dict[str, Any]) -> dict[str, Any]:
         """Keep a new campaign that can be played on the newest catalogue."""
         campaign = campaign_from(document)
-        check_playable(campaign, self.shelf.audience(self.shelf.newest, campaign.audience))
+        check_runnable(campaign, self.shelf.audience(self.shelf.newest, campaign.audience))
         return self.campaigns.add(campaign).campaign.document()
 
     def change(self, campaign_id: str, changes: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audiences import Verdict, served_people
 from kreach.adsystem.disclosure.chapters.builder import Watched
@@ -26,7 +25,7 @@ from kreach.adsystem.reports.documents import measured
 from kreach.adsystem.reports.reach import MAX_PERIODS, MAX_SECONDS, Subject
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.reports.window import WindowReport
-from kreach.adsystem.settings import GuardSettings
+from kreach.adsystem.settings import EVERYONE, GuardSettings
 from kreach.adsystem.store_layout import guard_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, iso_text
