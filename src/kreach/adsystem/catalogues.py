@@ -1,7 +1,6 @@
 """The catalogues that the settings name, and the audiences on them."""
 
-from kreach.adsystem.campaigns.campaign import EVERYONE
-from kreach.adsystem.settings import AdSystemSettings
+from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.audience import (
     Audience,
     DisjointAudience,

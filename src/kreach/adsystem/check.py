@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
 from kreach.adsystem.disclosure.chapters.store import stored_audiences
 from kreach.adsystem.disclosure.combinations import check_together
 from kreach.adsystem.settings import (
+    EVERYONE,
     AdSystemSettings,
     BidderSettings,
     GuardSettings,

@@ -10,6 +10,7 @@ from kreach.errors import KreachError
 from kreach.service.config import Settings
 
 __all__ = [
+    "EVERYONE",
     "AdSystemSettings",
     "BidderSettings",
     "ConsoleSettings",
@@ -20,7 +21,8 @@ __all__ = [
     "key_bytes",
 ]
 
-
+EVERYONE = "everyone"
+"""The audience that every catalogue has: all its people."""
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import kreach as kr
 from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.bidder import Bidder
-from kreach.adsystem.bidding.market import AUCTIONS
+from kreach.boundary.money import AUCTIONS
 from kreach.lab.auctions import paper_stream, run_auctions
 
 DAY = 86_400.0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import kreach as kr
-from kreach.adsystem.bidding.market import AUCTIONS, Market
+from kreach.adsystem.bidding.market import Market
+from kreach.boundary.money import AUCTIONS
 
 FloatArray = npt.NDArray[np.float64]
 

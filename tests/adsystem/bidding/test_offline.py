@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.bidding.market import AUCTIONS, Market
+from kreach.adsystem.bidding.market import Market
+from kreach.boundary.money import AUCTIONS
 
 PRICES = np.random.default_rng(3).lognormal(0.0, 0.7, size=300)
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.bidding.market import AUCTIONS
 from kreach.adsystem.bidding.planning import (
     GroupState,
     Planner,
     kind_probabilities,
     market_response,
 )
+from kreach.boundary.money import AUCTIONS
 from kreach.numeric.planning import solve_plan
 
 FloatArray = npt.NDArray[np.float64]

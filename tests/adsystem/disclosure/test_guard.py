@@ -69,7 +69,7 @@ def test_final_numbers_are_made_when_no_notice_can_come() -> None:
 
 def test_the_guard_is_on_unless_it_is_turned_off(tmp_path: Path) -> None:
     file = tmp_path / "kreach.toml"
-    file.write_text("[guard]\nleast_people = 700\n")
+    file.write_text("[guard]\nmin_people = 700\n")
     environment = {"KREACH_GUARD_ENABLED": "false", "KREACH_GUARD_GRID_SECONDS": "900"}
     document = read_file(file)
     assert load_settings(GuardSettings, "guard", document, environment={}).enabled

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -373,3 +374,25 @@ def test_a_closed_ledger_is_told_as_failing(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(LedgerUnavailable):
         ledger.kept(window(0, 1))
+
+
+def test_a_ledger_with_the_former_names_is_migrated(tmp_path: Path) -> None:
+    """Its charges still count, and its answers are still given."""
+    strength = {"max_per_person": 10, "max_frequency": 5, "max_price_micros": 20_000}
+    with closing(Spending(tmp_path)) as ledger:
+        for end in (5, 6, 7):
+            ledger.ask([window(1, end)], WINDOW, lambda question, before: {"strength": strength})
+        peak = ledger.peak(window(1, 9), 10)
+    with closing(sqlite3.connect(tmp_path / FILE)) as old:
+        old.execute("ALTER TABLE answers RENAME COLUMN max_per_person TO most_per_person")
+        old.execute("""UPDATE answers SET answer = replace(answer, '"max_', '"most_')""")
+        old.execute("PRAGMA user_version = 0")
+        old.commit()
+        assert '"most_frequency"' in old.execute("SELECT answer FROM answers").fetchone()[0]
+    assert check_ledger(tmp_path) == 3
+    with closing(Spending(tmp_path)) as ledger:
+        assert ledger.peak(window(1, 9), 10) == peak
+        assert isinstance(ledger.ask([window(1, 9)], WINDOW, Drawer())[0], Refused)
+        stored = ledger.kept(window(1, 5))
+        assert stored is not None
+        assert stored.answer == {"strength": strength}

@@ -2,7 +2,9 @@
 
 import pytest
 
-from kreach.adsystem.ledger.account import DAY_SECONDS, Account, as_micros
+from kreach.adsystem.ledger.account import Account
+from kreach.boundary.money import as_micros
+from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 
 START = 1_790_000_000.25

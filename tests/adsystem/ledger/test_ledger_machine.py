@@ -17,9 +17,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kreach.adsystem.ledger.account import DAY_SECONDS, Account
+from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger, Outcome
 from kreach.adsystem.ledger.tokens import Claim
+from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 
 EXPIRY_SECONDS = 900

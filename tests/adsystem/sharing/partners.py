@@ -17,11 +17,12 @@ import redis
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import StoredCampaign
-from kreach.adsystem.ledger.account import Account, as_micros
+from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.fleet_member import Partner
 from kreach.adsystem.sharing.redis_pool import Pool, connect
 from kreach.adsystem.sharing.redis_scripts import FEED, TELL
+from kreach.boundary.money import as_micros
 from kreach.service.logs import Log
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

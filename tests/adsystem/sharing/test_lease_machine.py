@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kreach.adsystem.ledger.account import DAY_SECONDS
 from kreach.adsystem.settings import RedisSettings
+from kreach.boundary.times import DAY_SECONDS
 from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing.partners import EXPIRY_SECONDS, NUMBER, Half, a_campaign, settings_for
 

@@ -605,7 +605,7 @@ DAMAGES = {
     lose_key: "store must hold the key that showings.sqlite was written with",
     spoil_key: "store must hold a key of 32 bytes in hexadecimal",
     open_key: r"store must hold a key that others cannot read \(mode 0600\)",
-    foreign_file: "store must hold a showings.sqlite of this gateway",
+    foreign_file: "showings.sqlite is the database of another program",
     no_database: "store must hold a showings.sqlite of this gateway",
 }
 

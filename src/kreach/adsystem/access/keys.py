@@ -29,6 +29,13 @@ from kreach.adsystem.access.key import (
 )
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
+from kreach.service.sqlite import (
+    Schema,
+    create_private,
+    open_store,
+    store_errors,
+    transaction,
+)
 
 __all__ = ["FILE", "KeyStore", "NewKey", "StoredKey", "UnknownKey", "count_keys"]
 
@@ -39,12 +46,13 @@ _FIELDS = (
     *("id", "role", "advertiser", "rate_per_minute"),
     *("created_ts", "expires_ts", "revoked_ts", "rotated_ts", "former_until_ts"),
 )
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS keys (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, role TEXT NOT NULL,
     advertiser TEXT, rate_per_minute INTEGER NOT NULL, created_ts REAL NOT NULL, expires_ts REAL,
     revoked_ts REAL, rotated_ts REAL, former_until_ts REAL, digest BLOB NOT NULL, former BLOB
 )"""
+_SCHEMA = Schema(1, _TABLES)
 
 
 class UnknownKey(KreachError):
@@ -86,16 +94,14 @@ class KeyStore:
         self._clock, self._draw = clock, draw
         self._lock = Lock()
         self._path = folder / FILE
-        try:
+        if not create and not self._path.exists():
+            raise KreachError.rule("store", "hold keys: make one first", str(folder))
+        with store_errors(f"be a folder where {FILE} can be read and written", folder):
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
-            self._inode = _owners_file(self._path, create=create)
-            self._connection = _connected(self._path)
-        except FileNotFoundError:
-            raise KreachError.rule("store", "hold keys: make one first", str(folder)) from None
-        except (OSError, sqlite3.Error) as error:
-            rule = f"be a folder where {FILE} can be read and written"
-            raise KreachError.rule("store", rule, f"{folder} ({error})") from None
+            self._inode = _private_file(self._path, create=create)
+            # no digest outlives its secret
+            self._connection = open_store(self._path, _SCHEMA, secure_delete="ON")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -117,7 +123,7 @@ class KeyStore:
         key = Key(made, role, advertiser, rate_per_minute, now, expires_ts)
         names = ", ".join((*_FIELDS, "digest"))
         values = (*(getattr(key, name) for name in _FIELDS), digest_of(key.id, secret))
-        with self._changing() as connection:
+        with self._transaction() as connection:
             marks = ", ".join("?" * len(values))
             connection.execute(f"INSERT INTO keys ({names}) VALUES ({marks})", values)
         return NewKey(key, text_of(key.id, secret))
@@ -132,8 +138,8 @@ class KeyStore:
             raise KreachError.rule("grace_seconds", rule, grace_seconds)
         now, secret = self._clock(), new_secret(self._draw)
         until = now + grace_seconds if grace_seconds else None
-        with self._changing() as connection:
-            before = self._found(key_id)
+        with self._transaction() as connection:
+            before = self._get(key_id)
             state = before.key.state(now)
             if state != "valid":
                 raise KreachError.rule("key", "be valid, to be rotated", state)
@@ -148,8 +154,8 @@ class KeyStore:
     def revoke(self, key_id: str) -> Key:
         """End a key for good; one that was revoked before stays as it is."""
         now = self._clock()
-        with self._changing() as connection:
-            before = self._found(key_id).key
+        with self._transaction() as connection:
+            before = self._get(key_id).key
             if before.revoked_ts is not None:
                 return before
             connection.execute("UPDATE keys SET revoked_ts = ? WHERE id = ?", (now, key_id))
@@ -171,17 +177,11 @@ class KeyStore:
         return os.stat(self._path).st_ino != self._inode
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, transaction(self._connection) as connection:
+            yield connection
 
-    def _found(self, key_id: str) -> StoredKey:
+    def _get(self, key_id: str) -> StoredKey:
         rows = self._rows("WHERE id = ?", (as_key_id(key_id),))
         if not rows:
             raise UnknownKey.rule("key", "exist", key_id)
@@ -205,27 +205,10 @@ def count_keys(folder: Path) -> dict[str, int]:
     return {role: valid.count(role) for role in ROLES}
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    made = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-    try:
-        made.execute("PRAGMA journal_mode = WAL")
-        made.execute("PRAGMA synchronous = FULL")
-        made.execute("PRAGMA secure_delete = ON")  # no digest outlives its secret
-        made.execute(_SCHEMA)
-    except sqlite3.Error:
-        made.close()
-        raise
-    return made
-
-
-def _owners_file(path: Path, *, create: bool) -> int:
-    """The inode of a file that nobody but its owner may read or write."""
-    made = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
-    try:
-        found = os.fstat(made)
-    finally:
-        os.close(made)
-    if found.st_mode & 0o077:
+def _private_file(path: Path, *, create: bool) -> int:
+    """The inode of the file, which nobody but its owner may read or write."""
+    facts = create_private(path, create=create)
+    if facts.st_mode & 0o077:
         rule = "be for its owner only (chmod 600)"
-        raise KreachError.rule(FILE, rule, f"mode {found.st_mode & 0o777:o}")
-    return found.st_ino
+        raise KreachError.rule(FILE, rule, f"mode {facts.st_mode & 0o777:o}")
+    return facts.st_ino

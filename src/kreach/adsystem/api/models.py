@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from kreach.adsystem.campaigns.campaign import EVERYONE, ID, ID_RULE, MAX_CPM
+from kreach.adsystem.campaigns.campaign import ID, ID_RULE, MAX_CPM
+from kreach.adsystem.settings import EVERYONE
 
 __all__ = [
     "CampaignChange",

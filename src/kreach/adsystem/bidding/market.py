@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from kreach.boundary.money import AUCTIONS
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["AUCTIONS", "EmpiricalMarket", "LogNormalMarket", "Market"]
+__all__ = ["EmpiricalMarket", "LogNormalMarket", "Market"]
 
-AUCTIONS = ("second_price", "first_price")
 _BISECTIONS = 100
 
 

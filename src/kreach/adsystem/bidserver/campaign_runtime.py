@@ -13,10 +13,11 @@ from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidding.valuation import CapRule, CapValuation, StackedValuation, Valuation
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.ledger.account import DAY_SECONDS, MICROS, Account
+from kreach.adsystem.ledger.account import Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
+from kreach.boundary.money import MICROS
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
-from kreach.errors import KreachError
+from kreach.boundary.times import DAY_SECONDS
 
 __all__ = ["AccountPurse", "Play", "make_bidder", "own_valuation"]
 

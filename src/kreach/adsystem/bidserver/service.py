@@ -16,7 +16,7 @@ from kreach.adsystem.bidserver.checkpoints import Diary
 from kreach.adsystem.bidserver.planner import PlanWorker
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.catalogues import read_audience, read_catalogues
-from kreach.adsystem.ledger.account import Account, as_micros
+from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.compaction import GroupNames, compact, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Journal, open_reader
@@ -27,6 +27,7 @@ from kreach.adsystem.sharing.fleet_member import Partner
 from kreach.adsystem.sharing.recovery import Siblings, held_for
 from kreach.adsystem.store_layout import token_key
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.money import as_micros
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log

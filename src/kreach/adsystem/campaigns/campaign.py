@@ -8,27 +8,17 @@ from typing import Any
 
 import msgspec
 
-from kreach.adsystem.bidding.market import AUCTIONS
-from kreach.adsystem.bidding.valuation import CapRule
-from kreach.adsystem.ledger.account import as_micros
+from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.money import AUCTIONS, as_micros
 from kreach.boundary.times import as_instant
 from kreach.errors import KreachError
 
-__all__ = [
-    "BIDDERS",
-    "EVERYONE",
-    "STATES",
-    "Campaign",
-    "Creative",
-    "campaign_from",
-    "check_biddable",
-]
+__all__ = ["BIDDERS", "STATES", "Campaign", "Cap", "Creative", "campaign_from", "check_runnable"]
 
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
-EVERYONE = "everyone"
 MAX_CPM = 1_000_000.0
 ID_PART = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 ID_RULE = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
@@ -40,7 +30,7 @@ _MAX_TEXT = 20_000
 
 
 class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is shown."""
+    """The ad: its markup, size and advertiser domains."""
 
     id: str | None = None
     markup: str | None = None
@@ -105,9 +95,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         budget = as_micros("budget", self.budget)
         if self.daily_budget is not None and as_micros("daily_budget", self.daily_budget) > budget:
             raise KreachError.rule("daily_budget", "be at most the budget", self.daily_budget)
-        for name, known in (("auction", AUCTIONS), ("bidder", BIDDERS), ("state", STATES)):
-            if getattr(self, name) not in known:
-                rule = f"be one of {', '.join(known)}"
+        for name, choices in (("auction", AUCTIONS), ("bidder", BIDDERS), ("state", STATES)):
+            if getattr(self, name) not in choices:
+                rule = f"be one of {', '.join(choices)}"
                 raise KreachError.rule(name, rule, getattr(self, name))
         if not 0.0 <= self.min_cpm <= self.max_cpm <= MAX_CPM or self.max_cpm <= 0.0:
             rule = f"be 0 ≤ min_cpm ≤ max_cpm ≤ {MAX_CPM:.0f}, with max_cpm above 0"
@@ -122,7 +112,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise KreachError.rule("caps", "hold at least one cap", "none")
         for cap in self.caps:
             as_whole_number("caps.limit", cap.limit, minimum=1, maximum=_MAX_CAP)
-            CapRule(cap.limit, cap.span_seconds)
+            if cap.span_seconds is not None and not 0.0 < cap.span_seconds < float("inf"):
+                rule = "be a number > 0, or null for the whole flight"
+                raise KreachError.rule("caps.span_seconds", rule, cap.span_seconds)
         endless = float("inf")
         ordered = sorted(self.caps, key=lambda cap: cap.span_seconds or endless)
         for short, long in pairwise(ordered):
@@ -131,13 +123,12 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise KreachError.rule("caps", rule, [(c.limit, c.span_seconds) for c in ordered])
 
     def _check_market(self) -> None:
-        told = (self.market_mu, self.market_sigma)
-        if (told[0] is None) != (told[1] is None):
-            raise KreachError.rule("market", "have mu and sigma, or neither", told)
-        if told[0] is not None and told[1] is not None:
-            sane = isfinite(told[0]) and abs(told[0]) < 50 and 0.0 < told[1] < 20
-            if not sane:
-                raise KreachError.rule("market", "have |mu| < 50 and 0 < sigma < 20", told)
+        mu, sigma = self.market_mu, self.market_sigma
+        if (mu is None) != (sigma is None):
+            raise KreachError.rule("market", "have mu and sigma, or neither", (mu, sigma))
+        if mu is not None and not (isfinite(mu) and abs(mu) < 50 and 0.0 < (sigma or 0.0) < 20):
+            rule = "have |mu| < 50 and 0 < sigma < 20"
+            raise KreachError.rule("market", rule, (mu, sigma))
         if self.bidder == "paper" and self.expected_requests is None:
             rule = "be given for the paper's bidder: its pace is a budget per request"
             raise KreachError.rule("expected_requests", rule, None)
@@ -157,24 +148,24 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def document(self) -> dict[str, Any]:
         """Plain values, as the API shows them."""
-        made: dict[str, Any] = msgspec.to_builtins(self)
-        return made
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+def check_runnable(campaign: Campaign, audience: Audience) -> None:
+    """Refuse caps that no bidder can value on this audience."""
+    if campaign.cap is None and isinstance(audience, OverlappingAudience):
+        rule = "be one cap for the whole flight on overlapping groups"
+        raise KreachError.rule("caps", rule, f"{len(campaign.caps)} with spans")
 
 
 def campaign_from(document: object) -> Campaign:
-    """A campaign from plain values; refuses with the field, the rule and the value."""
+    """A campaign from plain values; an error names the field, the rule and the value."""
     try:
         return msgspec.convert(document, Campaign, strict=True, str_keys=True)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, KreachError):
             raise error.__cause__ from None
-        said, _, where = str(error).partition(" - at `$")
+        problem, _, where = str(error).partition(" - at `$")
         field = where.strip("`").lstrip(".") or "campaign"
-        raise KreachError(f"{field}: {said.replace('`', '')}") from None
-
-
-def check_biddable(campaign: Campaign, audience: Audience) -> None:
-    """Refuse a campaign that no bidder could bid for on this audience."""
-    if campaign.cap is None and isinstance(audience, OverlappingAudience):
-        rule = "be one cap for the whole flight on overlapping groups"
-        raise KreachError.rule("caps", rule, f"{len(campaign.caps)} with spans")
+        raise KreachError(f"{field}: {problem.replace('`', '')}") from None

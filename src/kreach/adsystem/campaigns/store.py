@@ -1,4 +1,4 @@
-"""Campaigns on disk: written by reporting, read by bidders. A revision tells what is new."""
+"""Campaigns on disk: written by reporting, read by bidders, which poll for new revisions."""
 
 import json
 import sqlite3
@@ -11,18 +11,35 @@ from typing import Any
 
 from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
 from kreach.errors import KreachError
+from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
 __all__ = ["CampaignEnded", "CampaignExists", "CampaignStore", "StoredCampaign", "UnknownCampaign"]
 
 FILE = "control.sqlite3"
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS campaigns (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
     document TEXT NOT NULL, revision INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_revision ON campaigns (revision);
 """
+_NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"
 _CHANGEABLE = ("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "creative")
+
+
+def _rename_limits(connection: sqlite3.Connection) -> None:
+    """From version 1: limits of bids were called least_cpm and most_cpm."""
+    rows = connection.execute("SELECT number, document FROM campaigns").fetchall()
+    for number, text in rows:
+        document = json.loads(text)
+        for old, new in (("least_cpm", "min_cpm"), ("most_cpm", "max_cpm")):
+            if old in document:
+                document[new] = document.pop(old)
+        values = (json.dumps(document), number)
+        connection.execute("UPDATE campaigns SET document = ? WHERE number = ?", values)
+
+
+_SCHEMA = Schema(2, _TABLES, {1: _rename_limits})
 
 
 class UnknownCampaign(KreachError):
@@ -48,7 +65,7 @@ class CampaignEnded(KreachError):
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign, and the number under which ledger and log know it."""
+    """A campaign, its number in ledger and log, and the revision of its last change."""
 
     number: int
     campaign: Campaign
@@ -59,39 +76,25 @@ class CampaignStore:
     """All campaigns. Every change is durable when the call returns."""
 
     def __init__(self, folder: Path) -> None:
-        try:
+        with store_errors("be a folder that can be written", folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                folder / FILE, timeout=10.0, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            rule = "be a folder that can be written"
-            raise KreachError.rule("store", rule, f"{folder} ({error})") from None
+            self._connection = open_store(folder / FILE, _SCHEMA)
         self._lock = Lock()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, transaction(self._connection) as connection:
+            yield connection
 
     def add(self, campaign: Campaign) -> StoredCampaign:
-        """Keep a new campaign; its id must be new."""
-        with self._changing() as connection:
-            known = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
-            if known.fetchone():
+        """Store a new campaign; its id must be new."""
+        with self._transaction() as connection:
+            same = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
+            if same.fetchone():
                 raise CampaignExists(campaign.id)
             connection.execute(
                 f"INSERT INTO campaigns (id, document, revision) VALUES (?, ?, {_NEXT})",
@@ -103,23 +106,22 @@ class CampaignStore:
         """Change what may change while a campaign runs; an ended one stays ended."""
         for name in changes:
             if name not in _CHANGEABLE:
-                rule = f"be one of {', '.join(_CHANGEABLE)} to be changed"
-                raise KreachError.rule("field", rule, name)
-        with self._changing() as connection:
-            before = self._found(campaign_id)
-            if before.campaign.state == "ended":
+                raise KreachError(f"{name}: only {', '.join(_CHANGEABLE)} can be changed")
+        with self._transaction() as connection:
+            campaign = self._get(campaign_id).campaign
+            if campaign.state == "ended":
                 raise CampaignEnded
-            changed = campaign_from(before.campaign.document() | changes)
+            changed = campaign_from(campaign.document() | changes)
             connection.execute(
                 f"UPDATE campaigns SET document = ?, revision = {_NEXT} WHERE id = ?",
                 (json.dumps(changed.document()), campaign_id),
             )
         return self.get(campaign_id)
 
-    def replicate(self, told: Mapping[int, tuple[int, str]]) -> None:
-        """Take over campaigns of another store: by number, revision and definition."""
-        with self._changing() as connection:
-            for number, (revision, text) in told.items():
+    def replicate(self, campaigns: Mapping[int, tuple[int, str]]) -> None:
+        """Copy campaigns of another store: number to revision and JSON document."""
+        with self._transaction() as connection:
+            for number, (revision, text) in campaigns.items():
                 campaign = campaign_from(json.loads(text))
                 connection.execute(
                     "INSERT OR REPLACE INTO campaigns VALUES (?, ?, ?, ?)",
@@ -129,9 +131,9 @@ class CampaignStore:
     def get(self, campaign_id: str) -> StoredCampaign:
         """One campaign."""
         with self._lock:
-            return self._found(campaign_id)
+            return self._get(campaign_id)
 
-    def _found(self, campaign_id: str) -> StoredCampaign:
+    def _get(self, campaign_id: str) -> StoredCampaign:
         rows = self._rows("WHERE id = ?", (campaign_id,))
         if not rows:
             raise UnknownCampaign(campaign_id)
@@ -155,6 +157,3 @@ class CampaignStore:
             f"SELECT number, document, revision FROM campaigns {where} ORDER BY number", values
         )
         return [StoredCampaign(row[0], campaign_from(json.loads(row[1])), row[2]) for row in rows]
-
-
-_NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from kreach.adsystem.campaigns.campaign import EVERYONE, Campaign
+from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import FILE, CampaignStore
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.log.engine import Engine
 from kreach.adsystem.log.group_table import open_groups
 from kreach.adsystem.log.tables import GroupTable
-from kreach.adsystem.settings import AdSystemSettings
+from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError

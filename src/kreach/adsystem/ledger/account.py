@@ -1,20 +1,10 @@
 """One campaign's money in integer micros (millionths of the currency)."""
 
+from kreach.boundary.times import DAY_SECONDS
+from kreach.boundary.times import MICROS as MICROSECONDS
 from kreach.errors import KreachError
 
-__all__ = ["DAY_SECONDS", "MICROS", "Account", "as_micros"]
-
-MICROS = 1_000_000
-DAY_SECONDS = 86_400
-
-
-def as_micros(name: str, amount: object) -> int:
-    """Money in micros; what is finer than a micro is refused rather than rounded."""
-    if isinstance(amount, (int, float)) and not isinstance(amount, bool):
-        micros = round(amount * MICROS) if abs(amount) < 1e12 else 0
-        if micros > 0 and abs(micros - amount * MICROS) < 1e-3:
-            return micros
-    raise KreachError.rule(name, "be money above 0 in whole micros, up to 10¹²", amount)
+__all__ = ["Account"]
 
 
 class Account:
@@ -49,7 +39,7 @@ class Account:
 
     def day_of(self, moment_micros: int) -> int:
         """The day of the flight that a moment (in millionths of a second) is on."""
-        return (moment_micros - self._start_micros) // (DAY_SECONDS * 1_000_000)
+        return (moment_micros - self._start_micros) // (DAY_SECONDS * MICROSECONDS)
 
     def available(self, day: int) -> int:
         """What one more bid may cost today."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kreach.adsystem.ledger.account import DAY_SECONDS
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import Journal, open_reader
 from kreach.boundary.duckdb import new_engine, sql_text
+from kreach.boundary.times import DAY_SECONDS
 from kreach.numeric.types import IntArray
 
 __all__ = ["Folded", "fold_log"]

@@ -19,11 +19,21 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from kreach.errors import KreachError
 from kreach.service.logs import Log
+from kreach.service.sqlite import (
+    OtherSchema,
+    Schema,
+    check_intact,
+    open_empty,
+    open_read_only,
+    open_store,
+    transaction,
+)
 
 __all__ = ["ImpressionRow", "Journal", "open_reader"]
 
@@ -32,7 +42,7 @@ LOCK = "bidder.lock"
 ImpressionRow = tuple[int, int, int, int, int, int, int, int]
 """Impression number, campaign, catalogue, group, ts and bid_ts in µs, expires in s, micros."""
 
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS catalogues (number INTEGER PRIMARY KEY, version TEXT UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS impressions (
@@ -53,6 +63,7 @@ CREATE TABLE IF NOT EXISTS compacted (
     rows INTEGER NOT NULL
 );
 """
+_SCHEMA = Schema(1, _TABLES)
 
 _WRITES = {
     "grant": "INSERT OR REPLACE INTO grants VALUES (?, ?)",
@@ -74,29 +85,10 @@ Done = Callable[[Exception | None], None]
 _Record = tuple[str, Any, Done | None]
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
-
-
 def open_reader(folder: Path) -> sqlite3.Connection:
-    """A connection that only reads; a store that no bidder has made yet has no rows."""
+    """A connection that only reads; a store without a journal has no rows."""
     path = folder / FILE
-    if not path.exists():
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
-        connection.executescript(_SCHEMA)
-        return connection
-    connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=ro",
-        uri=True,
-        timeout=10.0,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    connection.execute("SELECT count(*) FROM sqlite_master")
-    return connection
+    return open_read_only(path, _SCHEMA) if path.exists() else open_empty(_SCHEMA)
 
 
 class Journal:
@@ -107,13 +99,14 @@ class Journal:
         self._lock = _lock(folder)
         try:
             self._path = folder / FILE
-            self._connection = _connect(self._path)
-            self._connection.executescript(_SCHEMA)
-            self._check()
+            self._connection = open_store(self._path, _SCHEMA)
+            check_intact(self._connection)
             self.epoch = self._next_epoch()
             self.id = format(self._meta("id"), "x")
         except sqlite3.Error as error:
             os.close(self._lock)
+            if isinstance(error, OtherSchema):
+                raise
             raise KreachError.rule("store", "hold a log that can be written", str(error)) from None
         self.failure: str | None = None
         self.commits = 0
@@ -121,21 +114,14 @@ class Journal:
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()
 
-    def _check(self) -> None:
-        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"damaged: {' '.join(found.split())}")
-
     def _next_epoch(self) -> int:
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.execute(
-            """INSERT INTO meta VALUES ('epoch', 1)
-            ON CONFLICT (name) DO UPDATE SET value = value + 1"""
-        )
-        self._connection.execute(
-            "INSERT OR IGNORE INTO meta VALUES ('id', ?)", (secrets.randbits(62) | 1,)
-        )
-        self._connection.execute("COMMIT")
+        with transaction(self._connection) as connection:
+            connection.execute(
+                """INSERT INTO meta VALUES ('epoch', 1)
+                ON CONFLICT (name) DO UPDATE SET value = value + 1"""
+            )
+            identity = (secrets.randbits(62) | 1,)
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('id', ?)", identity)
         # Out of the tail: a torn one must not bring an epoch back, whose tokens are still about.
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self._meta("epoch")
@@ -187,11 +173,8 @@ class Journal:
 
     def read(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows as they are committed, over a connection of its own."""
-        connection = sqlite3.connect(self._path, isolation_level=None)
-        try:
+        with closing(open_read_only(self._path, _SCHEMA)) as connection:
             yield from connection.execute(sql, values)
-        finally:
-            connection.close()
 
     def close(self) -> None:
         """Write what was submitted, then let go."""

@@ -10,14 +10,8 @@ from typing import Any
 
 import msgspec
 
-from kreach.adsystem.campaigns.campaign import (
-    EVERYONE,
-    Campaign,
-    campaign_from,
-    check_biddable,
-)
+from kreach.adsystem.campaigns.campaign import Campaign, campaign_from, check_runnable
 from kreach.adsystem.campaigns.store import StoredCampaign, UnknownCampaign
-from kreach.adsystem.ledger.account import MICROS, as_micros
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
@@ -42,7 +36,9 @@ from kreach.adsystem.reports.report import (
 )
 from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.reports.suppressions import Suppressions
+from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.money import MICROS, as_micros
 from kreach.boundary.times import Window, iso_optional, iso_text
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
@@ -73,7 +69,7 @@ class ReportService:
         if name in self._store.audience_names:
             self._check_audience(str(document.get("id")), name, newest, "a new campaign")
         campaign = campaign_from(document)
-        check_biddable(campaign, self._store.catalogues.audience(newest, campaign.audience))
+        check_runnable(campaign, self._store.catalogues.audience(newest, campaign.audience))
         return _definition(self._store.campaigns.add(campaign).campaign)
 
     def change(self, campaign_id: str, changes: dict[str, Any]) -> CampaignDefinition:

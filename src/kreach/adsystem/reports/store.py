@@ -1,13 +1,12 @@
 """What reports are made from: campaigns, catalogues and the live log of one ad system."""
 
-from kreach.adsystem.campaigns.campaign import EVERYONE
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.log.running_counts import RunningCounts
 from kreach.adsystem.log.snapshot import LiveLog
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
 from kreach.adsystem.reports.measure import ReportCache
 from kreach.adsystem.reports.policy import Subject
-from kreach.adsystem.settings import AdSystemSettings
+from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.logs import Log

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
-from kreach.adsystem.ledger.account import Account, as_micros
+from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.own_rows import rolling_since
 from kreach.adsystem.sharing.redis_pool import MAX_MICROS, Away, OtherRun, Pool, Standing
 from kreach.adsystem.sharing.row_feed import Feeder
+from kreach.boundary.money import as_micros
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 

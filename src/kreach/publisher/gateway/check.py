@@ -1,7 +1,6 @@
 """Validate the build and the store of a gateway without changing them."""
 
 import os
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from kreach.publisher.gateway.catalogue_versions import read_served_catalogue
 from kreach.publisher.gateway.pseudonyms import read_key
 from kreach.publisher.gateway.settings import GatewaySettings
 from kreach.publisher.gateway.showings import FILE, check_writable
+from kreach.service.sqlite import store_errors
 
 __all__ = ["check"]
 
@@ -45,7 +45,5 @@ def _check_store(folder: Path) -> None:
     if key is None:
         rule = f"hold the key that {FILE} was written with"
         raise KreachError.rule("store", rule, f"{folder} without a key")
-    try:
+    with store_errors("be writable", folder):
         check_writable(folder / FILE)
-    except sqlite3.Error as error:
-        raise KreachError.rule("store", "be writable", f"{folder} ({error})") from None

@@ -5,13 +5,12 @@ transaction, so that they share one wait for the disk. People are pseudonyms.
 """
 
 import asyncio
-import os
 import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from kreach.errors import KreachError
 from kreach.publisher.gateway.pseudonyms import make_key, read_key
+from kreach.service.sqlite import OtherSchema, Schema, create_private, open_store
 
 __all__ = [
     "FILE",
@@ -31,8 +31,6 @@ __all__ = [
 ]
 
 FILE = "showings.sqlite"
-_APPLICATION_ID = 0x6B726368  # "krch"
-_FORMAT = 1
 _MAX_BATCH = 1_000
 MAX_WAITING = 20_000
 _BUSY_SECONDS = 5.0
@@ -41,15 +39,14 @@ _PRUNE_SECONDS = 60.0
 MAX_PRUNED = 1_000
 _JOIN_SECONDS = 30.0
 
-_SCHEMA = f"""
+_TABLES = """
 CREATE TABLE IF NOT EXISTS showing (
     user BLOB NOT NULL, impression BLOB NOT NULL, campaign TEXT NOT NULL, at_us INTEGER NOT NULL,
     PRIMARY KEY (user, impression)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS showing_age ON showing (campaign, at_us);
 CREATE TABLE IF NOT EXISTS latest (one INTEGER PRIMARY KEY CHECK (one = 1), at_us INTEGER NOT NULL);
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {_FORMAT};
 """
+_SCHEMA = Schema(1, _TABLES, application_id=0x6B726368)  # "krch": whose file it is
 _INSERT = "INSERT OR IGNORE INTO showing (user, impression, campaign, at_us) VALUES (?, ?, ?, ?)"
 _ADVANCE_CLOCK = """INSERT INTO latest VALUES (1, ?)
     ON CONFLICT (one) DO UPDATE SET at_us = max(at_us, excluded.at_us)"""
@@ -138,7 +135,8 @@ class ShowingStore:
         """The showings of a user (of one campaign) after a time, counted up to `limit`."""
         try:
             if self._reader is None:
-                self._reader = _connect(self._path, 0.1)
+                # not open_read_only, which cannot read a WAL file that no writer has open
+                self._reader = open_store(self._path, _SCHEMA, busy_seconds=0.1)
                 self._reader.execute("PRAGMA query_only = 1")
             row = self._reader.execute(_COUNT, (user, after_us, limit)).fetchone()
         except sqlite3.Error as error:
@@ -190,27 +188,23 @@ class ShowingStore:
             if self.database is None:
                 self._open()
             result = work()
+        except KreachError:
+            self._close()
+            raise
         except (sqlite3.Error, OSError) as error:
             self._close()
             self.failure = f"the store cannot be written: {_reason(error)}"
             raise StoreUnavailable(self.failure) from None
-        except KreachError:
-            self._close()
-            raise
         self.failure = None
         return result
 
     def _open(self) -> None:
-        # SQLite itself would make the file world-readable
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        database = _connect(self._path, _BUSY_SECONDS)
+        create_private(self._path)
+        with _our_file(self._path):
+            database = open_store(
+                self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS, secure_delete="FAST"
+            )
         self.database = database
-        in_use = _check_owner(database, self._path)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.execute("PRAGMA secure_delete = FAST")
-        if not in_use:
-            database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
         self.rows = database.execute("SELECT count(*) FROM showing").fetchone()[0]
         latest = database.execute("SELECT at_us FROM latest").fetchone()
         self.latest_us = max(self.latest_us, latest[0] if latest else 0)
@@ -279,36 +273,25 @@ def _make_folder(folder: Path) -> bytes:
 
 
 def check_writable(path: Path) -> None:
-    """Check that a file is a store and can be written, without changing it."""
-    database = _connect(path, _BUSY_SECONDS)
-    try:
-        _check_owner(database, path)
+    """Refuse a file that is not a store or cannot be written; no row changes."""
+    with (
+        _our_file(path),
+        closing(open_store(path, _SCHEMA, busy_seconds=_BUSY_SECONDS)) as database,
+    ):
         database.execute("BEGIN IMMEDIATE")
         database.execute(_ADVANCE_CLOCK, (0,))
         database.execute("ROLLBACK")
-    finally:
-        database.close()
 
 
-def _check_owner(database: sqlite3.Connection, path: Path) -> bool:
-    """Refuse a file of another program or format; True if it holds a store, False if empty."""
+@contextmanager
+def _our_file(path: Path) -> Iterator[None]:
+    """Refuse what another program wrote, or a file that is no database at all."""
     try:
-        application = database.execute("PRAGMA application_id").fetchone()[0]
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        in_use = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
-    except sqlite3.OperationalError:
+        yield
+    except (sqlite3.OperationalError, OtherSchema):
         raise
-    except sqlite3.DatabaseError:  # not an SQLite file
-        application, version, in_use = 0, 0, True
-    if in_use and (application, version) != (_APPLICATION_ID, _FORMAT):
-        raise KreachError.rule("store", f"hold a {FILE} of this gateway", str(path))
-    return bool(in_use)
-
-
-def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
-    return sqlite3.connect(
-        path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
-    )
+    except sqlite3.DatabaseError:
+        raise KreachError.rule("store", f"hold a {FILE} of this gateway", str(path)) from None
 
 
 def _reason(error: Exception) -> str:

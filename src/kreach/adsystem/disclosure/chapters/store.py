@@ -12,19 +12,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 
 from kreach.adsystem.disclosure.chapters.chapter import Chapter, ChapterCounts, ChapterList
 from kreach.adsystem.log.place import Place
-from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
+from kreach.service.sqlite import Schema, open_read_only, open_store, store_errors, transaction
 
 __all__ = ["FILE", "ChapterStore", "Flight", "stored_audiences"]
 
 FILE = "chapters.sqlite3"
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS chapters (
     campaign INTEGER NOT NULL, catalogue TEXT NOT NULL, number INTEGER NOT NULL,
     start INTEGER NOT NULL, end INTEGER NOT NULL, impressions INTEGER NOT NULL,
@@ -39,9 +38,11 @@ CREATE TABLE IF NOT EXISTS audiences (
     PRIMARY KEY (catalogue, number), UNIQUE (catalogue, name)
 );
 """
+_SCHEMA = Schema(1, _TABLES)
 _AT_ONCE = 16  # chapters that are read together
 _FIELDS = "start, end, impressions, rows, spend, final"
 _HERE = "campaign = ? AND catalogue = ?"
+_RULE = "be a folder that can be written"
 
 
 class Flight(NamedTuple):
@@ -62,22 +63,13 @@ def stored_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
     if not file.exists():
         return {}
     still = not file.with_name(f"{FILE}-wal").exists()  # nobody has it open
-    with _as_ours(folder):
-        uri = f"file:{quote(str(file))}?mode=ro" + ("&immutable=1" if still else "")
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'audiences'")
-            rows = connection.execute(_AUDIENCES, (catalogue,)) if known.fetchone() else ()
-            return {str(name): bytes(counts) for name, counts in rows}
-
-
-@contextmanager
-def _as_ours(folder: Path) -> Iterator[None]:
-    """Errors of the file as ours."""
-    try:
-        yield
-    except (OSError, sqlite3.Error) as error:
-        rule = "be a folder that can be written"
-        raise KreachError.rule("store", rule, f"{folder} ({error})") from None
+    with (
+        store_errors(_RULE, folder),
+        closing(open_read_only(file, _SCHEMA, immutable=still, older=True)) as connection,
+    ):
+        known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'audiences'")
+        rows = connection.execute(_AUDIENCES, (catalogue,)) if known.fetchone() else ()
+        return {str(name): bytes(counts) for name, counts in rows}
 
 
 class ChapterStore:
@@ -87,14 +79,9 @@ class ChapterStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        with _as_ours(folder):
+        with store_errors(_RULE, folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                folder / FILE, timeout=10.0, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(_SCHEMA)
+            self._connection = open_store(folder / FILE, _SCHEMA)
         self._lock = Lock()
 
     def close(self) -> None:
@@ -174,15 +161,8 @@ class ChapterStore:
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._lock, transaction(self._connection) as connection:
+            yield connection
 
 
 def _packed(content: ChapterCounts) -> bytes:

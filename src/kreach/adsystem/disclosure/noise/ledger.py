@@ -34,6 +34,14 @@ from kreach.adsystem.disclosure.noise.questions import (
     cost_of,
 )
 from kreach.errors import KreachError
+from kreach.service.sqlite import (
+    Schema,
+    check_intact,
+    open_read_only,
+    open_store,
+    store_errors,
+    transaction,
+)
 
 __all__ = [
     "BudgetExhausted",
@@ -48,7 +56,7 @@ __all__ += ["check_ledger"]
 
 FILE = "noise.sqlite3"
 MARK = "noise.mark"
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
     number INTEGER PRIMARY KEY AUTOINCREMENT, campaign TEXT NOT NULL, catalogue TEXT NOT NULL,
@@ -59,11 +67,31 @@ CREATE TABLE IF NOT EXISTS answers (
     answer TEXT NOT NULL, UNIQUE (campaign, catalogue, kind, start, end)
 );
 """
+_RULE = "hold a ledger of noise that can be used"
+_BUSY_SECONDS = 30.0
 _NEVER = -(2**62)
 _MINE = "campaign = ? AND catalogue = ?"
 
 Make = Callable[[LedgerQuestion, RecordedAnswer | None], dict[str, Any]]
 """Makes an answer; beside the question it is told the last point before it, if it is a point."""
+
+
+def _rename_limits(connection: sqlite3.Connection) -> None:
+    """From version 1: the limits of a drawing were called most_..., now max_...."""
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
+    if "most_per_person" in columns:
+        connection.execute("ALTER TABLE answers RENAME COLUMN most_per_person TO max_per_person")
+    for number, text in connection.execute("SELECT number, answer FROM answers").fetchall():
+        answer = json.loads(text)
+        if "strength" in answer:
+            strength = answer["strength"].items()
+            answer["strength"] = {_RENAMED.get(name, name): value for name, value in strength}
+            values = (json.dumps(answer), number)
+            connection.execute("UPDATE answers SET answer = ? WHERE number = ?", values)
+
+
+_RENAMED = {f"most_{name}": f"max_{name}" for name in ("per_person", "frequency", "price_micros")}
+_SCHEMA = Schema(2, _TABLES, {1: _rename_limits})
 
 
 class PrivacyLedger:
@@ -72,12 +100,9 @@ class PrivacyLedger:
     def __init__(self, folder: Path) -> None:
         self._path, self._mark = folder / FILE, Mark(folder / MARK)
         self._lock = threading.Lock()
-        try:
+        with store_errors(_RULE, self._path):
             folder.mkdir(parents=True, exist_ok=True)
             self._id = self._open()
-        except (OSError, sqlite3.Error) as error:
-            rule = "hold a ledger of noise that can be used"
-            raise KreachError.rule("store", rule, f"{self._path} ({error})") from None
 
     # -- the file and its mark ----------------------------------------------------------------
 
@@ -85,44 +110,32 @@ class PrivacyLedger:
         mark = self._mark.read()
         if mark is not None and not self._path.exists():
             raise KreachError.rule("store", "hold the ledger of noise that was here", self._path)
-        connection = sqlite3.connect(
-            self._path, timeout=30.0, isolation_level=None, check_same_thread=False
-        )
+        self._connection = open_store(self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS)
         try:
-            self._connection = connection
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
             facts = os.stat(self._path)
             self._inode = (facts.st_dev, facts.st_ino)
-            self._check_whole()
-            found = self._made(fresh=mark is None)
-            if mark is not None and (mark.ledger != found or self._count() < mark.answers):
+            check_intact(self._connection)
+            ledger = self._ledger_id(fresh=mark is None)
+            if mark is not None and (mark.ledger != ledger or self._count() < mark.answers):
                 rule = "hold the ledger of noise that was here, not another one or an older copy"
                 raise KreachError.rule("store", rule, self._path)
-            self._mark.write(Marked(found, self._count()))
+            self._mark.write(Marked(ledger, self._count()))
         except BaseException:
-            connection.close()
+            self._connection.close()
             raise
-        return found
+        return ledger
 
-    def _check_whole(self) -> None:
-        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found is None or found[0] != "ok":
-            raise KreachError.rule("store", "hold a ledger of noise that is whole", self._path)
-
-    def _made(self, *, fresh: bool) -> str:
-        """The name of the ledger in the file; a new one where there has been none."""
+    def _ledger_id(self, *, fresh: bool) -> str:
+        """The id of the ledger in the file; a new one where there has been none."""
         with self._changing(check=False) as connection:
-            tables = "SELECT count(*) FROM sqlite_master WHERE name = 'meta'"
-            if not connection.execute(tables).fetchone()[0]:
-                if not fresh:
-                    rule = "hold the ledger of noise that was here, not an empty file"
-                    raise KreachError.rule("store", rule, self._path)
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    connection.execute(statement)
-                connection.execute("INSERT INTO meta VALUES ('ledger', ?)", (uuid.uuid4().hex,))
+            if fresh:
+                values = (uuid.uuid4().hex,)
+                connection.execute("INSERT OR IGNORE INTO meta VALUES ('ledger', ?)", values)
             row = connection.execute("SELECT value FROM meta WHERE name = 'ledger'").fetchone()
-            return str(row[0])
+        if row is None:
+            rule = "hold the ledger of noise that was here, not an empty file"
+            raise KreachError.rule("store", rule, self._path)
+        return str(row[0])
 
     def _count(self) -> int:
         sql = "SELECT coalesce(max(number), 0) FROM answers"
@@ -232,14 +245,8 @@ class PrivacyLedger:
         with self._lock:
             if check:
                 self._check_same()
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            with transaction(self._connection) as connection:
+                yield connection
 
     def refusal(self, question: LedgerQuestion, charge: Charge) -> BudgetExhausted | None:
         """What keeps a new question from being answered; also before the work of answering it."""
@@ -313,10 +320,9 @@ def check_ledger(folder: Path) -> int:
         return 0  # one will be made
     if not path.exists():
         raise KreachError.rule("store", "hold the ledger of noise that was here", path)
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            found = connection.execute("SELECT coalesce(max(number), 0) FROM answers").fetchone()
-            return int(found[0])
-    except sqlite3.Error as error:
-        rule = "hold a ledger of noise that can be used"
-        raise KreachError.rule("store", rule, f"{path} ({error})") from None
+    with (
+        store_errors(_RULE, path),
+        closing(open_read_only(path, _SCHEMA, older=True)) as connection,
+    ):
+        row = connection.execute("SELECT coalesce(max(number), 0) FROM answers").fetchone()
+        return int(row[0])

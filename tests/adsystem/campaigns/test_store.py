@@ -1,0 +1,63 @@
+"""The campaign store: stores that an older version wrote are migrated."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.store import (
+    FILE,
+    CampaignEnded,
+    CampaignExists,
+    CampaignStore,
+    UnknownCampaign,
+)
+
+SPRING = Campaign(
+    id="spring",
+    budget=500.0,
+    start=datetime(2026, 11, 1, tzinfo=UTC),
+    end=datetime(2026, 12, 1, tzinfo=UTC),
+    min_cpm=0.5,
+    max_cpm=2.5,
+)
+TABLES_BEFORE_VERSIONS = """
+CREATE TABLE campaigns (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
+    document TEXT NOT NULL, revision INTEGER NOT NULL
+);
+CREATE INDEX by_revision ON campaigns (revision);
+"""
+
+
+def test_limits_of_bids_are_migrated_to_their_new_names(tmp_path: Path) -> None:
+    document = SPRING.document()
+    document["least_cpm"], document["most_cpm"] = document.pop("min_cpm"), document.pop("max_cpm")
+    with closing(sqlite3.connect(tmp_path / FILE)) as old:
+        old.executescript(TABLES_BEFORE_VERSIONS)
+        old.execute("INSERT INTO campaigns VALUES (7, 'spring', ?, 3)", (json.dumps(document),))
+        old.commit()
+    for _ in range(2):
+        with closing(CampaignStore(tmp_path)) as store:
+            stored = store.get("spring")
+            assert (stored.number, stored.campaign, stored.revision) == (7, SPRING, 3)
+    with closing(CampaignStore(tmp_path)) as store:
+        assert store.change("spring", {"max_cpm": 3.0}).campaign.max_cpm == 3.0
+
+
+def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
+    with closing(CampaignStore(tmp_path)) as store:
+        store.add(SPRING)
+        with pytest.raises(CampaignExists, match=r"^id: campaign 'spring' exists already$"):
+            store.add(SPRING)
+        with pytest.raises(UnknownCampaign, match=r"^no campaign 'autumn'$"):
+            store.get("autumn")
+        with pytest.raises(ValueError, match=r"^audience: only budget, daily_budget, .* can be"):
+            store.change("spring", {"audience": "x"})
+        store.change("spring", {"state": "ended"})
+        with pytest.raises(CampaignEnded, match=r"^campaign has ended and cannot be changed$"):
+            store.change("spring", {"budget": 600.0})
