@@ -1,8 +1,9 @@
 """The error that kreach raises. Callers catch one type at each edge."""
 
+from collections.abc import Sequence
 from typing import Self
 
-__all__ = ["KreachError"]
+__all__ = ["KreachError", "KreachErrors"]
 
 
 class KreachError(ValueError):
@@ -36,6 +37,17 @@ class KreachError(ValueError):
         error = cls(f"{argument} must {rule}, got {_short(value)}")
         error.field = argument
         return error
+
+
+class KreachErrors(KreachError):
+    """Several errors at once, so that a caller can fix all of them."""
+
+    def __init__(self, errors: Sequence[KreachError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[KreachError, ...]]]:
+        return type(self), (self.errors,)
 
 
 def _short(value: object, limit: int = 80) -> str:

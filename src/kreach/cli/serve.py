@@ -106,7 +106,7 @@ def reporting(
     from kreach.adsystem.access.keys import count_keys
     from kreach.adsystem.api.app import reporting_app
     from kreach.adsystem.check import check_adsystem, check_closing
-    from kreach.adsystem.reports.noisy import check_noise
+    from kreach.adsystem.disclosure.noise.policy import check_noise
     from kreach.adsystem.settings import (
         AdSystemSettings,
         BidderSettings,

@@ -1,149 +1,77 @@
-"""An advertiser's own campaigns, under the names that the advertiser gave them.
+"""Whose campaigns a caller may name: an operator any, an advertiser its own.
 
-What `acme` calls `spring` is kept as `acme.spring`. The prefix is put on whatever comes in and
+What `acme` calls `spring` is stored as `acme.spring`. The prefix is put on whatever comes in and
 taken off whatever goes out, so an advertiser cannot name a campaign of another: to ask for one is
 to ask for an own campaign that does not exist, in every step.
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
 
 from kreach.adsystem.access.key import as_advertiser
 from kreach.adsystem.campaigns.campaign import ID_PART, ID_RULE
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignExists, UnknownCampaign
-from kreach.boundary.times import Window
+from kreach.adsystem.reports.report import CampaignDefinition, CampaignList
+from kreach.adsystem.reports.service import ReportService
 from kreach.errors import KreachError
 
-__all__ = ["OwnCampaigns", "Reports"]
+__all__ = ["CampaignScope"]
 
 _OWN_ID = re.compile(ID_PART)
-Document = dict[str, Any]
+D = TypeVar("D", bound=msgspec.Struct)
 
 
-class Reports(Protocol):
-    """All campaigns, by the ids they are kept under; `owner` keeps a list to one advertiser's."""
+class CampaignScope:
+    """A report service as one caller may use it; without an advertiser, all campaigns."""
 
-    def create(self, document: Document) -> Document:
-        """Keep a new campaign."""
+    def __init__(self, service: ReportService, advertiser: str | None = None) -> None:
+        self.service = service
+        self._advertiser = None if advertiser is None else as_advertiser(advertiser)
+        self._prefix = "" if advertiser is None else f"{self._advertiser}."
 
-    def change(self, campaign_id: str, changes: Document) -> Document:
-        """Change a campaign."""
+    def ask(self, question: Callable[..., D], campaign: str, *args: Any) -> D:
+        """Ask the service about a campaign, by the caller's name for it."""
+        try:
+            return self._own(question(self._prefix + campaign, *args))
+        except UnknownCampaign:
+            raise UnknownCampaign(campaign) from None
 
-    def listing(self, after: str | None, limit: int, owner: str | None = None) -> Document:
-        """Campaigns in the order they were made."""
-
-    def status(self, campaign_id: str, level: float) -> Document:
-        """A campaign and how it stands."""
-
-    def reach(self, campaign_id: str, asked: ReachQuestion) -> Document:
-        """Reach so far, or in a window."""
-
-    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
-        """Reach period by period."""
-
-    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
-        """Reach so far over time, for a chart."""
-
-    def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
-        """How the money went."""
-
-    def plan(self, campaign_id: str, asked: PlanQuestion) -> Document:
-        """What budgets would reach."""
-
-    def catalogues(self) -> Document:
-        """The releases, and the audiences that campaigns can have on them."""
-
-
-class OwnCampaigns:
-    """The campaigns of one advertiser, as if there were no others."""
-
-    def __init__(self, inner: Reports, advertiser: str) -> None:
-        self._inner = inner
-        self._advertiser = as_advertiser(advertiser)
-        self._prefix = f"{self._advertiser}."
-
-    def create(self, document: Document) -> Document:
-        """Keep a new campaign, whose id may be another advertiser's too."""
+    def create(self, document: dict[str, Any]) -> CampaignDefinition:
+        """Store a new campaign; another advertiser may have one of the same name."""
         name = document.get("id")
-        if not isinstance(name, str) or not _OWN_ID.fullmatch(name):
+        if self._prefix and not (isinstance(name, str) and _OWN_ID.fullmatch(name)):
             raise KreachError.rule("id", ID_RULE, name)
-        with self._own_words(name):
-            return self._shown(self._inner.create(document | {"id": self._prefix + name}))
-
-    def change(self, campaign_id: str, changes: Document) -> Document:
-        """Change an own campaign."""
-        with self._own_words(campaign_id):
-            return self._shown(self._inner.change(self._prefix + campaign_id, changes))
-
-    def listing(self, after: str | None, limit: int) -> Document:
-        """Own campaigns in the order they were made."""
         try:
-            kept = None if after is None else self._prefix + after
-            found = self._inner.listing(kept, limit, self._advertiser)
-        except UnknownCampaign:
-            raise UnknownCampaign(after or "") from None
-        shown = [self._shown(one) for one in found["campaigns"]]
-        more = found["next"]
-        next_one = None if more is None else self._name(more)
-        return found | {"campaigns": shown, "next": next_one}
-
-    def status(self, campaign_id: str, level: float) -> Document:
-        """An own campaign and how it stands."""
-        with self._own_words(campaign_id):
-            return self._shown(self._inner.status(self._prefix + campaign_id, level))
-
-    def reach(self, campaign_id: str, asked: ReachQuestion) -> Document:
-        """Reach so far, or in a window."""
-        with self._own_words(campaign_id):
-            kept = self._prefix + campaign_id
-            return self._shown(self._inner.reach(kept, asked))
-
-    def series(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
-        """Reach period by period."""
-        with self._own_words(campaign_id):
-            kept = self._prefix + campaign_id
-            return self._shown(self._inner.series(kept, by, asked))
-
-    def curve(self, campaign_id: str, by: str, asked: ReachQuestion) -> Document:
-        """Reach so far over time, for a chart."""
-        with self._own_words(campaign_id):
-            kept = self._prefix + campaign_id
-            return self._shown(self._inner.curve(kept, by, asked))
-
-    def pacing(self, campaign_id: str, window: Window, points: int) -> Document:
-        """How the money went."""
-        with self._own_words(campaign_id):
-            return self._shown(self._inner.pacing(self._prefix + campaign_id, window, points))
-
-    def plan(self, campaign_id: str, asked: PlanQuestion) -> Document:
-        """What budgets would reach."""
-        with self._own_words(campaign_id):
-            return self._shown(self._inner.plan(self._prefix + campaign_id, asked))
-
-    def catalogues(self) -> Document:
-        """The releases, and the audiences that campaigns can have on them."""
-        return self._inner.catalogues()
-
-    @contextmanager
-    def _own_words(self, name: str) -> Iterator[None]:
-        """Errors that name a campaign name it as the advertiser does."""
-        try:
-            yield
-        except UnknownCampaign:
-            raise UnknownCampaign(name) from None
+            return self._own(self.service.create(document | {"id": f"{self._prefix}{name}"}))
         except CampaignExists:
-            raise CampaignExists(name) from None
+            raise CampaignExists(str(name)) from None
 
-    def _shown(self, document: Document) -> Document:
-        """A copy, for documents are kept, with the campaign under its own name."""
-        named = {name: document[name] for name in ("id", "campaign") if name in document}
-        return document | {name: self._name(kept) for name, kept in named.items()}
+    def listing(self, after: str | None, limit: int) -> CampaignList:
+        """The caller's campaigns in the order they were created."""
+        stored = None if after is None else self._prefix + after
+        try:
+            page = self.service.listing(stored, limit, self._advertiser)
+        except UnknownCampaign:
+            raise UnknownCampaign(str(after)) from None
+        return msgspec.structs.replace(
+            page,
+            campaigns=tuple(self._own(campaign) for campaign in page.campaigns),
+            next=None if page.next is None else self._name(page.next),
+        )
 
-    def _name(self, kept: str) -> str:
-        """The advertiser's name of a campaign. Another's campaign here is a fault of ours."""
-        if not kept.startswith(self._prefix):
-            raise RuntimeError("a campaign of somebody else was about to be shown")
-        return kept.removeprefix(self._prefix)
+    def _own(self, document: D) -> D:
+        """A copy, for documents are cached, with the campaign under the caller's name."""
+        if not self._prefix:
+            return document
+        field = "id" if hasattr(document, "id") else "campaign"
+        name = self._name(getattr(document, field))
+        return msgspec.structs.replace(document, **{field: name})
+
+    def _name(self, stored: str) -> str:
+        """The caller's name of a campaign. Another's campaign here is a fault of ours."""
+        if not stored.startswith(self._prefix):
+            raise RuntimeError("a campaign of another advertiser was about to be shown")
+        return stored.removeprefix(self._prefix)

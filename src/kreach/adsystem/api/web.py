@@ -1,10 +1,9 @@
-"""Around the routes: who asks, bodies that end, one form of error, counted requests, threads."""
+"""Around the routes: who asks, bounded bodies, counted requests, thread pools."""
 
 import asyncio
-import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -14,19 +13,16 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 
 from kreach.adsystem.access.gate import OPERATOR, Admit, Refusal, Viewer
-from kreach.errors import KreachError
+from kreach.adsystem.api.errors import error_response
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
 __all__ = [
     "Bearer",
     "Busy",
-    "Guard",
+    "RequestGuard",
     "Workers",
-    "answer",
     "open_to_all",
-    "refusal",
-    "told_of",
     "viewer_of",
 ]
 
@@ -39,40 +35,11 @@ Application = Callable[[Any, Receive, Send], Awaitable[None]]
 _BODY_SECONDS = 10.0
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_MAX_SHOWN = 300
 _VIEWER = "kreach.viewer"
 
 
 class Busy(RuntimeError):
-    """More is asked than is worked off."""
-
-
-def answer(document: object, status: int = 200, **headers: str) -> Response:
-    """A JSON document; numbers as Python writes them, so that none loses a digit."""
-    body = json.dumps(document, allow_nan=False)
-    return Response(body, status, headers, media_type="application/json")
-
-
-def refusal(status: int, message: str, **headers: str) -> Response:
-    """The one form of error."""
-    return answer({"error": message}, status, **headers)
-
-
-def told_of(errors: Sequence[Any]) -> str:
-    """What is wrong with a request: field, rule and a short value, never the whole body."""
-    first = errors[0]
-    place = [str(part) for part in first["loc"]]
-    if len(place) > 1 and place[0] in ("query", "path", "body", "header"):
-        place = place[1:]
-    said = str(first["msg"]).removeprefix("Value error, ")
-    said = said[:1].lower() + said[1:]
-    value = first.get("input")
-    shown = "" if isinstance(value, (dict, list)) or value is None else _short(value)
-    return f"{'.'.join(place) or 'request'}: {said}{shown}"[:_MAX_SHOWN]
-
-
-def _short(value: object) -> str:
-    return ", got" + str(KreachError.rule("", "", value)).partition(", got")[2]
+    """More requests wait than may."""
 
 
 class Workers:
@@ -88,7 +55,7 @@ class Workers:
         """Do it in a thread, and wait for it."""
         with self._lock:
             if self.under_way >= self._most:
-                raise Busy("too much is being asked at once: try again later")
+                raise Busy("too many requests at once: try again later")
             self.under_way += 1
         made = self._threads.submit(partial(work, *args))
         made.add_done_callback(self._done)
@@ -124,7 +91,7 @@ async def viewer_of(request: Request) -> Viewer:
     return viewer
 
 
-class Guard:
+class RequestGuard:
     """Middleware: lets in whom `admit` lets in, before it reads a body, and that within bounds.
 
     Counts requests, and turns failures into 500.
@@ -152,7 +119,7 @@ class Guard:
         begun = time.perf_counter()
         status = 0
 
-        async def told(message: Message) -> None:
+        async def counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -160,42 +127,44 @@ class Guard:
 
         refused: Response | None
         try:
-            refused = self._kept_out(scope)
+            refused = self._refused(scope)
             if refused is None:
                 body = await asyncio.wait_for(self._body(receive), _BODY_SECONDS)
                 if body is None:
                     return
                 refused = self._too_long(body)
                 if refused is None:
-                    await self._app(scope, _again(body, receive), told)
+                    await self._app(scope, _again(body, receive), counted)
         except TimeoutError:
-            refused = refusal(408, "the body did not come in time", connection="close")
+            refused = error_response(
+                408, "the body did not arrive in time", headers={"connection": "close"}
+            )
         except Exception as error:
             refused = self._failed(error, scope)
         if refused is not None and not status:
-            await refused(scope, receive, told)
+            await refused(scope, receive, counted)
         self._latency.observe(time.perf_counter() - begun)
         self._requests.add(f"{_method(scope)} {_route(scope)} {status}")
 
-    def _kept_out(self, scope: Any) -> Response | None:
-        """What somebody who is not let in is told; who is let in stands in the scope."""
+    def _refused(self, scope: Any) -> Response | None:
+        """The answer to somebody who is not let in; who is let in stands in the scope."""
         found = self._admit(scope)
         if isinstance(found, Refusal):
-            return refusal(found.status, found.message, **found.headers)
+            return error_response(found.status, found.message, headers=found.headers)
         scope[_VIEWER] = found
         return None
 
     def _too_long(self, body: bytes) -> Response | None:
         if len(body) <= self._max_body_bytes:
             return None
-        rule = f"body must have at most {self._max_body_bytes} bytes"
-        return refusal(413, rule, connection="close")
+        rule = f"the body must have at most {self._max_body_bytes} bytes"
+        return error_response(413, rule, headers={"connection": "close"})
 
     def _failed(self, error: Exception, scope: Any) -> Response:
         kind = type(error).__name__
         self._failures.add(kind)
         self._log.error("request failed", kind=kind, where=_where(error), route=_route(scope))
-        return refusal(500, "something went wrong inside")
+        return error_response(500, "internal error")
 
     async def _body(self, receive: Receive) -> bytes | None:
         """The body, a little more than is allowed of one that is too long; None if nobody waits."""

@@ -14,7 +14,7 @@ from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
 
-__all__ = ["Subjects", "read_campaigns"]
+__all__ = ["JobAudiences", "read_campaigns"]
 
 
 def read_campaigns(store: Path) -> dict[str, Campaign]:
@@ -28,7 +28,7 @@ def read_campaigns(store: Path) -> dict[str, Campaign]:
         kept.close()
 
 
-class Subjects:
+class JobAudiences:
     """Groups by catalogue and audience. `folder` takes the groups files of targeted audiences."""
 
     def __init__(self, engine: Engine, settings: AdSystemSettings, folder: Path) -> None:

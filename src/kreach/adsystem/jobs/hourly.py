@@ -6,7 +6,7 @@ from datetime import datetime
 from kreach.adsystem.jobs.listing import digest
 from kreach.adsystem.jobs.options import JobOptions
 from kreach.adsystem.jobs.output import REACH_FACTS, read_manifest
-from kreach.adsystem.jobs.reach import Period, refuse_copies
+from kreach.adsystem.jobs.reach import Period, refuse_duplicates
 from kreach.adsystem.jobs.runs import Done, Run, Summary, do_periods
 from kreach.adsystem.jobs.table import FILE, write_reach
 from kreach.errors import KreachError
@@ -45,7 +45,7 @@ def _hour(run: Run, period: Period) -> Done:
     run.refuse_loss(place, old, files)
     with run.places.log_locked(alone=False):  # gathered days must not be exchanged meanwhile
         own = run.sources.of_day(period.start.date(), period.end)
-        refuse_copies(run.engine, own, period)
+        refuse_duplicates(run.engine, own, period)
         rows = run.reach(period, own)
     facts = run.facts(period, files, rows)
     with run.places.draft(f"{period.start:%Y%m%dT%H}") as draft:

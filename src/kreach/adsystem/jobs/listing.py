@@ -21,6 +21,7 @@ from kreach.adsystem.ledger.compaction import LOG_FOLDER
 from kreach.adsystem.ledger.journal import FILE, open_reader
 from kreach.adsystem.store_layout import BIDDERS_FOLDER, log_folders
 from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
+from kreach.boundary.times import HOUR_SECONDS, MICROS, from_micros, to_micros
 from kreach.errors import KreachError
 
 __all__ = [
@@ -34,10 +35,9 @@ __all__ = [
 
 _SILENT = timedelta(minutes=10)  # a bidder that runs writes a moment down every few seconds
 _NAME = re.compile(r"day=(\d{4}-\d\d-\d\d)/[^/]+\.parquet")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _READY = """SELECT count(*) FROM sqlite_master WHERE type = 'table'
     AND name IN ('impressions', 'compacted', 'meta')"""
-_HOUR_MICROS = 3_600_000_000
+_HOUR_MICROS = HOUR_SECONDS * MICROS
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class BidderLog:
 
     def expires(self, end: datetime) -> datetime | None:
         """When all live rows before `end` will have expired; None if there are none."""
-        limit = micros_of(end)
+        limit = to_micros(end)
         seconds = [expires for hour, expires in self.waiting if hour < limit]
-        return moment_of(max(seconds) * 1_000_000) if seconds else None
+        return from_micros(max(seconds) * 1_000_000) if seconds else None
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,6 @@ def digest(files: Iterable[ListedFile]) -> str:
     for line in sorted(file.line for file in files):
         made.update(line.encode())
     return made.hexdigest()
-
-
-def micros_of(moment: datetime) -> int:
-    """Millionths of a second since 1970."""
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def moment_of(micros: int) -> datetime:
-    """The time so many millionths of a second after 1970."""
-    return _EPOCH + timedelta(microseconds=micros)
 
 
 def view_log(store: Path, now: datetime, bidders: Sequence[str] = ()) -> LogView:
@@ -153,9 +143,9 @@ def _read(name: str, folder: Path, now: datetime) -> BidderLog:
         raise KreachError.rule("store", "hold a log that can be read", told) from None
     files = tuple(_listed(name, folder, *row) for row in listed)
     if oldest is not None:
-        complete = moment_of(oldest)
+        complete = from_micros(oldest)
     else:
-        complete = max(moment_of(moment[0]) if moment else silent, silent)
+        complete = max(from_micros(moment[0]) if moment else silent, silent)
     return BidderLog(name, files, complete, tuple(waiting))
 
 
@@ -193,7 +183,7 @@ def first_times(files: Iterable[ListedFile]) -> dict[ListedFile, datetime]:
         if rows != file.rows:
             rule = f"hold the rows that it lists ({file.rows} in {file.name})"
             raise KreachError.rule("store", rule, rows)
-        times[file] = _midnight(file.day) if first is None else moment_of(first)
+        times[file] = _midnight(file.day) if first is None else from_micros(first)
     return times
 
 

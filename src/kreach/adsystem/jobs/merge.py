@@ -13,12 +13,12 @@ import ibis.expr.types as ir
 
 from kreach.adsystem.jobs.engines import JobEngine
 from kreach.adsystem.jobs.listing import ListedFile, first_times
-from kreach.adsystem.jobs.reach import Period, refuse_copies
+from kreach.adsystem.jobs.reach import Period, refuse_duplicates
 from kreach.adsystem.log.engine import Engine
 from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.errors import KreachError
 
-__all__ = ["LOG_COLUMNS", "Gathered", "gather_day"]
+__all__ = ["LOG_COLUMNS", "Gathered", "merge_day"]
 
 LOG_COLUMNS = {
     "impression_id": "VARCHAR",
@@ -40,7 +40,7 @@ _Sums = dict[tuple[str, str, str], tuple[int, int]]
 """Bidder, campaign, catalogue: impressions and micros."""
 
 
-def gather_day(
+def merge_day(
     engine: JobEngine, files: Sequence[ListedFile], period: Period, folder: Path, rows_per_file: int
 ) -> Gathered:
     """Write the rows of a day's files into `folder`; refuses sources or results that do not agree.
@@ -51,7 +51,7 @@ def gather_day(
     if not files:
         _write_nothing(folder / "part-0000.parquet")
         return _sizes(folder)
-    refuse_copies(engine, [file.path for file in files], period)
+    refuse_duplicates(engine, [file.path for file in files], period)
     rows = _together(engine, files)
     before = _sums(engine, rows, period)
     listed = sum(file.rows for file in files)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from kreach.adsystem.jobs.listing import digest
-from kreach.adsystem.jobs.merge import gather_day
+from kreach.adsystem.jobs.merge import merge_day
 from kreach.adsystem.jobs.options import JobOptions
 from kreach.adsystem.jobs.output import LOG_FACTS, REACH_FACTS, read_manifest
 from kreach.adsystem.jobs.reach import Period
@@ -48,7 +48,7 @@ def _day(run: Run, period: Period) -> Done:
     with run.places.draft(f"log-{day}") as log, run.places.draft(f"daily-{day}") as daily:
         parts: dict[str, int] = {}
         if gathered is None:
-            parts = gather_day(run.engine, files, period, log, run.options.rows_per_file)
+            parts = merge_day(run.engine, files, period, log, run.options.rows_per_file)
             gathered = [log / name for name in parts]
         rows = run.reach(period, gathered, {day: gathered})
         facts = run.facts(period, until, rows)

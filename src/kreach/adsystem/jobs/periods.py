@@ -1,17 +1,16 @@
 """Which hours or days a run is about."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from kreach.adsystem.jobs.reach import Period
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.times import Window, as_instant, start_of_period
+from kreach.boundary.times import PERIOD_LENGTH, Window, as_instant, start_of_period
 from kreach.errors import KreachError
 
 __all__ = ["chosen_periods"]
 
-_MOST = 10_000
+_MAX_PERIODS = 10_000
 _LAST_YEAR = 9998
-_LENGTH = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _LIKE = {"hour": "an hour in UTC, such as 2026-11-01T13", "day": "a day in UTC, such as 2026-11-01"}
 
 
@@ -33,7 +32,7 @@ def chosen_periods(
     >>> [period.start.isoformat() for period in chosen_periods("hour", now, last=2)]
     ['2026-11-01T22:00:00+00:00', '2026-11-01T23:00:00+00:00']
     """
-    length, full = _LENGTH[by], start_of_period(now, by)
+    length, full = PERIOD_LENGTH[by], start_of_period(now, by)
     ways = {by: at, "from/to": start or end, "last": last}
     given = [way for way, value in ways.items() if value is not None]
     if len(given) > 1:
@@ -42,7 +41,7 @@ def chosen_periods(
         begins = _edge(by, by, at)
         return [Period(begins, begins + length, by)]
     if last is not None:
-        count = as_whole_number("last", last, minimum=1, maximum=_MOST)
+        count = as_whole_number("last", last, minimum=1, maximum=_MAX_PERIODS)
         window = Window(full - count * length, full)
     elif start is None and end is None:
         window = Window(full - length, full)

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.jobs.audiences import Subjects, read_campaigns
+from kreach.adsystem.jobs.audiences import JobAudiences, read_campaigns
 from kreach.adsystem.jobs.engines import JobEngine, open_engine
 from kreach.adsystem.jobs.listing import ListedFile, digest, view_log
 from kreach.adsystem.jobs.options import JobOptions
 from kreach.adsystem.jobs.output import Places
-from kreach.adsystem.jobs.reach import Period, flights_of, period_tallies, reach_rows
+from kreach.adsystem.jobs.reach import Period, flight_starts, period_totals, reach_rows
 from kreach.adsystem.jobs.sources import Sources
 from kreach.adsystem.jobs.table import ReachRow
 from kreach.boundary.times import iso_text
@@ -114,9 +114,9 @@ class Run:
         return open_engine(options.engine, options.master, options.memory)
 
     @cached_property
-    def subjects(self) -> Subjects:
+    def audiences(self) -> JobAudiences:
         """The catalogues and audiences of the settings."""
-        return Subjects(self.engine, self.options.settings, self._folder)
+        return JobAudiences(self.engine, self.options.settings, self._folder)
 
     def complete(self, period: Period) -> bool:
         """Whether every impression of the period is in a file."""
@@ -180,12 +180,12 @@ class Run:
         instead: Mapping[date, Sequence[Path]] | None = None,
     ) -> list[ReachRow]:
         """Reach in a period whose rows are in `files`; of some days, files to read `instead`."""
-        tallies = period_tallies(self.engine, files, period)
-        flights = flights_of(self.campaigns, tallies, period)
+        totals = period_totals(self.engine, files, period)
+        flights = flight_starts(self.campaigns, totals, period)
         first = min(flights.values(), default=period.start).date()
         flight = self.sources.between(first, period.end, instead)
-        asked = (self.campaigns, tallies, period, self.options.level)
-        return list(reach_rows(self.engine, flight, self.subjects, *asked))
+        asked = (self.campaigns, totals, period, self.options.level)
+        return list(reach_rows(self.engine, flight, self.audiences, *asked))
 
     def source_facts(self, period: Period, files: list[ListedFile]) -> dict[str, Any]:
         """Which job, period and files a manifest is about."""

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from kreach.adsystem.reports.report import CapReport
 from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
 
 __all__ = ["FILE", "REACH_COLUMNS", "ReachRow", "write_reach"]
@@ -29,8 +31,8 @@ REACH_COLUMNS = {
     "high": "DOUBLE",
     "level": "DOUBLE",
     "interval_method": "VARCHAR",
-    "least": "DOUBLE",
-    "most": "DOUBLE",
+    "min_reach": "DOUBLE",
+    "max_reach": "DOUBLE",
     "over_exposed": "DOUBLE",
     "average_frequency": "DOUBLE",
     "complete_until": "TIMESTAMPTZ",
@@ -44,7 +46,7 @@ class ReachRow:
 
     `impressions` and `spend_micros` are of all rows, `rejected` of them are on groups that the
     catalogue does not hold. [`low`, `high`] holds reach with probability `level`; no assignment of
-    the impressions to people gives less than `least` or more than `most`.
+    the impressions to people gives less than `min_reach` or more than `max_reach`.
     """
 
     campaign: str
@@ -63,11 +65,33 @@ class ReachRow:
     high: float | None = None
     level: float | None = None
     interval_method: str | None = None
-    least: float | None = None
-    most: float | None = None
+    min_reach: float | None = None
+    max_reach: float | None = None
     over_exposed: float | None = None
     average_frequency: float | None = None
     note: str | None = None
+
+    @classmethod
+    def of(cls, report: CapReport | None, *, impressions: int, **place: Any) -> "ReachRow":
+        """A report beside what it is about; without one, only that."""
+        if report is None:
+            return cls(impressions=impressions, **place)
+        bounds = report.bounds or (None, None)  # jobs run for operators: nothing is withheld
+        return cls(
+            **place,
+            impressions=impressions,
+            rejected=impressions - report.impressions,
+            reach=report.reach,
+            std=report.std,
+            low=report.interval[0],
+            high=report.interval[1],
+            level=report.level,
+            interval_method=report.interval_method,
+            min_reach=bounds[0],
+            max_reach=bounds[1],
+            over_exposed=report.over_exposed,
+            average_frequency=report.average_frequency,
+        )
 
 
 def write_reach(rows: Iterable[ReachRow], complete_until: datetime, file: Path) -> int:
@@ -77,14 +101,14 @@ def write_reach(rows: Iterable[ReachRow], complete_until: datetime, file: Path) 
     shape = json.dumps([REACH_COLUMNS])
     columns = ", ".join(REACH_COLUMNS)
     with scratch_connection() as engine:
-        engine.execute("CREATE TEMP TABLE told (document VARCHAR)")
+        engine.execute("CREATE TEMP TABLE rows (document VARCHAR)")
         engine.execute(
-            "INSERT INTO told VALUES (?)", [json.dumps(lines, default=datetime.isoformat)]
+            "INSERT INTO rows VALUES (?)", [json.dumps(lines, default=datetime.isoformat)]
         )
         with translate_errors("out", "be a folder that can be written"):
             engine.execute(
                 f"""COPY (SELECT {columns} FROM
-                (SELECT unnest(from_json(document, '{shape}'), recursive := true) FROM told))
+                (SELECT unnest(from_json(document, '{shape}'), recursive := true) FROM rows))
                 TO '{sql_text(file)}' (FORMAT parquet)"""
             )
     return len(lines)

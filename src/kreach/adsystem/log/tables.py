@@ -4,7 +4,7 @@ A source comes as a table with whatever columns it has. Here it gets the shape b
 line that says what it lacks. Text stays text: a group 007 is not the number 7.
 
     impressions: campaign, group, ts, and where the source has them impression_id, catalogue
-                 (version under which the group was told), received (when the row arrived),
+                 (version of the groups), price_micros, received (when the row arrived),
                  filed (the day whose folder holds the row), zoned (the time names a zone)
     groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares
     members:     class, headcount, group: a row per membership class and group of it
@@ -73,6 +73,8 @@ def log_table(raw: ir.Table, source: str, *, unique_ids: bool = False) -> LogTab
         columns["impression_id"] = _text("impression_id", raw["impression_id"])
     if "catalogue" in raw.columns:
         columns["catalogue"] = _text("catalogue", raw["catalogue"])
+    if "price_micros" in raw.columns:
+        columns["price_micros"] = raw["price_micros"]
     if "received" in raw.columns:
         columns["received"] = _time("received", raw["received"])
     filed = next((c for c in _FILED if c in raw.columns and raw[c].type().is_date()), None)

@@ -126,10 +126,10 @@ class ChapterPolicy:
 class ChapterView(CountingView):
     """The chapters that may be shown now."""
 
-    row_note = Suppressed(
+    row_note: Suppressed | None = Suppressed(
         what=ROWS, reason=FEW_ROWS, why="these may count few impressions, or not whole chapters"
     )
-    pacing_note = Suppressed(
+    pacing_note: Suppressed | None = Suppressed(
         what=PACING, reason=FEW_ROWS, why="these may count few impressions, or not whole chapters"
     )
 

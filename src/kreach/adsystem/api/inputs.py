@@ -1,0 +1,89 @@
+"""Bodies that the API accepts. What FastAPI checks here are types and ranges; the rules of a
+campaign are its own (`campaigns.campaign`)."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from kreach.adsystem.campaigns.campaign import ID, ID_RULE, MAX_CPM
+from kreach.adsystem.settings import EVERYONE
+
+__all__ = ["CampaignChange", "CampaignIn"]
+
+
+def _writable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be text that can be written in UTF-8") from None
+    return text
+
+
+def _id(text: str) -> str:
+    if not re.fullmatch(ID, text):
+        raise ValueError(f"must {ID_RULE}; at most one dot after an advertiser's name")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_writable)]
+Words = Annotated[Text, Field(min_length=1, max_length=20_000)]
+Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+Money = Annotated[float, Field(gt=0, lt=1e12)]
+Cpm = Annotated[float, Field(ge=0, le=MAX_CPM)]
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class CapIn(_In):
+    """At most `limit` impressions a person within `span_seconds`; null for the whole flight."""
+
+    limit: int = Field(ge=1, le=1_000)
+    span_seconds: float | None = Field(None, gt=0, le=1e10)
+
+
+class CreativeIn(_In):
+    """The ad that is shown."""
+
+    id: Words | None = None
+    markup: Words | None = None
+    width: int | None = Field(None, ge=1, le=100_000)
+    height: int | None = Field(None, ge=1, le=100_000)
+    domains: list[Annotated[Text, Field(max_length=253)]] = Field([], max_length=100)
+
+
+class CampaignIn(_In):
+    """A new campaign. Money is in the currency of the ad system, limits of bids per thousand."""
+
+    id: Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f"^{ID}$"})]
+    budget: Money
+    start: Moment
+    end: Moment
+    caps: list[CapIn] = Field(
+        default_factory=lambda: [CapIn(limit=1, span_seconds=None)], min_length=1, max_length=10
+    )
+    daily_budget: Money | None = None
+    audience: Annotated[Text, Field(min_length=1, max_length=200)] = EVERYONE
+    auction: str = Field("second_price", pattern="^(second_price|first_price)$")
+    bidder: str = Field("planning", pattern="^(planning|paper)$")
+    min_cpm: Cpm = 0.0
+    max_cpm: Cpm = MAX_CPM
+    market_mu: float | None = Field(None, gt=-50, lt=50)
+    market_sigma: float | None = Field(None, gt=0, lt=20)
+    expected_requests: int | None = Field(None, ge=1, le=2**53)
+    creative: CreativeIn | None = None
+    state: str = Field("running", pattern="^(running|paused|ended)$")
+
+
+class CampaignChange(_In):
+    """What may change while a campaign runs; what is left out stays."""
+
+    budget: Money | None = None
+    daily_budget: Money | None = None
+    end: Moment | None = None
+    state: str | None = Field(None, pattern="^(running|paused|ended)$")
+    min_cpm: Cpm | None = None
+    max_cpm: Cpm | None = None
+    creative: CreativeIn | None = None

@@ -1,0 +1,243 @@
+"""The routes of the reporting API. Each asks a report service in a thread and answers a struct."""
+
+import re
+from typing import Annotated, Literal
+
+from fastapi import Depends, FastAPI, Query, Response
+
+from kreach.adsystem.access.gate import Viewer
+from kreach.adsystem.api import inputs
+from kreach.adsystem.api.errors import json_response
+from kreach.adsystem.api.openapi import returns
+from kreach.adsystem.api.services import Forbidden, HealthCheck, Services
+from kreach.adsystem.api.web import viewer_of
+from kreach.adsystem.campaigns.campaign import ID
+from kreach.adsystem.campaigns.store import UnknownCampaign
+from kreach.adsystem.reports import report
+from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.reports.service import ReportService
+from kreach.boundary.times import Window
+
+__all__ = ["add_routes"]
+
+_ID = re.compile(ID)
+_FORMAT = {"format": "date-time"}
+
+Instant = Annotated[str | None, Query(max_length=64, json_schema_extra=_FORMAT)]
+Caps = Annotated[list[Annotated[int, Query(ge=1, le=1_000)]], Query(max_length=10)]
+Level = Annotated[float, Query(ge=0.01, le=0.9999, allow_inf_nan=False)]
+Version = Annotated[str | None, Query(max_length=200)]
+Amount = Annotated[float, Query(ge=1e-6, lt=1e12, allow_inf_nan=False)]
+Period = Literal["hour", "day", "week"]
+Caller = Annotated[Viewer, Depends(viewer_of)]
+
+
+def add_routes(app: FastAPI, services: Services) -> None:
+    """Campaigns, reports, catalogues, health, metrics and, with keys, suppressions."""
+    _add_campaigns(app, services)
+    _add_reach(app, services)
+    _add_pacing_and_plan(app, services)
+    _add_catalogues(app, services)
+    _add_monitoring(app, services)
+    if services.advertisers is not None:
+        _add_suppressions(app, services, services.advertisers)
+
+
+def _campaign(name: str) -> str:
+    """A name that a campaign can have; any other is unknown without looking."""
+    if not _ID.fullmatch(name):
+        raise UnknownCampaign(name)
+    return name
+
+
+def _add_campaigns(app: FastAPI, services: Services) -> None:
+    @app.post(
+        "/v1/campaigns",
+        status_code=201,
+        responses=returns(report.CampaignDefinition, 400, 408, 409, 413, 503, status=201),
+    )
+    async def create_campaign(viewer: Caller, body: inputs.CampaignIn) -> Response:
+        """Create a campaign; the newest catalogue must have its audience."""
+        given = body.model_dump(exclude_unset=True)
+        document = await services.managing.run(services.scope(viewer).create, given)
+        return json_response(document, 201, {"location": f"/v1/campaigns/{document.id}"})
+
+    @app.get("/v1/campaigns", responses=returns(report.CampaignList, 404, 503))
+    async def list_campaigns(
+        viewer: Caller,
+        after: Annotated[str | None, Query(max_length=129)] = None,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
+    ) -> Response:
+        """Campaigns in the order they were created, with impressions, spend and people reached."""
+        services.reports.add("list")
+        listing = services.scope(viewer).listing
+        return json_response(await services.measuring.run(listing, after, limit))
+
+    @app.get("/v1/campaigns/{campaign}", responses=returns(report.CampaignStatus, 404, 503))
+    async def get_campaign(viewer: Caller, campaign: str, level: Level = 0.95) -> Response:
+        """A campaign and its delivery."""
+        services.reports.add("status")
+        scope, name = services.scope(viewer), _campaign(campaign)
+        return json_response(
+            await services.measuring.run(scope.ask, scope.service.status, name, level)
+        )
+
+    @app.patch(
+        "/v1/campaigns/{campaign}",
+        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 503),
+    )
+    async def change_campaign(
+        viewer: Caller, campaign: str, body: inputs.CampaignChange
+    ) -> Response:
+        """Pause, resume, end, or change budget, end, bid limits or creative."""
+        scope, name = services.scope(viewer), _campaign(campaign)
+        changes = body.model_dump(exclude_unset=True)
+        return json_response(
+            await services.managing.run(scope.ask, scope.service.change, name, changes)
+        )
+
+
+def _add_reach(app: FastAPI, services: Services) -> None:
+    @app.get("/v1/campaigns/{campaign}/reach", responses=returns(report.ReachDocument, 404, 503))
+    async def get_reach(
+        viewer: Caller,
+        campaign: str,
+        start: Instant = None,
+        end: Instant = None,
+        cap: Caps = [],  # noqa: B006 - copied per request
+        level: Level = 0.95,
+        catalogue: Version = None,
+    ) -> Response:
+        """Reach so far, or in [start, end); caps default to 1 and the campaign's own."""
+        question = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
+        services.reports.add("so far" if question.so_far else "window")
+        scope, name = services.scope(viewer), _campaign(campaign)
+        return json_response(
+            await services.measuring.run(scope.ask, scope.service.reach, name, question)
+        )
+
+    @app.get("/v1/campaigns/{campaign}/series", responses=returns(report.SeriesDocument, 404, 503))
+    async def get_series(
+        viewer: Caller,
+        campaign: str,
+        by: Period = "day",
+        start: Instant = None,
+        end: Instant = None,
+        cap: Caps = [],  # noqa: B006
+        level: Level = 0.95,
+        catalogue: Version = None,
+    ) -> Response:
+        """Reach in each hour, day or week (from Monday, UTC), alone and cumulative."""
+        services.reports.add("series")
+        question = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
+        scope, name = services.scope(viewer), _campaign(campaign)
+        return json_response(
+            await services.measuring.run(scope.ask, scope.service.series, name, by, question)
+        )
+
+    @app.get("/v1/campaigns/{campaign}/curve", responses=returns(report.CurveDocument, 404, 503))
+    async def get_curve(
+        viewer: Caller,
+        campaign: str,
+        by: Period = "hour",
+        cap: Caps = [],  # noqa: B006
+        level: Level = 0.95,
+        catalogue: Version = None,
+    ) -> Response:
+        """Reach so far at the end of each hour, day or week: what a chart needs, quickly."""
+        services.reports.add("curve")
+        question = ReachQuestion(caps=tuple(cap), level=level, catalogue=catalogue)
+        scope, name = services.scope(viewer), _campaign(campaign)
+        return json_response(
+            await services.measuring.run(scope.ask, scope.service.curve, name, by, question)
+        )
+
+
+def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
+    @app.get("/v1/campaigns/{campaign}/pacing", responses=returns(report.PacingDocument, 404, 503))
+    async def get_pacing(
+        viewer: Caller,
+        campaign: str,
+        start: Instant = None,
+        end: Instant = None,
+        points: Annotated[int, Query(ge=1, le=5_000)] = 500,
+    ) -> Response:
+        """Spend, multiplier and outcomes over time, thinned to at most about `points` rows."""
+        services.reports.add("pacing")
+        window = Window.between(start, end)
+        scope, name = services.scope(viewer), _campaign(campaign)
+        return json_response(
+            await services.measuring.run(scope.ask, scope.service.pacing, name, window, points)
+        )
+
+    @app.get("/v1/campaigns/{campaign}/plan", responses=returns(report.PlanDocument, 404, 503))
+    async def get_plan(
+        viewer: Caller,
+        campaign: str,
+        requests: Annotated[int | None, Query(ge=1, le=10**10)] = None,
+        budget: Annotated[list[Amount], Query(max_length=8)] = [],  # noqa: B006
+        reach: Amount | None = None,
+        cap: Annotated[int | None, Query(ge=1, le=1_000)] = None,
+        level: Level = 0.95,
+        group_size: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+    ) -> Response:
+        """What budgets will reach, or what a reach will cost, with bands.
+
+        `group_size` plans for the same people in groups of another size.
+        """
+        services.reports.add("plan")
+        question = PlanQuestion(requests, cap, tuple(budget), reach, level, group_size)
+        scope, name = services.scope(viewer), _campaign(campaign)
+        return json_response(
+            await services.planning.run(scope.ask, scope.service.plan, name, question)
+        )
+
+
+def _add_catalogues(app: FastAPI, services: Services) -> None:
+    @app.get("/v1/catalogues", responses=returns(report.CatalogueList, 503))
+    async def get_catalogues(viewer: Caller) -> Response:
+        """The releases of groups in use, and the audiences of campaigns.
+
+        Advertisers see the audiences that they may use.
+        """
+        service = services.operators
+        if viewer.role != "publisher":
+            service = services.scope(viewer).service
+        return json_response(await services.managing.run(service.catalogues))
+
+
+def _add_monitoring(app: FastAPI, services: Services) -> None:
+    check = HealthCheck(services)
+
+    @app.get(
+        "/healthz",
+        responses=returns(report.Health)
+        | {503: returns(report.Health)[200] | {"description": "Failing"}},
+        openapi_extra={"security": [{}]} if services.ring is not None else None,
+    )
+    async def health(viewer: Caller) -> Response:
+        """Whether the service can answer; without a key, no more than that."""
+        if viewer.role not in ("operator", "publisher"):
+            return await check.response()
+        document = await services.managing.run(services.operators.health)
+        return json_response(document, 200 if document.status == "ok" else 503)
+
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+
+    @app.get("/metrics", response_class=Response, responses={200: text})
+    async def metrics(viewer: Caller) -> Response:
+        """Counters in the format of Prometheus."""
+        if viewer.role != "operator":
+            raise Forbidden(viewer.role)
+        await services.managing.run(services.operators.log_failure)
+        rendered = services.metrics.render()
+        return Response(rendered, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_suppressions(app: FastAPI, services: Services, advertisers: ReportService) -> None:
+    @app.get("/v1/suppressions", responses=returns(report.SuppressionList))
+    async def get_suppressions(viewer: Caller) -> Response:
+        """What was withheld from advertisers lately, and why: for operators and publishers."""
+        if viewer.role not in ("operator", "publisher"):
+            raise Forbidden(viewer.role)
+        return json_response(await services.managing.run(advertisers.suppressions.document))
