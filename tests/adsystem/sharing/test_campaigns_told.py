@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore, Kept
 from kreach.adsystem.sharing.campaign_feed import CampaignPublisher
-from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log
 from tests.adsystem.sharing.partners import START, pool_of, settings_for
 
