@@ -4,15 +4,21 @@ PYTHON ?= python3
 BOOT := .uv
 UV := $(BOOT)/bin/uv
 RUN := .venv/bin/
+SYNC := $(UV) sync --frozen --quiet --inexact --python $(PYTHON)
+WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test quick check bench docs clean
 
 demo: .venv/demo
 	$(RUN)kreach demo
 
 test: .venv/ready
 	@$(SHELL) tools/find_browser.sh
-	$(RUN)pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup
+	$(RUN)pytest -n $(WORKERS) --dist loadgroup
+
+# Everything that starts no JVM, browser, Redis or other process.
+quick: .venv/ready
+	$(RUN)pytest -n $(WORKERS) --dist loadgroup -m quick
 
 check: .venv/ready
 	$(RUN)ruff format --check .
@@ -20,7 +26,7 @@ check: .venv/ready
 	$(RUN)mypy
 	$(RUN)lint-imports
 
-bench: .venv/ready
+bench: .venv/bench
 	$(RUN)python -m benchmarks
 
 docs: .venv/ready
@@ -37,9 +43,13 @@ $(UV):
 	$(BOOT)/bin/pip install --quiet --disable-pip-version-check uv
 
 .venv/demo: $(UV) pyproject.toml uv.lock
-	$(UV) sync --frozen --quiet --inexact --no-dev --python $(PYTHON)
+	$(SYNC) --no-dev --extra console
 	touch $@
 
 .venv/ready: $(UV) pyproject.toml uv.lock
-	$(UV) sync --frozen --quiet --inexact --all-extras --python $(PYTHON)
+	$(SYNC) --all-extras
 	touch $@ .venv/demo
+
+.venv/bench: .venv/ready
+	$(SYNC) --all-extras --group bench
+	touch $@

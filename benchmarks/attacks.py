@@ -2,7 +2,7 @@
 
 import argparse
 
-from kreach.lab.attacks import ATTACKS, MODES, attack_table
+from simulations.attacks import ATTACKS, MODES, attack_table
 
 __all__ = ["run"]
 

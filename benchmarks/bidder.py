@@ -15,11 +15,12 @@ from urllib.request import urlopen
 import numpy as np
 
 from benchmarks.load import Load, get, post, run_load
-from benchmarks.servers import Server
+from benchmarks.timing import memory_megabytes
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
+from kreach.lab.processes import ModuleProcess, ServiceProcess
 
 
 def make_store(root: Path, groups: int, campaigns: int, bidder: str = "planning") -> Path:
@@ -142,8 +143,8 @@ def plan_all(port: int, traffic: Traffic, campaigns: int) -> float:
     while time.perf_counter() - begun < 300.0:
         run_load(port, traffic.plain, 2.0, 4)
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            found = re.search(rb"^kreach_bidder_plans ([0-9.]+)", answer.read(), re.MULTILINE)
-        if found is not None and float(found.group(1)) >= campaigns:
+            plans = re.search(rb"^kreach_bidder_plans ([0-9.]+)", answer.read(), re.MULTILINE)
+        if plans is not None and float(plans.group(1)) >= campaigns:
             break
     return time.perf_counter() - begun
 
@@ -154,19 +155,20 @@ def compare(
     """Bid endpoint and constant answer in turns; returns the ratio of the summed rates."""
     traffic = Traffic(groups, 1)
     totals: dict[str, list[float]] = {"constant": [], "bid": [], "constant past ASGI": []}
+    folder = config.parent
     with (
-        Server("-m", "benchmarks.constant") as constant,
-        Server("-m", "benchmarks.constant", "direct") as direct,
-        Server("-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0") as bidder,
+        ModuleProcess(["benchmarks.constant"], folder / "constant.log") as constant,
+        ServiceProcess("bidder", config, folder / "bidder.log") as bidder,
+        ModuleProcess(["benchmarks.constant", "direct"], folder / "direct.log") as direct,
     ):
-        print(f"planned after {plan_all(bidder.port, traffic, campaigns):.0f} s of traffic")
+        ports = [process.port() for process in (constant, bidder, direct)]
+        print(f"planned after {plan_all(ports[1], traffic, campaigns):.0f} s of traffic")
         for _ in range(rounds):
-            ports = (constant.port, bidder.port, direct.port)
             for name, port in zip(totals, ports, strict=True):
                 load = run_load(port, traffic.plain, seconds, connections)
                 totals[name].append(load.rate)
                 print(_line(name, load), flush=True)
-        memory = bidder.memory_bytes() / 1e6
+        memory = memory_megabytes(bidder.pid)
     constants, bids, past = (sum(rates) for rates in totals.values())
     ratio = bids / constants
     print(
@@ -178,18 +180,17 @@ def compare(
 
 def soak(config: Path, groups: int, minutes: float, connections: int) -> None:
     """Bids with notices for some minutes: latency by the minute, and memory."""
-    with Server(
-        "-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0"
-    ) as bidder:
+    with ServiceProcess("bidder", config, config.parent / "bidder.log") as bidder:
+        port = bidder.port()
         step = min(60.0, minutes * 60.0)
         for at in range(max(int(minutes * 60.0 / step), 1)):
             traffic = Traffic(groups, 100 + at)
-            load = run_load(bidder.port, traffic.with_notices, step, connections, traffic.answered)
-            memory = bidder.memory_bytes() / 1e6
+            load = run_load(port, traffic.with_notices, step, connections, traffic.answered)
+            memory = memory_megabytes(bidder.pid)
             bids = [load.quantile(p, posts=True) * 1e3 for p in (0.5, 0.99, 0.999)]
-            told = "p50 {:.2f} p99 {:.2f} p99.9 {:.2f} ms".format(*bids)
+            latency = "p50 {:.2f} p99 {:.2f} p99.9 {:.2f} ms".format(*bids)
             bid_rate = len(load.of_posts) / load.seconds
-            line = f"minute {at + 1:2}: {bid_rate:6,.0f} bid requests/s, {told}; "
+            line = f"minute {at + 1:2}: {bid_rate:6,.0f} bid requests/s, {latency}; "
             everything = f"with notices {load.rate:6,.0f}/s, {memory:,.0f} MB"
             print(line + everything, flush=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from simulations.fleet import Fleet, FleetRun, RedisServer, SlowProxy
 
 from benchmarks.bidder import bid_request
 from benchmarks.load import Load, post, run_load
@@ -23,7 +24,6 @@ from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSett
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.lab.exchange import Client
-from kreach.lab.fleet import Fleet, FleetRun, RedisServer, Slow
 from kreach.service.logs import Log
 
 __all__ = ["run"]
@@ -114,7 +114,7 @@ def _throughput(redis: RedisServer, seconds: float) -> None:
         print(f"  2 over 1: {(rates[1] + rates[3]) / (rates[0] + rates[2]):.2f}")
 
 
-async def _latency(slow: Slow, addresses: list[str], seconds: float) -> None:
+async def _latency(slow: SlowProxy, addresses: list[str], seconds: float) -> None:
     await _until_open(addresses)
     print("latency of bids, Redis at once and 300 ms away in each direction, in turns")
     for delay in (0.0, 0.3, 0.0, 0.3):
@@ -129,7 +129,7 @@ async def _latency(slow: Slow, addresses: list[str], seconds: float) -> None:
 
 
 async def _slow_redis(redis: RedisServer, seconds: float) -> None:
-    slow = await Slow(redis.port).open()
+    slow = await SlowProxy(redis.port).open()
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[list[str]] = loop.create_future()
     done = asyncio.Event()

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bidder import make_store
-from benchmarks.servers import Server
+from benchmarks.timing import memory_megabytes
 from kreach.adsystem.ledger.compaction import compact
 from kreach.adsystem.ledger.journal import FILE, Journal
 from kreach.boundary.files import read_catalogue
+from kreach.lab.processes import ServiceProcess
 from kreach.service.logs import Log
 
 __all__ = ["run"]
@@ -50,12 +51,11 @@ def _fill(store: Path, rows: int, groups: int, campaigns: int, first: int) -> No
 
 def _start(config: Path) -> float:
     begun = time.perf_counter()
-    with Server(
-        "-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0"
-    ) as bidder:
+    with ServiceProcess("bidder", config, config.parent / "bidder.log") as bidder:
+        bidder.port(seconds=600.0)
         seconds = time.perf_counter() - begun
-        folded = next(line for line in bidder.lines if line["event"] == "log folded")
-        memory = bidder.memory_bytes() / 1e6
+        folded = next(event for event in bidder.events() if event["event"] == "log folded")
+        memory = memory_megabytes(bidder.pid)
     rows = folded["impressions"]
     print(f"  ready after {seconds:.1f} s with {rows:,} impressions, {memory:,.0f} MB")
     return seconds

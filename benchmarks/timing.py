@@ -1,4 +1,4 @@
-"""Time functions in turns, and print what came out."""
+"""Time functions in turns and print the results."""
 
 import os
 import platform
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "check_agreement",
     "duration",
     "machine_facts",
+    "memory_megabytes",
     "print_table",
     "race",
     "race_prepared",
@@ -100,6 +102,14 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         cells = [first.ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         print("  " + "  ".join(cells).rstrip())
+
+
+def memory_megabytes(pid: int) -> float:
+    """Resident memory of a process (Linux)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
 
 
 def machine_facts() -> str:

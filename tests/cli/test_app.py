@@ -62,7 +62,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert result.code == 2
     assert result.out == ""
     assert "Traceback" not in result.err
-    assert "--help` tells more" in result.err
+    assert "--help`)" in result.err
 
 
 def test_no_command_shows_the_help() -> None:

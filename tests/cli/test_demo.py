@@ -91,7 +91,7 @@ def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
     assert json.loads(out)["share_of_flight"] == 1.0
     code, _, err = ended(demo(folder, "--headless", "--group-size", "30"))
     assert code == 1
-    assert "same options, or anew" in err
+    assert "use the same options, or --fresh to start over" in err
 
 
 def test_services_end_with_a_demonstration_that_is_killed(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     for more in ((), ("--fresh",)):
         result = kreach("demo", "--folder", str(tmp_path), "--headless", *more)
         assert result.code == 1
-        assert "be empty or hold an earlier demonstration" in result.err
+        assert "be empty or hold an earlier demo" in result.err
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
@@ -134,9 +134,9 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--people", "500", "--group-size", "100"), "people must make at least ten groups"),
-        (("--minutes", "0"), "minutes must lie between"),
+        (("--minutes", "0"), "minutes must be between"),
         (("--minutes", "0.1"), "minutes must be at least 0.101 for 7 days"),
-        (("--days", "1000"), "days must lie between"),
+        (("--days", "1000"), "days must be between"),
     ],
 )
 def test_bad_options(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -116,7 +116,7 @@ def test_what_could_not_be_measured_is_said(room: Room) -> None:
     room.write([Sold("b1", "lost", "v1", 1, START + HOUR, 9)])
     room.move()
     result = run(room, "hourly", "--hour", "2025-11-01T01")
-    assert "1 could not be measured: column note says why" in result.out
+    assert "1 not measured (see the note column)" in result.out
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,9 @@ def test_a_series_has_periods_and_what_they_add_up_to(files: tuple[str, ...]) ->
 def test_tables_name_what_was_rejected(files: tuple[str, ...]) -> None:
     shown = kreach(*files, "--campaign", "spring", "--cap", "1", "--by", "day", "--table").out
     assert "3 impressions on an audience of 10 people" in shown
-    assert "1 row with an impression id that came before" in shown
-    assert "reach of periods does not add up" in shown
-    assert "People by how often they saw it" in shown
+    assert "1 row with a duplicate impression id" in shown
+    assert "reach does not add up over periods" in shown
+    assert "People by frequency" in shown
 
 
 def test_a_campaign_is_no_markup(files: tuple[str, ...]) -> None:

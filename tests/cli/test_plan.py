@@ -129,7 +129,7 @@ def test_a_table_with_a_chart(files: Path) -> None:
         *("--requests", "1500", "--cap", "1", "--budget", "50", "--budget", "400"),
     )
     assert (result.code, result.err) == (0, "")
-    assert "220 targeted people, reach counted up to 1 a head" in result.out
+    assert "220 targeted people, reach counts up to 1 per person" in result.out
     for word in ("budget", "spend", "reach", "95% band", "frequency"):
         assert word in result.out
     rows = [line for line in result.out.splitlines() if "█" in line]
@@ -224,7 +224,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     result = kreach(*arguments)
     assert (result.code, result.out) == (2, "")
     assert "Traceback" not in result.err
-    assert "--help` tells more" in result.err
+    assert "--help`)" in result.err
 
 
 def test_help_has_an_example_and_loads_nothing_heavy() -> None:

@@ -76,7 +76,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     result = kreach("reproduce", *arguments)
     assert (result.code, result.out) == (2, "")
     assert "Traceback" not in result.err
-    assert "--help` tells more" in result.err
+    assert "--help`)" in result.err
 
 
 def test_help_has_an_example_and_loads_nothing_heavy() -> None:

@@ -6,7 +6,7 @@ import pytest
 from kreach.adsystem.measurement.requests import measure_with_requests
 from kreach.boundary.audience import DisjointAudience, ProfiledAudience
 from kreach.boundary.visit_law import VisitLaw
-from kreach.lab.approaches import APPROACHES, Grouped
+from kreach.lab.approaches import APPROACHES, GroupedCampaign
 from kreach.lab.site import Site, draw_campaigns, open_site, read_markets
 from kreach.numeric.types import IntArray
 from kreach.publisher.grouping import AtRandom, ByRates, Strategy
@@ -23,11 +23,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 def grouped_of(
     site: Site, folder: pytest.TempPathFactory, strategy: Strategy, size: int, seed: int = 3
-) -> Grouped:
+) -> GroupedCampaign:
     prices = write_prices(folder.mktemp("prices") / "prices.csv")
     campaign = draw_campaigns(site, read_markets(prices), 1, 1_200, seed)[0]
     flight = np.bincount(site.after.user, minlength=site.people.count)
-    return Grouped(
+    return GroupedCampaign(
         campaign,
         strategy,
         size,
@@ -38,32 +38,32 @@ def grouped_of(
 
 
 @pytest.fixture(scope="module")
-def grouped(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Grouped:
+def grouped(site: Site, tmp_path_factory: pytest.TempPathFactory) -> GroupedCampaign:
     return grouped_of(site, tmp_path_factory, AtRandom(), 20)
 
 
-def wins(grouped: Grouped, share: float, seed: int = 0) -> tuple[IntArray, int]:
+def wins(grouped: GroupedCampaign, share: float, seed: int = 0) -> tuple[IntArray, int]:
     generator = np.random.default_rng([seed, round(share * 100)])
     won = np.flatnonzero(generator.random(len(grouped.campaign.person)) < share)
     return won, len(np.unique(grouped.campaign.person[won]))
 
 
-def test_groups_requests_and_sizes_belong_together(grouped: Grouped) -> None:
+def test_groups_requests_and_sizes_belong_together(grouped: GroupedCampaign) -> None:
     assert grouped.sizes.sum() == grouped.campaign.people.count
     assert grouped.sizes.min() >= 20
     assert grouped.requests.sum() == len(grouped.campaign.person)
     by_person = np.zeros(len(grouped.sizes))
     np.add.at(by_person, grouped.group_of, grouped.campaign.flight_visits)
     np.testing.assert_array_equal(grouped.requests, by_person)
-    assert grouped.applicable() == list(APPROACHES)
+    assert grouped.applicable_approaches() == list(APPROACHES)
 
 
 @pytest.mark.parametrize("share", SHARES)
-def test_the_side_on_which_each_errs(grouped: Grouped, share: float) -> None:
+def test_the_side_on_which_each_errs(grouped: GroupedCampaign, share: float) -> None:
     """A counts impressions and B groups: never too low, never too high. Unequal people make C too
     high; counting requests is right, with z-tolerance 4."""
     won, reached = wins(grouped, share)
-    found = {name: grouped.measured(name, won) for name in grouped.applicable()}
+    found = {name: grouped.measure_reach(name, won) for name in grouped.applicable_approaches()}
     by_group = np.bincount(grouped.groups[won], minlength=len(grouped.sizes))
     assert found["impressions"] == pytest.approx(len(won))
     assert found["impressions"] >= reached
@@ -84,24 +84,26 @@ def test_the_side_on_which_each_errs(grouped: Grouped, share: float) -> None:
     assert found["counted_history"] == pytest.approx(reached, rel=0.21)
 
 
-def test_the_uniform_formula_is_the_worst_of_those_that_know_sizes(grouped: Grouped) -> None:
+def test_the_uniform_formula_is_the_worst_of_those_that_know_sizes(
+    grouped: GroupedCampaign,
+) -> None:
     won, reached = wins(grouped, 0.4)
     errors = {
-        name: abs(grouped.measured(name, won) / reached - 1.0)
+        name: abs(grouped.measure_reach(name, won) / reached - 1.0)
         for name in ("uniform", "profiled", "dispersed", "counted", "counted_history")
     }
     assert errors["uniform"] == max(errors.values())
     assert errors["uniform"] > 0.1
 
 
-def test_few_wins_under_true_shares(grouped: Grouped) -> None:
+def test_few_wins_under_true_shares(grouped: GroupedCampaign) -> None:
     """With few of the requests won, a draw with the flight's own shares is what happened."""
     for seed in range(3):
         won, reached = wins(grouped, 0.1, seed)
-        assert grouped.measured("profiled", won) == pytest.approx(reached, rel=0.06)
+        assert grouped.measure_reach("profiled", won) == pytest.approx(reached, rel=0.06)
 
 
-def test_what_each_approach_is_told(grouped: Grouped) -> None:
+def test_what_each_approach_is_told(grouped: GroupedCampaign) -> None:
     count = len(grouped.sizes)
     for name in APPROACHES:
         assert grouped.audience(name).group_count == count
@@ -114,7 +116,7 @@ def test_what_each_approach_is_told(grouped: Grouped) -> None:
     assert 0.05 < grouped.dispersion < 3.0  # log-normal rates, σ = 1.2
 
 
-def test_the_adapted_law_has_the_requests_of_the_flight(grouped: Grouped) -> None:
+def test_the_adapted_law_has_the_requests_of_the_flight(grouped: GroupedCampaign) -> None:
     mean = len(grouped.campaign.person) / grouped.campaign.people.count
     assert grouped.adapted_law.mean == pytest.approx(mean, rel=1e-6)
 
@@ -122,16 +124,16 @@ def test_the_adapted_law_has_the_requests_of_the_flight(grouped: Grouped) -> Non
 def test_groups_formed_by_visits(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Their requests say who they are: counting them would assume what is not so."""
     grouped = grouped_of(site, tmp_path_factory, ByRates(), 20)
-    assert grouped.by_visits
-    assert set(APPROACHES) - set(grouped.applicable()) == {"counted", "counted_history"}
+    assert grouped.formed_by_visits
+    assert set(APPROACHES) - set(grouped.applicable_approaches()) == {"counted", "counted_history"}
     won, reached = wins(grouped, 0.4)
     at_random = grouped_of(site, tmp_path_factory, AtRandom(), 20)
     assert grouped.campaign.person.tolist() == at_random.campaign.person.tolist()
     assert grouped.dispersion > 1.3 * at_random.dispersion  # more alike than people at random
     assert np.isfinite(grouped.dispersion)
-    uniform, other = (one.measured("uniform", won) / reached for one in (grouped, at_random))
+    uniform, other = (one.measure_reach("uniform", won) / reached for one in (grouped, at_random))
     assert 1.0 < uniform < other
-    dispersed = grouped.measured("dispersed", won) / reached
+    dispersed = grouped.measure_reach("dispersed", won) / reached
     assert abs(dispersed - 1.0) < uniform - 1.0
 
 
@@ -141,4 +143,4 @@ def test_groups_of_one_leave_nothing_to_measure(
     grouped = grouped_of(site, tmp_path_factory, AtRandom(), 1)
     won, reached = wins(grouped, 0.2)
     for name in ("groups", "uniform", "profiled", "dispersed", "counted", "counted_history"):
-        assert grouped.measured(name, won) == pytest.approx(reached, rel=1e-6), name
+        assert grouped.measure_reach(name, won) == pytest.approx(reached, rel=1e-6), name

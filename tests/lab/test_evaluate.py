@@ -11,8 +11,15 @@ import pytest
 from kreach.errors import KreachError
 from kreach.lab import evaluate as module
 from kreach.lab.approaches import APPROACHES
-from kreach.lab.buyers import BUYERS, alone, cheapest_everybody
-from kreach.lab.evaluate import BUDGET_SHARES, ELSEWHERE, WIN_SHARES, Row, StudyOptions, evaluate
+from kreach.lab.buyers import BUYERS, buy_at_k1, full_reach_cost
+from kreach.lab.evaluate import (
+    BUDGET_SHARES,
+    OTHER_STRATEGY_BUYERS,
+    WIN_SHARES,
+    Row,
+    StudyOptions,
+    evaluate,
+)
 from kreach.lab.evaluate_report import advice_of, exhibits_of, summary_of
 from kreach.lab.exhibits import write_study
 from kreach.lab.site import Site
@@ -101,7 +108,7 @@ def test_every_purchase_is_there_once(study: tuple[Site, list[Row]]) -> None:
         (f"campaign {at}", strategy, approach, share)
         for at in (1, 2, 3)
         for strategy in ("random", "rates")
-        for approach in ({*BUYERS, *LIMITS} if strategy == "random" else ELSEWHERE)
+        for approach in ({*BUYERS, *LIMITS} if strategy == "random" else OTHER_STRATEGY_BUYERS)
         for share in BUDGET_SHARES
     }
     assert len(found) == len(set(found))
@@ -124,8 +131,8 @@ def test_budgets_are_shares_of_everybodys_cheapest(options: StudyOptions) -> Non
     by_hand = sum(
         campaign.price[campaign.person == who].min() for who in np.unique(campaign.person)
     )
-    assert cheapest_everybody(campaign) == pytest.approx(by_hand)
-    assert alone(campaign, 0.2 * by_hand, 1).spend <= 0.2 * by_hand
+    assert full_reach_cost(campaign) == pytest.approx(by_hand)
+    assert buy_at_k1(campaign, 0.2 * by_hand, 1).spend <= 0.2 * by_hand
 
 
 def test_a_cap_at_the_gateway_costs_next_to_nothing(summary: dict[str, Any]) -> None:

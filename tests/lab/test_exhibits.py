@@ -25,9 +25,9 @@ def exhibit(name: str = "one", **changed: Any) -> Exhibit:
     fields: dict[str, Any] = {
         "name": name,
         "title": "A title",
-        "found": "The paper found it.",
-        "ours": "We found it too.",
-        "differs": "",
+        "paper_finding": "The paper found it.",
+        "our_finding": "We found it too.",
+        "difference": "",
         "setting": {"groups of": 20},
         "numbers": {"uniform": 0.87654321, "other": {"not": "single"}},
         "rows": [{"a": 1, "b": 0.1 + 0.2}, {"a": 2, "c": "x,y"}],
@@ -78,9 +78,9 @@ def test_whatever_logs_hold_is_text(tmp_path: Path) -> None:
     """Column names and campaigns come from files of others."""
     nasty = exhibit(
         title=NASTY,
-        found=NASTY,
-        ours=NASTY,
-        differs=NASTY,
+        paper_finding=NASTY,
+        our_finding=NASTY,
+        difference=NASTY,
         setting={NASTY: NASTY},
         numbers={NASTY: 1.0},
         paper={NASTY: NASTY},

@@ -25,9 +25,9 @@ import numpy as np
 import pytest
 
 from kreach.errors import KreachError
-from kreach.lab.exchange import Client, Place, listed_prices, lognormal_prices
-from kreach.lab.live import LiveRun, LiveWorld, Mishaps, Tally, Truth
-from kreach.lab.processes import Process
+from kreach.lab.exchange import Client, Placement, listed_prices, lognormal_prices
+from kreach.lab.live import ExposureCounts, LiveRun, NoticeFaults, Population, Truth
+from kreach.lab.processes import ServiceProcess
 from tests.cli.command import kreach
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,11 +67,11 @@ def campaigns(now: datetime) -> list[dict[str, Any]]:
 
 
 PLACES = (
-    Place(*BANNER),
-    Place(*TOWER),
-    Place(*BOARD, floor=0.1),
-    Place(*BANNER, first_price=True),
-    Place(*STRIP),
+    Placement(*BANNER),
+    Placement(*TOWER),
+    Placement(*BOARD, floor=0.1),
+    Placement(*BANNER, first_price=True),
+    Placement(*STRIP),
 )
 BUDGETS = {"planned": 3.0, "paper": 0.4, "rolling": 0.5, "first": 3.0, "hard": 3.0}
 SETTINGS = f"""
@@ -108,7 +108,7 @@ def services(root: Path) -> Iterator[Addresses]:
     """All three as processes; ended by SIGTERM, each must leave in peace and log no failure."""
     with ExitStack() as stack:
         running = [
-            stack.enter_context(Process(name, root / "kreach.toml", root / f"{name}.log"))
+            stack.enter_context(ServiceProcess(name, root / "kreach.toml", root / f"{name}.log"))
             for name in Addresses._fields
         ]
         yield Addresses(*(process.address() for process in running))
@@ -257,7 +257,7 @@ def reach_holds_the_truth(found: dict[str, Any], truth: Truth) -> None:
     assert truth.reach("hard", HARD_CAP) == truth.seen.impressions("hard")
 
 
-def no_trace_of_people(root: Path, world: LiveWorld) -> None:
+def no_trace_of_people(root: Path, world: Population) -> None:
     """No user id on the ad side: not in a store, not in a log."""
     files = [root / "bidder.log", root / "reporting.log", root / "gateway.log"]
     files += [file for file in (root / "store").rglob("*") if file.is_file()]
@@ -267,7 +267,7 @@ def no_trace_of_people(root: Path, world: LiveWorld) -> None:
         assert b"news.example" not in held, file.name
 
 
-def build(root: Path, world: LiveWorld, out: str) -> Path:
+def build(root: Path, world: Population, out: str) -> Path:
     """`kreach groups build` on a history of the same people."""
     visits = world.write_history(root / "visits.csv", 40 * PEOPLE, datetime.now(UTC), seed=7)
     users = world.write_users(root / "users.csv")
@@ -278,28 +278,30 @@ def build(root: Path, world: LiveWorld, out: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def world() -> LiveWorld:
+def world() -> Population:
     """People who visit unevenly."""
-    return LiveWorld.drawn(PEOPLE, 0.8, seed=5)
+    return Population.draw(PEOPLE, 0.8, seed=5)
 
 
 @pytest.fixture(scope="module")
-def groups(world: LiveWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def groups(world: Population, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Their groups, for tests that do not change them."""
     return build(tmp_path_factory.mktemp("publisher"), world, "groups")
 
 
-async def drive(at: Addresses, world: LiveWorld) -> Truth:
-    mishaps = Mishaps(twice=0.1, late=0.05, late_seconds=1.0, lost=0.03)
+async def drive(at: Addresses, world: Population) -> Truth:
+    notice_faults = NoticeFaults(duplicate=0.1, late=0.05, late_seconds=1.0, lost=0.03)
     market = lognormal_prices(0.0, 0.7)
     capped = frozenset({"hard"})
-    async with LiveRun(world, at.gateway, at.bidder, market, PLACES, mishaps, capped, 11) as run:
+    async with LiveRun(
+        world, at.gateway, at.bidder, market, PLACES, notice_faults, capped, 11
+    ) as run:
         await run.run(VISITS - 500, 12)
-        run.mishaps = Mishaps(late=0.2, late_seconds=EXPIRY_SECONDS + 1.5)
+        run.notice_faults = NoticeFaults(late=0.2, late_seconds=EXPIRY_SECONDS + 1.5)
         return await run.run(500, 12)
 
 
-def test_ledger_log_report_and_truth_agree(tmp_path: Path, world: LiveWorld, groups: Path) -> None:
+def test_ledger_log_report_and_truth_agree(tmp_path: Path, world: Population, groups: Path) -> None:
     now = datetime.now(UTC)
     (tmp_path / "groups").symlink_to(groups)
     (tmp_path / "kreach.toml").write_text(SETTINGS)
@@ -324,7 +326,7 @@ def test_ledger_log_report_and_truth_agree(tmp_path: Path, world: LiveWorld, gro
         asyncio.run(_second_run(at, world, truth, names))
 
 
-async def _first_run(at: Addresses, world: LiveWorld, asked: list[dict[str, Any]]) -> Truth:
+async def _first_run(at: Addresses, world: Population, asked: list[dict[str, Any]]) -> Truth:
     for campaign in asked:
         await ask(at.reporting, "/v1/campaigns", campaign)
     await until_taken_up(at.bidder, len(asked))
@@ -339,13 +341,13 @@ async def _first_run(at: Addresses, world: LiveWorld, asked: list[dict[str, Any]
     return truth
 
 
-async def _second_run(at: Addresses, world: LiveWorld, before: Truth, names: list[str]) -> None:
+async def _second_run(at: Addresses, world: Population, before: Truth, names: list[str]) -> None:
     """After a restart money goes on from where it was, and so does the hard cap."""
     shown = await metrics(at.bidder)
     for name in names:
         assert shown["carried_micros", name] == 0  # nothing was out when it stopped
     async with LiveRun(
-        world, at.gateway, at.bidder, places=PLACES, hard_capped=frozenset({"hard"}), seed=12
+        world, at.gateway, at.bidder, placements=PLACES, hard_capped=frozenset({"hard"}), seed=12
     ) as run:
         after = await run.run(500, 8)
     both = before.seen.of("hard") + after.seen.of("hard")
@@ -357,7 +359,7 @@ async def _second_run(at: Addresses, world: LiveWorld, before: Truth, names: lis
 
 
 def test_a_publisher_goes_over_to_a_new_catalogue_without_a_gap(
-    tmp_path: Path, world: LiveWorld, groups: Path
+    tmp_path: Path, world: Population, groups: Path
 ) -> None:
     """The order of docs/services.md: the ad system loads it, then the publisher serves it."""
     now = datetime.now(UTC)
@@ -368,21 +370,23 @@ def test_a_publisher_goes_over_to_a_new_catalogue_without_a_gap(
     config.write_text(settings.replace('["groups"]', '["old/release"]'))
     with ExitStack() as stack:
         gateway, bidder, reporting = (
-            stack.enter_context(Process(name, config, tmp_path / f"{name}.log"))
+            stack.enter_context(ServiceProcess(name, config, tmp_path / f"{name}.log"))
             for name in Addresses._fields
         )
         at = Addresses(gateway.address(), bidder.address(), reporting.address())
         campaign = campaigns(now)[0]
         asyncio.run(ask(at.reporting, "/v1/campaigns", campaign))
         asyncio.run(until_taken_up(at.bidder, 1))
-        run = LiveRun(world, at.gateway, at.bidder, places=(Place(*BANNER),), seed=3)
+        run = LiveRun(world, at.gateway, at.bidder, placements=(Placement(*BANNER),), seed=3)
         asyncio.run(_some_visits(run))
         build(tmp_path, world, "new")
         config.write_text(settings.replace('["groups"]', '["old/release", "new/release"]'))
         os.kill(bidder.pid, signal.SIGHUP)
         _wait_for(bidder, "catalogue opened", 1)
         assert reporting.stop() == 0
-        reporting = stack.enter_context(Process("reporting", config, tmp_path / "reporting.log"))
+        reporting = stack.enter_context(
+            ServiceProcess("reporting", config, tmp_path / "reporting.log")
+        )
         asyncio.run(_some_visits(run))  # still on the old one
         (tmp_path / "next").symlink_to("new")
         (tmp_path / "next").rename(link)
@@ -408,7 +412,7 @@ async def _some_visits(run: LiveRun) -> None:
     await run.close()  # connections belong to this loop; the next visits make their own
 
 
-def _wait_for(process: Process, event: str, times: int) -> None:
+def _wait_for(process: ServiceProcess, event: str, times: int) -> None:
     until = time.monotonic() + 20.0
     while sum(told["event"] == event for told in process.events()) < times:
         assert time.monotonic() < until, f"no {event}"
@@ -416,7 +420,7 @@ def _wait_for(process: Process, event: str, times: int) -> None:
 
 
 def test_a_bidder_that_is_killed_loses_nothing_it_acknowledged(
-    tmp_path: Path, world: LiveWorld, groups: Path
+    tmp_path: Path, world: Population, groups: Path
 ) -> None:
     """SIGKILL under load, twice; the exchange repeats billing notices until they are answered."""
     now, config = datetime.now(UTC), tmp_path / "kreach.toml"
@@ -425,14 +429,14 @@ def test_a_bidder_that_is_killed_loses_nothing_it_acknowledged(
     asked = campaigns(now)[:4]
     with ExitStack() as stack:
         gateway, bidder, reporting = (
-            stack.enter_context(Process(name, config, tmp_path / f"{name}.log"))
+            stack.enter_context(ServiceProcess(name, config, tmp_path / f"{name}.log"))
             for name in Addresses._fields
         )
         at = Addresses(gateway.address(), bidder.address(), reporting.address())
         for campaign in asked:
             asyncio.run(ask(at.reporting, "/v1/campaigns", campaign))
         asyncio.run(until_taken_up(at.bidder, len(asked)))
-        run = LiveRun(world, at.gateway, at.bidder, places=PLACES[:4], seed=4)
+        run = LiveRun(world, at.gateway, at.bidder, placements=PLACES[:4], seed=4)
 
         async def drive_through_kills() -> None:
             nonlocal bidder
@@ -441,7 +445,7 @@ def test_a_bidder_that_is_killed_loses_nothing_it_acknowledged(
                 await asyncio.sleep(1.5)
                 bidder.stop(signal.SIGKILL)
                 port = int(at.bidder.rpartition(":")[2])
-                bidder = stack.enter_context(Process("bidder", config, bidder.log, port))
+                bidder = stack.enter_context(ServiceProcess("bidder", config, bidder.log, port))
                 await asyncio.to_thread(bidder.address)
             await driving
             await run.close()
@@ -477,7 +481,7 @@ def test_sample_settings_are_good_beside_a_build(tmp_path: Path, groups: Path) -
 
 
 def test_a_tally_counts_people_up_to_the_cap() -> None:
-    tally = Tally(3)
+    tally = ExposureCounts(3)
     for person in (0, 0, 0, 2):
         tally.add("a", person)
     assert [tally.reach("a", cap) for cap in (1, 2, 3)] == [2, 3, 4]
@@ -486,14 +490,14 @@ def test_a_tally_counts_people_up_to_the_cap() -> None:
 
 
 def test_a_world_is_made_of_what_it_was_given() -> None:
-    even = LiveWorld.drawn(50, np.inf, seed=1)
+    even = Population.draw(50, np.inf, seed=1)
     assert len(set(even.user_ids)) == 50
     np.testing.assert_allclose(even.shares, 1 / 50)
-    assert LiveWorld.drawn(50, 0.5, seed=1).shares.std() > even.shares.std()
+    assert Population.draw(50, 0.5, seed=1).shares.std() > even.shares.std()
     with pytest.raises(KreachError, match="dispersion"):
-        LiveWorld.drawn(50, 0.0, seed=1)
+        Population.draw(50, 0.0, seed=1)
     with pytest.raises(KreachError, match="probability"):
-        Mishaps(lost=1.5)
+        NoticeFaults(lost=1.5)
 
 
 def test_prices_come_from_a_law_or_a_file(tmp_path: Path) -> None:
@@ -513,7 +517,7 @@ def test_a_client_speaks_to_http_addresses_only() -> None:
 
 def test_a_process_that_does_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "kreach.toml").write_text("[adsystem]\n")
-    with Process("bidder", tmp_path / "kreach.toml", tmp_path / "log") as process:
+    with ServiceProcess("bidder", tmp_path / "kreach.toml", tmp_path / "log") as process:
         with pytest.raises(RuntimeError, match="catalogues must name at least one"):
             process.address()
         assert process.stop() == 1

@@ -16,7 +16,7 @@ from kreach.errors import KreachError
 from kreach.lab.exhibits import Exhibit
 from kreach.lab.figures import FIGURES, bidders, fig2
 from kreach.lab.reproduce import chosen_figures, comparison, reproduce
-from kreach.lab.scenarios import APPROACHES, GROUP_SIZE, Run, made_traffic
+from kreach.lab.scenarios import APPROACHES, GROUP_SIZE, Run, generate_traffic
 from tests.cli.command import write_visits
 
 
@@ -92,7 +92,7 @@ def test_fig6_who_is_too_high_too_low_and_closest() -> None:
     assert max(ours["groups"]["by_campaign"]) < 0.0
     assert min(ours["uniform"]["by_campaign"]) > 0.0
     errors = {approach: ours[approach]["mean_absolute_error"] for approach in APPROACHES}
-    assert ours["max_accurate"] == "profiled"
+    assert ours["most_accurate"] == "profiled"
     assert errors["profiled"] < 0.08
     assert errors["dispersed"] < 0.10
     assert 0.2 < errors["uniform"] < errors["impressions"]
@@ -146,7 +146,7 @@ def test_files_and_the_shape_of_the_summary(tmp_path: Path) -> None:
     assert set(summary) == {"fig5", "fig6"}
     for part in summary.values():
         assert set(part) == {"paper", "ours", "setting"}
-    assert summary["fig6"]["paper"]["max_accurate"] == "profiled"
+    assert summary["fig6"]["paper"]["most_accurate"] == "profiled"
     page = (tmp_path / "a" / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 2
 
@@ -155,8 +155,8 @@ def test_every_exhibit_says_what_the_paper_found_and_what_we_find() -> None:
     for name in ("fig1", "fig5", "fig6"):
         made = exhibit(name)
         assert made.name == name
-        assert made.found
-        assert made.ours
+        assert made.paper_finding
+        assert made.our_finding
         assert made.setting
         assert made.rows
         assert "\n" not in comparison(made)
@@ -180,7 +180,7 @@ def test_visits_and_prices_from_files(tmp_path: Path) -> None:
 
 
 def test_generated_traffic_is_in_order_and_everybody_visits() -> None:
-    traffic = made_traffic(500, np.random.default_rng(2))
+    traffic = generate_traffic(500, np.random.default_rng(2))
     assert np.diff(traffic.at).min() >= 0.0
     assert traffic.visits_by_person.min() >= 2  # a session has at least two pages
     assert len(traffic.visits_by_person) == 500

@@ -8,7 +8,7 @@ import pytest
 
 from kreach.adsystem.bidding.market import EmpiricalMarket
 from kreach.errors import KreachError
-from kreach.lab.site import Campaign, Site, draw_campaigns, open_site, read_markets
+from kreach.lab.site import Site, StudyCampaign, draw_campaigns, open_site, read_markets
 from tests.lab.logs_made import START, write_prices, write_visits
 
 MIDDLE = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -88,7 +88,7 @@ def test_a_log_too_small_to_study(tmp_path: Path) -> None:
         open_site(tmp_path / "few.csv")
 
 
-def check(site: Site, campaign: Campaign) -> None:
+def check(site: Site, campaign: StudyCampaign) -> None:
     """What holds for every campaign: people, visits, times and prices belong together."""
     people = campaign.people
     assert people.visits.sum() == len(campaign.before)

@@ -46,7 +46,7 @@ def test_good_settings(tmp_path: Path, service: str) -> None:
     config = made_settings(tmp_path, service)
     done = kreach("serve", service, "--config", str(config), "--check-config")
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[-1] == "settings are good"
+    assert done.out.splitlines()[-1] == "configuration is valid"
     done = kreach("serve", service, "--config", str(config), "--check-config", "--json")
     assert done.code == 0
     assert json.loads(done.out)["ok"] is True

@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run `kreach`; whatever is wrong is one line on standard error.
+    """Run `kreach`. An error is one line on standard error.
 
     Exit codes: 0 done, 1 bad input, 2 wrong usage.
     """
@@ -17,30 +17,31 @@ def main() -> None:
 
     from kreach.cli.app import app
 
-    # typer has no name for it
-    wrong_usage = cast("type[Exception]", typer.BadParameter.__bases__[0])
+    # typer does not export the base class of its usage errors
+    usage_error = cast("type[Exception]", typer.BadParameter.__bases__[0])
     try:
         sys.exit(app(prog_name="kreach", standalone_mode=False))
-    except wrong_usage as error:
-        sys.exit(_tell_of_usage(error))
+    except usage_error as error:
+        sys.exit(_report_usage_error(error))
     except typer.Abort:
         sys.exit(1)
     except KreachError as error:
-        print(f"kreach: {error}", file=sys.stderr)
-        sys.exit(1)
+        line = str(error)
     except OSError as error:
-        where = f" {error.filename}" if error.filename else " a file"
-        print(f"kreach: cannot use{where}: {error.strerror or error}", file=sys.stderr)
-        sys.exit(1)
+        file = error.filename or "a file"
+        line = f"cannot use {file}: {error.strerror or error}"
+    named = line.startswith("kreach ")  # the error names the command
+    print(line if named else f"kreach: {line}", file=sys.stderr)
+    sys.exit(1)
 
 
-def _tell_of_usage(error: Exception) -> int:
-    told = error.format_message() if hasattr(error, "format_message") else str(error)
+def _report_usage_error(error: Exception) -> int:
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
-    if context is not None and told == context.get_help():  # nothing was asked for
-        print(told)
+    if context is not None and message == context.get_help():  # no command was given
+        print(message)
         return 2
-    said = told[:1].lower() + told[1:].rstrip(".")
+    message = message[:1].lower() + message[1:].rstrip(".")
     path = "kreach" if context is None else context.command_path
-    print(f"kreach: {said} (`{path} --help` tells more)", file=sys.stderr)
+    print(f"kreach: {message} (see `{path} --help`)", file=sys.stderr)
     return 2

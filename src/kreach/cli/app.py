@@ -19,16 +19,16 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="kreach",
-    help="Reach measurement and bidding when the ad system may not know who anybody is.",
+    help="Measure reach, plan budgets and bid when the ad system knows only groups of people.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # loading what draws boxes takes longer than all the rest
+    rich_markup_mode=None,  # importing the formatter takes longer than everything else
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"kreach {__version__}")
         raise typer.Exit
 
@@ -43,15 +43,15 @@ def _options(
     pass
 
 
-for _command, _in_short in (
-    (demo, "Run the whole system on this machine, on made-up people."),
-    (measure, "Tell how many people a campaign reached, and how sure that is."),
-    (plan, "Tell what budgets will reach, or what a reach will cost."),
+for _command, _short_help in (
+    (demo, "Run the whole system on this machine with simulated people."),
+    (measure, "Report a campaign's reach, with intervals."),
+    (plan, "Forecast reach for a budget, or budget for a reach."),
     (reproduce, "Reproduce the paper's figures and table."),
     (evaluate, "Run the paper's real-world study on your own logs."),
-    (tradeoff, "Tell what anonymity costs on your own logs, against k."),
+    (tradeoff, "Measure what anonymity costs on your own logs, by k."),
 ):
-    app.command(short_help=_in_short)(_command)
+    app.command(short_help=_short_help)(_command)
 app.add_typer(groups, name="groups", no_args_is_help=True)
 app.add_typer(keys, name="keys", no_args_is_help=True)
 app.add_typer(serve, name="serve", no_args_is_help=True)

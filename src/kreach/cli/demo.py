@@ -1,14 +1,18 @@
-"""`kreach demo`: the whole system on this machine, on people that are made up."""
+"""`kreach demo`: the whole system on this machine, with simulated people."""
 
 import json
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kreach.extras import require_extra
+
 if TYPE_CHECKING:
-    from kreach.lab.demo import Demo, Standing
+    from kreach.lab.demo import CampaignResult, Demo
 
 __all__ = ["demo"]
 
@@ -17,36 +21,37 @@ _BAR_WIDTH = 30
 
 def demo(
     folder: Annotated[
-        Path, typer.Option(help="Where everything is kept; a second start goes on from there.")
+        Path, typer.Option(help="Data folder; a demo that is already there continues.")
     ] = Path("kreach-demo"),
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin anew, and forget an earlier one.")
+        bool, typer.Option("--fresh", help="Delete an earlier demo in the folder first.")
     ] = False,
-    people: Annotated[int, typer.Option(min=400, max=1_000_000, help="People.")] = 10_000,
-    group_size: Annotated[int, typer.Option(min=2, max=1_000, help="People in a group (k).")] = 20,
-    days: Annotated[float, typer.Option(help="Length of the campaigns' flights.")] = 7.0,
-    minutes: Annotated[float, typer.Option(help="How long that takes to watch.")] = 4.0,
-    visits: Annotated[float, typer.Option(help="Visits per person in the flight.")] = 6.0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same people.")] = 1,
+    people: Annotated[int, typer.Option(min=400, max=1_000_000, help="Number of people.")] = 10_000,
+    group_size: Annotated[int, typer.Option(min=2, max=1_000, help="People per group (k).")] = 20,
+    days: Annotated[float, typer.Option(help="Flight length, in simulated days.")] = 7.0,
+    minutes: Annotated[float, typer.Option(help="Flight length, in real minutes.")] = 4.0,
+    visits: Annotated[float, typer.Option(help="Visits per person during the flight.")] = 6.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the people.")] = 1,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the console.")] = 8400,
     headless: Annotated[
-        bool, typer.Option("--headless", help="No console: print the final report and leave.")
+        bool, typer.Option("--headless", help="No console: print the final report and exit.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document; implies --headless.")
+        bool, typer.Option("--json", help="Print one JSON document; implies --headless.")
     ] = False,
 ) -> None:
-    """Run a publisher, a market, gateway, bidder, reporting and console, all on this machine.
+    """Run publisher, market, gateway, bidder, reporting and console on this machine.
 
-    Made-up people visit a made-up site; the services are the real ones. What they say about reach
-    stands beside the truth, which only the simulation knows. Ctrl-C ends it; the next start goes on
-    from there.
+    Simulated people visit a simulated site; the services are the real ones. The reach that they
+    report is shown next to the truth, which only the simulation knows. Ctrl-C stops the demo; the
+    next start continues it.
 
     Example: kreach demo --minutes 2 --group-size 50
     """
+    headless = headless or as_json
+    require_extra("kreach demo", "serve" if headless else "console")
     from kreach.lab.demo import Demo, DemoOptions
 
-    alone = headless or as_json
     options = DemoOptions(
         folder.absolute(),
         people,
@@ -55,135 +60,128 @@ def demo(
         minutes,
         visits,
         seed=seed,
-        console_port=None if alone else port,
+        console_port=None if headless else port,
     )
 
     def say(text: str) -> None:
         if not as_json:
-            typer.echo(text, err=alone)
+            typer.echo(text, err=headless)
 
-    made = Demo(options, say)
-    made.check_port()
+    running = Demo(options, say)
+    running.check_port()
     try:
-        if made.prepare(fresh=fresh):
-            say("going on with the earlier demonstration (begin anew with --fresh)")
-        addresses = made.start()
-        standings = _run(made, addresses, quiet=alone)
+        if running.prepare(fresh=fresh):
+            say("continuing the earlier demo (--fresh starts over)")
+        addresses = running.start()
+        results = _run(running, addresses, quiet=headless)
     finally:
-        made.close()
+        running.close()
     if as_json:
-        typer.echo(json.dumps(_document(made, standings)))
-    elif alone:
-        _show(made, standings)
+        typer.echo(json.dumps(_document(running, results)))
+    elif headless:
+        _print_final(running, results)
 
 
-def _run(made: "Demo", addresses: dict[str, str], *, quiet: bool) -> list["Standing"]:
+def _run(demo: "Demo", addresses: dict[str, str], *, quiet: bool) -> list["CampaignResult"]:
+    """Run until the flights end (with a console: until Ctrl-C). The last results."""
     import asyncio
 
-    last: list[list[Standing]] = [[]]
+    latest: list[CampaignResult] = []
 
     async def drive() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        await made.campaigns()
-        with _screen(made, addresses, quiet=quiet) as shown:
+        await demo.create_campaigns()
+        with _live_table(demo, addresses, quiet=quiet) as show:
 
-            def every(standings: "list[Standing]") -> None:
-                last[0] = standings
-                shown(standings)
+            def update(results: "list[CampaignResult]") -> None:
+                latest[:] = results
+                show(results)
 
-            await made.run(stop, every)
+            await demo.run(stop, update)
             if not quiet and not stop.is_set():
-                await stop.wait()  # the flights are over, there is still much to look at
+                await stop.wait()  # the flights are over; keep the console up
 
     asyncio.run(drive())
-    return last[0]
+    return latest
 
 
-class _screen:  # noqa: N801 - used like a function
-    """The live summary of the terminal; nothing if nobody looks."""
+@contextmanager
+def _live_table(
+    demo: "Demo", addresses: dict[str, str], *, quiet: bool
+) -> "Iterator[Callable[[list[CampaignResult]], None]]":
+    """A table on the terminal that the yielded function updates; with `quiet`, none."""
+    if quiet:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.live import Live
 
-    def __init__(self, made: "Demo", addresses: dict[str, str], *, quiet: bool) -> None:
-        self._made, self._addresses, self._quiet = made, addresses, quiet
-
-    def __enter__(self) -> Any:
-        if self._quiet:
-            return lambda standings: None
-        from rich.console import Console
-        from rich.live import Live
-
-        self._live = Live(console=Console(highlight=False), refresh_per_second=4)
-        self._live.__enter__()
-        return lambda standings: self._live.update(_table(self._made, standings, self._addresses))
-
-    def __exit__(self, *error: Any) -> None:
-        if not self._quiet:
-            self._live.__exit__(*error)
+    with Live(console=Console(highlight=False), refresh_per_second=4) as live:
+        yield lambda results: live.update(_table(demo, results, addresses))
 
 
-def _table(made: "Demo", standings: list["Standing"], addresses: dict[str, str]) -> Any:
+def _table(demo: "Demo", results: list["CampaignResult"], addresses: dict[str, str]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
 
-    options = made.options
-    share, now = made.progress()
+    options = demo.options
+    share, now = demo.progress()
     bar = "█" * round(_BAR_WIDTH * share) + "░" * (_BAR_WIDTH - round(_BAR_WIDTH * share))
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("campaign", no_wrap=True)
-    for name in ("spent", "of", "cap", "reach", "95 %", "truth", "over", "truth"):
+    for name in ("spend", "budget", "cap", "reach", "95 %", "truth", "over", "truth"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in standings:
-        low, high = one.interval
+    for result in results:
+        low, high = result.interval
         table.add_row(
-            one.campaign,
-            f"{one.spend:,.2f}",
-            f"{one.budget:,.2f}",
-            str(one.cap),
-            f"{one.reach:,.0f}",
+            result.campaign,
+            f"{result.spend:,.2f}",
+            f"{result.budget:,.2f}",
+            str(result.cap),
+            f"{result.reach:,.0f}",
             f"{low:,.0f}-{high:,.0f}",
-            f"[dim]{one.true_reach:,}[/dim]",
-            f"{one.over_exposed:,.0f}",
-            f"[dim]{one.truly_over_exposed:,}[/dim]",
+            f"[dim]{result.true_reach:,}[/dim]",
+            f"{result.over_exposed:,.0f}",
+            f"[dim]{result.true_over_exposed:,}[/dim]",
         )
-    where = addresses.get("console") or addresses.get("reporting", "") + "/v1/campaigns"
-    head = [
-        f"[bold]{options.people:,} people in groups of {options.group_size}[/bold], "
-        "whom the ad system cannot tell apart",
-        f"{bar} {now:%a %d %b %H:%M} UTC, {options.speed:,.0f} times as fast",
+    header = [
+        f"[bold]{options.people:,} people in groups of {options.group_size}[/bold]; "
+        "the ad system sees only groups",
+        f"{bar} {now:%a %d %b %H:%M} UTC, {options.speed:,.0f}x real time",
     ]
-    foot = [
-        "[dim]reach: impressions that count, at most `cap` a person; over: people with more.[/dim]",
-        "[dim]The truth is the simulation's: the ad system does not know it.[/dim]",
-        where,
+    footer = [
+        "[dim]reach: impressions within the cap; over: people with more impressions.[/dim]",
+        "[dim]truth: known to the simulation, not to the ad system.[/dim]",
+        addresses.get("console") or addresses.get("reporting", "") + "/v1/campaigns",
     ]
     if "console" in addresses and addresses["console"].startswith("http"):
-        foot.append("Ctrl-C ends it; the next start goes on from there.")
-    return Group(*head, table, *foot)
+        footer.append("Ctrl-C stops the demo; the next start continues it.")
+    return Group(*header, table, *footer)
 
 
-def _show(made: "Demo", standings: list["Standing"]) -> None:
+def _print_final(demo: "Demo", results: list["CampaignResult"]) -> None:
     from rich.console import Console
 
-    kept = {"console": f"Kept in {made.options.folder}."}
-    shown = Console(highlight=False)
-    if not shown.is_terminal:  # a file has room for every line
-        shown = Console(highlight=False, width=max(shown.width, 120))
-    shown.print(_table(made, standings, kept))
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a file has room for the whole table
+        console = Console(highlight=False, width=max(console.width, 120))
+    console.print(_table(demo, results, {"console": f"Data: {demo.options.folder}"}))
 
 
-def _document(made: "Demo", standings: list["Standing"]) -> dict[str, Any]:
+def _document(demo: "Demo", results: list["CampaignResult"]) -> dict[str, Any]:
     from dataclasses import asdict
 
     from kreach.boundary.times import iso_text
 
-    share, now = made.progress()
+    share, now = demo.progress()
     return {
-        "people": made.options.people,
-        "group_size": made.options.group_size,
+        "people": demo.options.people,
+        "group_size": demo.options.group_size,
         "share_of_flight": share,
         "now": iso_text(now),
-        "campaigns": [asdict(one) for one in standings],
+        "campaigns": [asdict(result) for result in results],
     }

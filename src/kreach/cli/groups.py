@@ -1,7 +1,6 @@
-"""`kreach groups`: form groups, and check what is about to be released."""
+"""`kreach groups`: build groups, and audit them before release."""
 
 import json
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,48 +8,46 @@ from typing import Annotated, Any
 import typer
 
 from kreach.boundary.times import as_instant
+from kreach.cli.common import Json, Seed, progress_spinner, split_names
 
-__all__ = ["Json", "groups", "progress_shown"]
+__all__ = ["groups"]
 
-groups = typer.Typer(help="Form groups of people, and audit what is about to be released.")
+groups = typer.Typer(help="Build groups of people and audit them before release.")
 
-Names = Annotated[str, typer.Option(help="Attribute columns, separated by commas.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+Visits = Annotated[Path, typer.Option(help="Visits: user_id, ts, attributes (Parquet, CSV).")]
 
 
 @groups.command()
 def build(
-    visits: Annotated[Path, typer.Option(help="Visits: user_id, ts, attributes (Parquet, CSV).")],
-    group_size: Annotated[int, typer.Option(help="k, the least number of people in a group.")],
-    out: Annotated[Path, typer.Option(help="A new folder for the build.")],
+    visits: Visits,
+    group_size: Annotated[int, typer.Option(help="Minimum people per group (k).")],
+    out: Annotated[Path, typer.Option(help="New folder for the build.")],
     strategy: Annotated[
         str,
         typer.Option(help="random, attributes, segments, rates, segments+rates or overlapping."),
     ] = "random",
     users: Annotated[Path | None, typer.Option(help="Users: user_id, attributes.")] = None,
-    attributes: Names = "",
+    attributes: Annotated[str, typer.Option(help="Attribute columns, comma-separated.")] = "",
     segments: Annotated[str, typer.Option(help="Targeting columns, most important first.")] = "",
-    keep: Annotated[str, typer.Option(help="Further columns to keep for the audit.")] = "",
-    partitions: Annotated[int, typer.Option(help="Partitions, for overlapping groups.")] = 2,
-    history_end: Annotated[str | None, typer.Option(help="Use visits before this time.")] = None,
-    buyer: Annotated[str, typer.Option(help="Whom the group ids are for.")] = "default",
+    keep: Annotated[str, typer.Option(help="More columns to keep for the audit.")] = "",
+    partitions: Annotated[int, typer.Option(help="Partitions of overlapping groups.")] = 2,
+    history_end: Annotated[
+        str | None, typer.Option(help="Use only visits before this time.")
+    ] = None,
+    buyer: Annotated[str, typer.Option(help="Buyer that the group ids are for.")] = "default",
     knowledge: Annotated[
-        str, typer.Option(help="What crosses about visits: none, dispersion or shares.")
+        str, typer.Option(help="Visit statistics to release: none, dispersion or shares.")
     ] = "dispersion",
-    class_floor: Annotated[int, typer.Option(help="Least people in a membership class.")] = 10,
+    class_floor: Annotated[int, typer.Option(help="Minimum people per membership class.")] = 10,
     effective_floor: Annotated[
-        float, typer.Option(help="Least equally active people a group must be worth.")
+        float, typer.Option(help="Minimum effective (equally active) people per group.")
     ] = 2.0,
-    seed: Annotated[int, typer.Option(help="The same seed forms the same groups.")] = 0,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Put the users of a visits file into groups of at least k, and release them.
+    """Build groups of at least k people from a visits file.
 
-    DIR/release is what a buyer may have; DIR/publisher stays. Example:
+    OUT/release is for the buyer; OUT/publisher stays with the publisher. Example:
 
     kreach groups build --visits visits.parquet --group-size 20 --strategy segments
     --segments country,device --out groups/
@@ -64,9 +61,9 @@ def build(
         strategy,
         out,
         users,
-        _names(attributes),
-        _names(segments),
-        _names(keep),
+        split_names(attributes),
+        split_names(segments),
+        split_names(keep),
         partitions,
         as_instant("history-end", history_end),
         buyer,
@@ -74,7 +71,7 @@ def build(
         Floors(membership_class=class_floor, effective_anonymity=effective_floor),
         seed,
     )
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         facts = build_groups(options, datetime.now(UTC), progress)
     if as_json:
         typer.echo(json.dumps(facts))
@@ -84,66 +81,44 @@ def build(
 
 @groups.command()
 def audit(
-    folder: Annotated[Path, typer.Argument(help="A folder made by `kreach groups build`.")],
-    sensitive: Annotated[str, typer.Option(help="Sensitive columns, for l-diversity.")] = "",
-    segments: Annotated[str, typer.Option(help="Targeting columns, for coverage.")] = "",
+    folder: Annotated[Path, typer.Argument(help="Folder from `kreach groups build`.")],
+    sensitive: Annotated[str, typer.Option(help="Sensitive columns, to check l-diversity.")] = "",
+    segments: Annotated[str, typer.Option(help="Targeting columns, to check coverage.")] = "",
     churn: Annotated[float, typer.Option(help="Share of people who leave per version.")] = 0.05,
-    html: Annotated[Path | None, typer.Option(help="Also write the report as a page.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated versions.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Tell what an attacker could learn from releasing these groups.
+    """Report what an attacker could learn from a release of these groups.
 
-    Columns must have been named when the groups were built. Example:
+    Name only columns that were named at the build. Exit code 1 if the audit fails. Example:
 
     kreach groups audit groups/ --segments country,device --sensitive region --html audit.html
     """
-    from kreach.publisher.audit import audit as examine
+    from kreach.publisher.audit import audit as run_audit
     from kreach.publisher.audit_page import audit_page
     from kreach.publisher.store import read_build
 
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         progress("reading the build")
-        made = read_build(folder)
-        progress("attacking it")
-        report = examine(
-            made.people,
-            made.assignment,
-            sensitive=_names(sensitive),
-            segments=_names(segments),
+        stored = read_build(folder)
+        progress("running attacks")
+        report = run_audit(
+            stored.people,
+            stored.assignment,
+            sensitive=split_names(sensitive),
+            segments=split_names(segments),
             churn=churn,
             seed=seed,
         )
     if html is not None:
-        html.write_text(audit_page(report, f"Audit of catalogue {made.facts['version']}"))
+        html.write_text(audit_page(report, f"Audit of catalogue {stored.facts['version']}"))
     if as_json:
         typer.echo(json.dumps(report.document()))
     else:
         _show_audit(report)
     if not report.safe:
         raise typer.Exit(1)
-
-
-def progress_shown() -> Any:
-    """A spinner that says what is being done, on a terminal only."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return nullcontext(lambda _: None)
-    return _Spinner(console)
-
-
-class _Spinner:
-    def __init__(self, console: Any) -> None:
-        self._status = console.status("starting")
-
-    def __enter__(self) -> Any:
-        self._status.start()
-        return self._status.update
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
 
 
 def _show_build(facts: dict[str, Any], out: Path) -> None:
@@ -155,15 +130,15 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
         f"{facts['largest_group']} people ({facts['people']:,} in all, {facts['strategy']})"
     )
     dispersion = facts["dispersion"]
-    shown = f"{dispersion:.3f}" if dispersion is not None else "uniform, or not released"
-    console.print(f"dispersion of visits: {shown}")
+    text = f"{dispersion:.3f}" if dispersion is not None else "uniform, or not released"
+    console.print(f"dispersion of visits: {text}")
     for title, key in (("information kept", "information_kept"), ("coverage", "coverage")):
         for name, value in facts[key].items():
             console.print(f"{title} ({name}): {value:.1%}")
     for warning in facts["warnings"]:
         console.print(f"[bold red]warning:[/bold red] {warning}")
     console.print(
-        f"to hand over: {out / 'release'}    to keep: {out / 'publisher'}", soft_wrap=True
+        f"release: {out / 'release'}    keep private: {out / 'publisher'}", soft_wrap=True
     )
 
 
@@ -179,8 +154,8 @@ def _show_audit(report: Any) -> None:
     )
     for finding in report.findings:
         console.print(f"[{colours[finding.level]}]{finding.level:>8}[/]  {finding.text}")
-    sizes = Table(title="\nHow large the crowds are", title_justify="left")
-    for head in ("per group", "least", "lowest 5 %", "median", "mean"):
+    sizes = Table(title="\nGroup sizes", title_justify="left")
+    for head in ("per group", "minimum", "lowest 5 %", "median", "mean"):
         sizes.add_column(head, justify="left" if head == "per group" else "right")
     spreads = (
         ("members", report.sizes),
@@ -193,11 +168,11 @@ def _show_audit(report: Any) -> None:
             sizes.add_row(name, *(f"{v:,.1f}" for v in values))
     console.print(sizes)
     if report.linkage:
-        table = Table(title="\nSingled out by linking versions", title_justify="left")
+        table = Table(title="\nPeople singled out by linking versions", title_justify="left")
         table.add_column("groups")
         for version in report.linkage[0].versions:
-            table.add_column(f"{version} seen", justify="right")
-        table.add_column("moved each time", justify="right")
+            table.add_column(f"{version} versions", justify="right")
+        table.add_column("moved per version", justify="right")
         for link in report.linkage:
             shares = (f"{share:.2%}" for share in link.unique_share)
             table.add_row(link.method, *shares, f"{link.moved_share:.1%}")
@@ -210,7 +185,7 @@ def _show_columns(console: Any, report: Any) -> None:
 
     if report.diversity:
         table = Table(title="\nSensitive attributes", title_justify="left")
-        for head in ("attribute", "fewest values", "fewest effective", "people given away"):
+        for head in ("attribute", "min values", "min effective", "people disclosed"):
             table.add_column(head, justify="left" if head == "attribute" else "right")
         for d in report.diversity:
             effective, betrayed = f"{d.min_effective:.2f}", f"{d.betrayed_people:,}"

@@ -1,4 +1,4 @@
-"""`kreach jobs`: hourly and nightly work over the whole log, for a scheduler."""
+"""`kreach jobs`: hourly and nightly jobs over the whole log, for a scheduler."""
 
 import json
 from datetime import UTC, datetime
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kreach.cli.groups import Json, progress_shown
+from kreach.boundary.times import from_seconds
+from kreach.cli.common import ConfigFile, Json, progress_spinner
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 
 if TYPE_CHECKING:
     from kreach.adsystem.jobs.runs import Summary
@@ -16,25 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["jobs"]
 
-jobs = typer.Typer(help="Hourly and nightly work over the logs of all bidders.")
+jobs = typer.Typer(help="Hourly and nightly jobs over the logs of all bidders.")
 
-Out = Annotated[Path, typer.Option(help="Where the output goes; not in the store.")]
+Out = Annotated[Path, typer.Option(help="Output folder, outside the store.")]
 Config = Annotated[
     Path | None, typer.Option(help="Settings (TOML): store, catalogues and audiences.")
 ]
-Store = Annotated[Path | None, typer.Option(help="The store, if there is no config.")]
+Store = Annotated[Path | None, typer.Option(help="Store folder, instead of --config.")]
 Groups = Annotated[
     list[Path] | None,
-    typer.Option(help="A released folder, the newest last; may be repeated. With --store."),
+    typer.Option(help="With --store: release folder; may be repeated, newest last."),
 ]
-From = Annotated[str | None, typer.Option("--from", help="The first to do, to catch up.")]
-To = Annotated[str | None, typer.Option("--to", help="Do those before this one.")]
-Last = Annotated[int | None, typer.Option(help="Do so many, up to the last full one.")]
+From = Annotated[str | None, typer.Option("--from", help="First period to run (backfill).")]
+To = Annotated[str | None, typer.Option("--to", help="Run periods before this one.")]
+Last = Annotated[int | None, typer.Option(help="Run this many, up to the last complete period.")]
 Engine = Annotated[str, typer.Option(help="duckdb or spark.")]
-Master = Annotated[str, typer.Option(help="Where Spark runs.")]
-Memory = Annotated[str, typer.Option(help="Most memory of the embedded engine.")]
-Level = Annotated[float, typer.Option(help="Probability that an interval holds.")]
-Force = Annotated[bool, typer.Option("--force", help="Make again what is there already.")]
+Master = Annotated[str, typer.Option(help="Spark master URL.")]
+Memory = Annotated[str, typer.Option(help="Memory limit of DuckDB.")]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
+Force = Annotated[bool, typer.Option("--force", help="Recompute periods that exist already.")]
 
 
 @jobs.command()
@@ -43,14 +45,12 @@ def hourly(
     config: Config = None,
     store: Store = None,
     groups: Groups = None,
-    hour: Annotated[
-        str | None, typer.Option(help="The hour that begins at this time (UTC).")
-    ] = None,
+    hour: Annotated[str | None, typer.Option(help="Hour that starts at this time (UTC).")] = None,
     start: From = None,
     end: To = None,
     last: Last = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Take an hour that is not complete, marked as such.")
+        bool, typer.Option("--partial", help="Also run an incomplete hour, marked as partial.")
     ] = False,
     force: Force = False,
     level: Level = 0.95,
@@ -59,9 +59,9 @@ def hourly(
     memory: Memory = "1500MB",
     as_json: Json = False,
 ) -> None:
-    """Write what every campaign reached in an hour, alone and since its flight began.
+    """Report every campaign's reach, per hour and cumulative.
 
-    Without --hour, --from or --last: the last full hour. Example:
+    Default: the last complete hour. Example:
 
     kreach jobs hourly --config kreach.toml --out out/ --last 48
     """
@@ -69,7 +69,7 @@ def hourly(
     from kreach.adsystem.jobs.options import JobOptions
     from kreach.adsystem.jobs.periods import chosen_periods
 
-    settings, bidders, now = _source(config, store, groups)
+    settings, bidders, now = _source(config, store, groups, engine)
     periods = chosen_periods("hour", now, at=hour, start=start, end=end, last=last)
     options = JobOptions(
         settings=settings,
@@ -82,7 +82,7 @@ def hourly(
         partial=partial,
         force=force,
     )
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         summary = run_hourly(options, periods, now, progress)
     _show(summary, as_json)
 
@@ -93,23 +93,21 @@ def nightly(
     config: Config = None,
     store: Store = None,
     groups: Groups = None,
-    day: Annotated[str | None, typer.Option(help="The day, such as 2026-11-01 (UTC).")] = None,
+    day: Annotated[str | None, typer.Option(help="Day, such as 2026-11-01 (UTC).")] = None,
     start: From = None,
     end: To = None,
     last: Last = None,
     force: Force = False,
     level: Level = 0.95,
-    rows_per_file: Annotated[
-        int, typer.Option(help="Rows of a file of the log, at most.")
-    ] = 20_000_000,
+    rows_per_file: Annotated[int, typer.Option(help="Maximum rows per log file.")] = 20_000_000,
     engine: Engine = "duckdb",
     master: Master = "local[*]",
     memory: Memory = "1500MB",
     as_json: Json = False,
 ) -> None:
-    """Gather a day of all bidders into a few large files, and write what it reached.
+    """Merge a day of all bidders' logs into large files and report its reach.
 
-    Without --day, --from or --last: yesterday (UTC). Example:
+    Default: yesterday (UTC). Example:
 
     kreach jobs nightly --config kreach.toml --out out/ --last 7
     """
@@ -117,7 +115,7 @@ def nightly(
     from kreach.adsystem.jobs.options import JobOptions
     from kreach.adsystem.jobs.periods import chosen_periods
 
-    settings, bidders, now = _source(config, store, groups)
+    settings, bidders, now = _source(config, store, groups, engine)
     periods = chosen_periods("day", now, at=day, start=start, end=end, last=last)
     options = JobOptions(
         settings=settings,
@@ -130,43 +128,44 @@ def nightly(
         force=force,
         rows_per_file=rows_per_file,
     )
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         summary = run_nightly(options, periods, now, progress)
     _show(summary, as_json)
 
 
 def _source(
-    config: Path | None, store: Path | None, groups: list[Path] | None
+    config: Path | None, store: Path | None, groups: list[Path] | None, engine: str
 ) -> "tuple[AdSystemSettings, tuple[str, ...], datetime]":
-    """What to read, whose logs must be there, and the time before anything is read."""
+    """Settings, the bidders whose logs are required, and the time before anything is read."""
     from kreach.adsystem.settings import AdSystemSettings, RedisSettings
     from kreach.service.clock import ClockSettings
-    from kreach.service.config import load_settings, read_file
 
+    if engine == "spark":
+        require_extra("kreach jobs --engine spark", "spark")
     if config is not None:
         if store is not None or groups:
             raise KreachError.rule("config", "be given alone", "config with store or groups")
-        document, base = read_file(config), config.absolute().parent
-        settings = load_settings(AdSystemSettings, "adsystem", document, base=base)
-        bidders = load_settings(RedisSettings, "redis", document, base=base).bidders
-        clock = load_settings(ClockSettings, "clock", document, base=base).steady()
-        return settings, bidders, datetime.fromtimestamp(clock(), UTC)
+        file = ConfigFile(config)
+        settings = file.load(AdSystemSettings, "adsystem")
+        bidders = file.load(RedisSettings, "redis").bidders
+        clock = file.load(ClockSettings, "clock").steady()
+        return settings, bidders, from_seconds(clock())
     if store is None or not groups:
         raise KreachError.rule("config", "be given, or store and groups", "neither")
     return AdSystemSettings(store=store, catalogues=tuple(groups)), (), datetime.now(UTC)
 
 
 def _show(summary: "Summary", as_json: bool) -> None:
-    """What was done, then why no more was: that one goes to standard error and ends with 1."""
+    """Print the finished periods; raise the reason why later ones were not run."""
     if as_json:
         typer.echo(json.dumps(summary.document()))
     else:
-        for one in summary.document()["done"]:
+        for period in summary.document()["done"]:
             typer.echo(
-                f"{one['start']} {one['state']}: {one['impressions']:,} impressions of "
-                f"{one['campaigns']:,} campaigns, {', '.join(one['folders'])}"
+                f"{period['start']} {period['state']}: {period['impressions']:,} impressions of "
+                f"{period['campaigns']:,} campaigns, {', '.join(period['folders'])}"
             )
-            if one["not_measured"]:
-                typer.echo(f"  {one['not_measured']:,} could not be measured: column note says why")
+            if period["not_measured"]:
+                typer.echo(f"  {period['not_measured']:,} not measured (see the note column)")
     if summary.refused is not None:
         raise summary.refused

@@ -1,4 +1,4 @@
-"""`kreach keys`: who may use the reporting service."""
+"""`kreach keys`: API keys of the reporting service."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kreach.cli.groups import Json
+from kreach.cli.common import ConfigFile, Json
 from kreach.cli.serve import Config
 
 if TYPE_CHECKING:
@@ -16,121 +16,124 @@ if TYPE_CHECKING:
 
 __all__ = ["keys"]
 
-keys = typer.Typer(help="Make, list, rotate and revoke keys for the reporting service.")
+keys = typer.Typer(help="Create, list, rotate and revoke keys of the reporting API.")
 
 Store = Annotated[
-    Path | None, typer.Option("--store", help="The ad side's store; default: as in the settings.")
+    Path | None,
+    typer.Option("--store", help="Store folder of the ad system; default: from the settings."),
 ]
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="The public id, never the key itself.")]
+KeyId = Annotated[
+    str, typer.Argument(metavar="ID", help="Public id of the key, not the key itself.")
+]
 
 
 @keys.command()
 def add(
     role: Annotated[str, typer.Option(help="operator, advertiser or publisher.")],
     advertiser: Annotated[
-        str | None, typer.Option(help="The advertiser's name: small letters, digits, -.")
+        str | None, typer.Option(help="Advertiser name: lowercase letters, digits, -.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="When the key ends, such as 2027-01-01; default: never.")
+        str | None, typer.Option(help="Expiry, such as 2027-01-01; default: never.")
     ] = None,
-    rate: Annotated[int, typer.Option(help="Requests a minute.")] = 600,
+    rate: Annotated[int, typer.Option(help="Requests per minute.")] = 600,
     store: Store = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key and show it, this once.
+    """Create a key and show it once.
 
-    The key goes to standard output, the rest to standard error. Example:
+    The key goes to standard output, everything else to standard error. Example:
 
     kreach keys add --config kreach.toml --role advertiser --advertiser acme > acme.key
     """
     from kreach.boundary.times import as_instant
 
-    ends = as_instant("expires", expires)
-    with _opened(store, config, create=True) as kept:
-        made = kept.add(role, advertiser, ends.timestamp() if ends else None, rate)
-    _show_new(made, as_json, "made")
+    expiry = as_instant("expires", expires)
+    with _open_keys(store, config, create=True) as key_store:
+        new = key_store.add(role, advertiser, expiry.timestamp() if expiry else None, rate)
+    _show_new(new, as_json, "created")
 
 
 @keys.command("list")
 def show(store: Store = None, config: Config = None, as_json: Json = False) -> None:
-    """List all keys, those that are over too. No secret is shown: none is kept.
+    """List all keys, expired and revoked ones too. Secrets are not stored and not shown.
 
     Example: kreach keys list --config kreach.toml
     """
-    with _opened(store, config, create=False) as kept:
-        found = [one.key.document(time.time()) for one in kept.all()]
+    with _open_keys(store, config, create=False) as key_store:
+        rows = [stored.key.document(time.time()) for stored in key_store.all()]
     if as_json:
-        typer.echo(json.dumps({"keys": found}))
+        typer.echo(json.dumps({"keys": rows}))
         return
-    _show_all(found)
+    _show_all(rows)
 
 
 @keys.command()
 def rotate(
     key_id: KeyId,
     grace_seconds: Annotated[
-        float, typer.Option(help="How long the key from before is still good.")
+        float, typer.Option(help="How long the old secret stays valid.")
     ] = 0.0,
     store: Store = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Give a key a new secret and show it, this once; id, role and rate stay.
+    """Give a key a new secret and show it once. Id, role and rate stay the same.
 
     Example: kreach keys rotate 4k7p0m2x9c3a --grace-seconds 3600 --config kreach.toml
     """
-    with _opened(store, config, create=False) as kept:
-        made = kept.rotate(key_id, grace_seconds)
-    _show_new(made, as_json, "rotated")
+    with _open_keys(store, config, create=False) as key_store:
+        new = key_store.rotate(key_id, grace_seconds)
+    _show_new(new, as_json, "rotated")
 
 
 @keys.command()
 def revoke(
     key_id: KeyId, store: Store = None, config: Config = None, as_json: Json = False
 ) -> None:
-    """End a key for good. A running service turns it away within a second.
+    """Revoke a key for good. A running service rejects it within a second.
 
     Example: kreach keys revoke 4k7p0m2x9c3a --config kreach.toml
     """
-    with _opened(store, config, create=False) as kept:
-        found = kept.revoke(key_id).document(time.time())
-    typer.echo(json.dumps(found) if as_json else f"key {found['id']} is revoked")
+    with _open_keys(store, config, create=False) as key_store:
+        row = key_store.revoke(key_id).document(time.time())
+    typer.echo(json.dumps(row) if as_json else f"key {row['id']} is revoked")
 
 
-def _opened(
+def _open_keys(
     store: Path | None, config: Path | None, *, create: bool
 ) -> AbstractContextManager["KeyStore"]:
-    """The keys of the store that was named, or of the settings'; to be closed."""
+    """The keys of the given store, or of the one in the settings. Closes on exit."""
     from kreach.adsystem.access.keys import KeyStore
     from kreach.adsystem.settings import AdSystemSettings
-    from kreach.service.config import load_settings, read_file
 
     if store is not None and config is not None:
         raise typer.BadParameter("give --store or --config, not both")
     if store is None:
-        base = Path.cwd() if config is None else config.absolute().parent
-        store = load_settings(AdSystemSettings, "adsystem", read_file(config), base=base).store
+        store = ConfigFile(config).load(AdSystemSettings, "adsystem").store
     return closing(KeyStore(store, create=create))
 
 
-def _show_new(made: "NewKey", as_json: bool, done: str) -> None:
-    found = made.key.document(time.time())
+def _show_new(new: "NewKey", as_json: bool, action: str) -> None:
+    row = new.key.document(time.time())
     if as_json:
-        typer.echo(json.dumps({**found, "key": made.text}))
+        typer.echo(json.dumps({**row, "key": new.text}))
         return
-    whose = found["role"] + (f" {found['advertiser']}" if found["advertiser"] else "")
-    typer.echo(f"key {found['id']} ({whose}) is {done}; it is shown now and never again", err=True)
-    if found["former_until"]:
-        typer.echo(f"the key from before is good until {found['former_until']}", err=True)
-    typer.echo(made.text)
+    owner = row["role"] + (f" {row['advertiser']}" if row["advertiser"] else "")
+    typer.echo(f"key {row['id']} ({owner}) is {action}; it will not be shown again", err=True)
+    if row["former_until"]:
+        typer.echo(f"the old secret is valid until {row['former_until']}", err=True)
+    typer.echo(new.text)
 
 
-def _show_all(found: list[dict[str, Any]]) -> None:
-    shown = ("id", "state", "role", "advertiser", "rate_per_minute", "created", "expires")
-    rows = [tuple(name.replace("_per_minute", "/min") for name in shown)]
-    rows += [tuple("-" if one[name] is None else str(one[name]) for name in shown) for one in found]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(shown))]
+def _show_all(keys: list[dict[str, Any]]) -> None:
+    columns = ("id", "state", "role", "advertiser", "rate_per_minute", "created", "expires")
+    rows = [tuple(name.replace("_per_minute", "/min") for name in columns)]
+    rows += [
+        tuple("-" if key[name] is None else str(key[name]) for name in columns) for key in keys
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())

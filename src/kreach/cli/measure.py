@@ -6,21 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.cli.groups import progress_shown
+from kreach.cli.common import progress_spinner
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 
 __all__ = ["measure"]
 
 _BAR_WIDTH = 40
-_TOP = 10
+_MAX_FREQUENCY = 10
 _REASONS = {
     "no_time": "without a readable time",
     "no_group": "without a group",
     "no_campaign": "without a campaign",
-    "unknown_group": "of groups that the groups file does not hold",
-    "duplicate": "with an impression id that came before",
-    "other_catalogue": "told under another version of the groups",
-    "late": "that arrived after the window had ended",
+    "unknown_group": "with a group that is not in the groups file",
+    "duplicate": "with a duplicate impression id",
+    "other_catalogue": "of another catalogue version",
+    "late": "that arrived after the window closed",
     "filed_under_another_day": "in the folder of another day",
     "converted_to_utc": "with a time in another zone, converted to UTC",
     "before_catalogue": "from before the groups were formed",
@@ -28,31 +29,33 @@ _REASONS = {
 
 
 def measure(
-    groups: Annotated[str, typer.Option(help="Groups: group, size, ... or a released folder.")],
+    groups: Annotated[str, typer.Option(help="Groups file (group, size, ...) or release folder.")],
     impressions: Annotated[
-        str, typer.Option(help="Log: Parquet, folder, CSV or base.duckdb#table.")
+        str, typer.Option(help="Impressions: Parquet, CSV, folder or file.duckdb#table.")
     ],
     cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
     classes: Annotated[
-        str | None, typer.Option(help="Membership classes, for overlapping groups.")
+        str | None, typer.Option(help="Membership classes of overlapping groups.")
     ] = None,
-    campaign: Annotated[str | None, typer.Option(help="Count this campaign only.")] = None,
-    start: Annotated[str | None, typer.Option(help="Count from this time on (UTC).")] = None,
-    end: Annotated[str | None, typer.Option(help="Count up to before this time.")] = None,
-    by: Annotated[str | None, typer.Option(help="A series by hour, day or week.")] = None,
-    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+    campaign: Annotated[str | None, typer.Option(help="Measure only this campaign.")] = None,
+    start: Annotated[str | None, typer.Option(help="Start of the window (UTC).")] = None,
+    end: Annotated[str | None, typer.Option(help="End of the window (UTC), exclusive.")] = None,
+    by: Annotated[str | None, typer.Option(help="Also a series by hour, day or week.")] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    memory: Annotated[str, typer.Option(help="Most memory of the embedded engine.")] = "1500MB",
+    master: Annotated[str, typer.Option(help="Spark master URL.")] = "local[*]",
+    memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "1500MB",
     unique_ids: Annotated[
-        bool, typer.Option(help="Vouch that no impression id comes twice; quicker.")
+        bool, typer.Option(help="Assume unique ids; skip de-duplication.")
     ] = False,
     as_json: Annotated[
         bool | None,
-        typer.Option("--json/--table", help="JSON, or tables; by default tables on a terminal."),
+        typer.Option(
+            "--json/--table", help="Output format; default: tables on a terminal, else JSON."
+        ),
     ] = None,
 ) -> None:
-    """Report how many people a campaign reached, and how certain that is.
+    """Report a campaign's reach, with intervals, for any window of a log.
 
     Examples:
 
@@ -63,10 +66,7 @@ def measure(
     """
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
-    from kreach.adsystem.reports.window import (
-        measure_series,
-        measure_window,
-    )
+    from kreach.adsystem.reports.window import measure_series, measure_window
     from kreach.boundary.checks import as_probability
     from kreach.boundary.times import Window, as_period
 
@@ -74,17 +74,17 @@ def measure(
     Window.between(start, end)
     if by is not None:
         as_period(by)
-    with progress_shown() as progress, _engine(engine, master, memory) as opened:
+    with progress_spinner() as progress, _open_engine(engine, master, memory) as opened:
         progress("reading the groups")
-        known = open_groups(opened, groups, classes)
+        table = open_groups(opened, groups, classes)
         log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
         progress("counting impressions")
         if by is None:
-            report = measure_window(log, known, cap, campaign=campaign, start=start, end=end)
+            report = measure_window(log, table, cap, campaign=campaign, start=start, end=end)
             progress("computing reach")
             document = report.document(level)
         else:
-            series = measure_series(log, known, cap, by=by, campaign=campaign, start=start, end=end)
+            series = measure_series(log, table, cap, by=by, campaign=campaign, start=start, end=end)
             progress("computing reach")
             document = series.document(level)
     if as_json or (as_json is None and not sys.stdout.isatty()):
@@ -93,12 +93,13 @@ def measure(
         _show(document)
 
 
-def _engine(name: str, master: str, memory: str) -> Any:
+def _open_engine(name: str, master: str, memory: str) -> Any:
     if name == "duckdb":
         from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 
         return EmbeddedEngine(memory=memory)
     if name == "spark":
+        require_extra("kreach measure --engine spark", "spark")
         from kreach.adsystem.log.spark_engine import SparkEngine
 
         return SparkEngine(master)
@@ -111,9 +112,9 @@ def _show(document: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     campaign = "all campaigns" if document["campaign"] is None else escape(document["campaign"])
-    span = "all times"
+    span = "all time"
     if document["start"] or document["end"]:
-        span = f"{document['start'] or 'the beginning'} to {document['end'] or 'now'}"
+        span = f"{document['start'] or 'the start'} to {document['end'] or 'now'}"
     console.print(f"\n[bold]{campaign}[/bold], {span}")
     console.print(
         f"{document['impressions']:,} impressions on an audience of {document['people']:,} people\n"
@@ -122,7 +123,7 @@ def _show(document: dict[str, Any]) -> None:
         _show_series(console, document)
     _show_reports(console, document)
     _show_frequency(console, document["reports"][0])
-    _show_flaws(console, document)
+    _show_warnings(console, document)
     console.print(f"[dim]{document['basis']}[/dim]\n")
 
 
@@ -154,7 +155,7 @@ def _show_series(console: Any, document: dict[str, Any]) -> None:
     from rich.table import Table
 
     first = document["series"][0]["cumulative"][0]
-    title = f"By {document['by']}, cap {first['cap']} (reach of periods does not add up)"
+    title = f"By {document['by']}, cap {first['cap']} (reach does not add up over periods)"
     table = Table(title=title, title_justify="left", pad_edge=False)
     for head in (document["by"], "impressions", "reach", "reach so far", "interval", "1+", "2+"):
         table.add_column(head, justify="right")
@@ -176,25 +177,25 @@ def _show_series(console: Any, document: dict[str, Any]) -> None:
 
 
 def _show_frequency(console: Any, report: dict[str, Any]) -> None:
-    """Bars of expected people by how often they saw it."""
+    """A bar chart of expected people by frequency."""
     people = report["frequency"]
     last = max((at for at, value in enumerate(people) if value >= 0.5), default=0)
     most = max(people[1:], default=0.0) or 1.0
-    console.print("\nPeople by how often they saw it")
+    console.print("\nPeople by frequency")
     for at in range(1, last + 1):
-        label = f"{at}+" if at == _TOP else f"{at} "
+        label = f"{at}+" if at == _MAX_FREQUENCY else f"{at} "
         bar = "█" * round(_BAR_WIDTH * people[at] / most) or "▏"
         console.print(f"{label:>4} {bar} {people[at]:,.1f}")
     console.print(f"  never: {people[0]:,.1f}\n")
 
 
-def _show_flaws(console: Any, document: dict[str, Any]) -> None:
+def _show_warnings(console: Any, document: dict[str, Any]) -> None:
     for title, key, colour in (("rejected", "rejected", "red"), ("note", "warnings", "yellow")):
         for reason, rows in document[key].items():
             if rows and reason == "several_campaigns":
                 console.print(
                     f"[{colour}]{title}:[/] the log holds several campaigns, measured as one "
-                    "(--campaign picks one)"
+                    "(choose one with --campaign)"
                 )
             elif rows:
                 noun = "row" if rows == 1 else "rows"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.cli.groups import Json, progress_shown
+from kreach.cli.common import Json, Seed, progress_spinner
 
 __all__ = ["plan"]
 
@@ -18,17 +18,21 @@ _BAR_WIDTH = 32
 def plan(
     groups: Annotated[Path, typer.Option(help="Groups file: group, size, targeted, ...")],
     prices: Annotated[Path, typer.Option(help="Prices file: market_price, count, campaign.")],
-    requests: Annotated[int, typer.Option(help="Requests expected in the flight.")],
+    requests: Annotated[int, typer.Option(help="Expected bid requests in the flight.")],
     cap: Annotated[int, typer.Option(help="Frequency cap.")],
-    budget: Annotated[list[float] | None, typer.Option(help="A budget; may be repeated.")] = None,
-    reach: Annotated[float | None, typer.Option(help="A reach to find the budget for.")] = None,
-    campaign: Annotated[str | None, typer.Option(help="Use the prices of one campaign.")] = None,
+    budget: Annotated[
+        list[float] | None, typer.Option(help="Budget to forecast; may be repeated.")
+    ] = None,
+    reach: Annotated[float | None, typer.Option(help="Reach to find the budget for.")] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="Use the prices of this campaign only.")
+    ] = None,
     auction: Annotated[str, typer.Option(help="second_price or first_price.")] = "second_price",
-    level: Annotated[float, typer.Option(help="Probability that the band holds reach.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated flights.")] = 0,
+    level: Annotated[float, typer.Option(help="Confidence level of the bands.")] = 0.95,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Tell what budgets will reach, or what a reach will cost, with bands.
+    """Forecast the reach of budgets, or the budget for a reach, with bands.
 
     Example: kreach plan --groups groups.parquet --prices prices.csv --requests 100000 --cap 2
     --budget 500 --budget 1000
@@ -37,23 +41,23 @@ def plan(
     from kreach.adsystem.bidding.outlook import OutlookMaker
     from kreach.boundary.files import read_groups
 
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         progress("reading")
         _, audience = read_groups(groups)
         market = read_prices(prices, campaign, auction)
         maker = OutlookMaker(audience, market, requests, cap)
-        asked = budget or []
-        if not asked and reach is None:
+        budgets = budget or []
+        if not budgets and reach is None:
             everything = requests * float(market.expected_cost(float("inf")))
             if auction == "first_price":
                 everything = requests * float(market.optimal_bid(1e300))
-            asked = [float(f"{share * everything:.3g}") for share in _SHARES]
+            budgets = [float(f"{share * everything:.3g}") for share in _SHARES]
         outlooks = []
-        for amount in asked:
+        for amount in budgets:
             progress(f"planning {amount:,g}")
             outlooks.append(maker.for_budget(amount, level=level, seed=seed))
         if reach is not None:
-            progress(f"looking for the budget that reaches {reach:,g}")
+            progress(f"finding the budget for a reach of {reach:,g}")
             outlooks.append(maker.for_reach(reach, level=level, seed=seed))
     rows = [asdict(outlook) for outlook in outlooks]
     people = audience.targeted_user_count
@@ -69,11 +73,13 @@ def _show(rows: list[dict[str, Any]], people: int, cap: int, level: float) -> No
     from rich.table import Table
 
     console = Console(highlight=False)
-    console.print(f"\n[bold]{people:,} targeted people[/bold], reach counted up to {cap} a head\n")
+    console.print(
+        f"\n[bold]{people:,} targeted people[/bold], reach counts up to {cap} per person\n"
+    )
     table = Table(pad_edge=False)
     for head in ("budget", "spend", "reach", f"{level:.0%} band", "frequency"):
         table.add_column(head, justify="right")
-    table.add_column("of what everybody would be", min_width=_BAR_WIDTH)
+    table.add_column("share of maximum reach", min_width=_BAR_WIDTH)
     for row in rows:
         bar = "█" * round(_BAR_WIDTH * min(row["reach"] / max(cap * people, 1), 1.0))
         low, high = row["band"]

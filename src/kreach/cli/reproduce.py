@@ -6,20 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.cli.groups import Json, progress_shown
+from kreach.cli.common import Json, Seed, progress_spinner
+from kreach.extras import require_extra
 
 __all__ = ["reproduce"]
 
 
 def reproduce(
-    out: Annotated[Path, typer.Option(help="A folder for report, figures and numbers.")],
+    out: Annotated[Path, typer.Option(help="Output folder for report, figures and numbers.")],
     figures: Annotated[
         list[str] | None,
-        typer.Argument(help="fig1 fig2 fig5 fig6 table1 fig7; all of them if none is named."),
+        typer.Argument(help="fig1 fig2 fig5 fig6 table1 fig7; default: all."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same digits.")] = 0,
-    processes: Annotated[int | None, typer.Option(help="Processes; default one a core.")] = None,
+    seed: Seed = 0,
+    processes: Annotated[
+        int | None, typer.Option(help="Worker processes; default: one per core.")
+    ] = None,
     visits: Annotated[
         Path | None, typer.Option(help="Visits for fig5, fig6 and table1: user_id, ts.")
     ] = None,
@@ -28,16 +31,17 @@ def reproduce(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Reproduce the paper's figures and table, beside what the paper states.
+    """Reproduce the paper's figures and table, next to the numbers that the paper states.
 
     Example: kreach reproduce fig2 fig7 --out reproduced/ --quick
     """
-    from kreach.lab.reproduce import reproduce as make
+    require_extra("kreach reproduce", "lab")
+    from kreach.lab.reproduce import reproduce as run_figures
     from kreach.lab.scenarios import Run
 
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         run = Run(seed, quick, processes, visits, prices, progress)
-        exhibits = make(figures or [], out, run)
+        exhibits = run_figures(figures or [], out, run)
     if as_json:
         typer.echo(json.dumps({exhibit.name: exhibit.summary() for exhibit in exhibits}))
     else:

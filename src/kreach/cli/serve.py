@@ -1,4 +1,4 @@
-"""`kreach serve`: one service, for deployment."""
+"""`kreach serve`: run one service, for deployment."""
 
 import json
 import signal
@@ -8,35 +8,29 @@ from typing import Annotated, Any
 
 import typer
 
+from kreach.cli.common import ConfigFile
+from kreach.extras import require_extra
+
 __all__ = ["serve"]
 
-serve = typer.Typer(help="Run one service until it is told to stop (Ctrl-C or SIGTERM).")
+serve = typer.Typer(help="Run one service until Ctrl-C or SIGTERM.")
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", help="Settings (TOML); KREACH_SECTION_FIELD of the environment wins."),
+    typer.Option("--config", help="Settings (TOML); KREACH_SECTION_FIELD variables override it."),
 ]
-CheckOnly = Annotated[
-    bool, typer.Option("--check-config", help="Check settings and what they name, then leave.")
-]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
-Json = Annotated[bool, typer.Option("--json", help="With --check-config: one JSON document.")]
+CheckOnly = Annotated[bool, typer.Option("--check-config", help="Validate configuration and exit.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")]
+Json = Annotated[bool, typer.Option("--json", help="With --check-config: print one JSON document.")]
 
 
-def _sections(config: Path | None) -> tuple[dict[str, Any], Path]:
-    from kreach.service.config import read_file
-
-    base = Path.cwd() if config is None else config.absolute().parent
-    return read_file(config), base
-
-
-def _checked(found: dict[str, Any], as_json: bool) -> None:
+def _show_check(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"ok": True, **found}))
+        typer.echo(json.dumps({"ok": True, **facts}))
         return
-    for name, value in found.items():
+    for name, value in facts.items():
         typer.echo(f"{name}: {value}")
-    typer.echo("settings are good")
+    typer.echo("configuration is valid")
 
 
 @serve.command()
@@ -46,10 +40,11 @@ def bidder(
     port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Answer OpenRTB bid requests and the notices that follow them.
+    """Answer OpenRTB bid requests and auction notices.
 
     Example: kreach serve bidder --config kreach.toml
     """
+    require_extra("kreach serve", "serve")
     import msgspec
 
     from kreach.adsystem.bidserver.app import bidder_with_shortcut
@@ -58,36 +53,35 @@ def bidder(
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
     from kreach.adsystem.store_layout import bidder_store
     from kreach.service.clock import ClockSettings
-    from kreach.service.config import load_settings
     from kreach.service.logs import Log
     from kreach.service.metrics import Metrics
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
-    document, base = _sections(config)
-    shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
-    settings = load_settings(BidderSettings, "bidder", document, base=base)
-    redis = load_settings(RedisSettings, "redis", document, base=base)
+    file = ConfigFile(config)
+    shared = file.load(AdSystemSettings, "adsystem")
+    settings = file.load(BidderSettings, "bidder")
+    redis = file.load(RedisSettings, "redis")
     redis.check_name(settings.name)
     shared = bidder_store(shared, settings.name)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _checked(check_adsystem(shared), as_json)
+        _show_check(check_adsystem(shared), as_json)
         return
-    listening = bind(settings.host, settings.port)
+    listener = bind(settings.host, settings.port)
     if settings.public_url is None:
-        settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
+        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
     log = Log("bidder")
 
-    def again() -> AdSystemSettings:
-        return load_settings(AdSystemSettings, "adsystem", _sections(config)[0], base=base)
+    def reload_settings() -> AdSystemSettings:
+        return ConfigFile(config).load(AdSystemSettings, "adsystem")
 
-    clock = load_settings(ClockSettings, "clock", document, base=base)
-    state = BidderState(shared, settings, log, redis=redis, clock=clock.steady, reload=again)
-    sys.setswitchinterval(0.0002)  # plans are made beside requests, which must not wait for them
+    clock = file.load(ClockSettings, "clock").steady
+    state = BidderState(shared, settings, log, redis=redis, clock=clock, reload=reload_settings)
+    sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
     site, hot = bidder_with_shortcut(state, Metrics("bidder"))
-    run(site, log, listening, {signal.SIGHUP: state.reload}, hot)
+    run(site, log, listener, {signal.SIGHUP: state.reload}, hot)
 
 
 @serve.command()
@@ -101,6 +95,7 @@ def reporting(
 
     Example: kreach serve reporting --config kreach.toml
     """
+    require_extra("kreach serve", "serve")
     import msgspec
 
     from kreach.adsystem.access.keys import count_keys
@@ -117,97 +112,95 @@ def reporting(
     )
     from kreach.adsystem.sharing.campaign_feed import CampaignFeed
     from kreach.service.clock import ClockSettings
-    from kreach.service.config import load_settings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
-    document, base = _sections(config)
-    shared = load_settings(AdSystemSettings, "adsystem", document, base=base)
-    settings = load_settings(ReportingSettings, "reporting", document, base=base)
-    guard = load_settings(GuardSettings, "guard", document, base=base)
-    noise = load_settings(NoiseSettings, "noise", document, base=base)
-    if settings.keys and "bidder" in document:  # there are advertisers
-        check_closing(load_settings(BidderSettings, "bidder", document, base=base), guard, noise)
+    file = ConfigFile(config)
+    shared = file.load(AdSystemSettings, "adsystem")
+    settings = file.load(ReportingSettings, "reporting")
+    guard = file.load(GuardSettings, "guard")
+    noise = file.load(NoiseSettings, "noise")
+    if settings.keys and "bidder" in file.document:  # there are advertisers
+        check_closing(file.load(BidderSettings, "bidder"), guard, noise)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        keys = count_keys(shared.store) if settings.keys else "none asked for"
-        found = check_adsystem(shared, guard) | check_noise(noise, shared.store) | {"keys": keys}
-        _checked(found, as_json)
+        keys = count_keys(shared.store) if settings.keys else "not required"
+        facts = check_adsystem(shared, guard) | check_noise(noise, shared.store) | {"keys": keys}
+        _show_check(facts, as_json)
         return
     log = Log("reporting")
-    redis = load_settings(RedisSettings, "redis", document, base=base)
+    redis = file.load(RedisSettings, "redis")
     if redis.url is not None:
         CampaignFeed(shared.store, redis, log).start()
 
-    async def told_to_reload() -> None:
+    async def refuse_reload() -> None:
         log.warning("restart to take up changed settings")
 
-    clock = load_settings(ClockSettings, "clock", document, base=base)
-    app = reporting_app(shared, settings, log, clock.steady(), guard, noise)
-    run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: told_to_reload})
+    clock = file.load(ClockSettings, "clock").steady()
+    app = reporting_app(shared, settings, log, clock, guard, noise)
+    run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: refuse_reload})
 
 
-@serve.command(short_help="Tell which group a visitor is of: the publisher's side.")
+@serve.command(short_help="Look up the group of a visitor (publisher side).")
 def gateway(
     config: Config = None,
     check_config: CheckOnly = False,
     port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Tell which group a visitor is of: the publisher's side, never reachable by advertisers.
+    """Look up the group of a visitor. Publisher side: advertisers must not reach this service.
 
     Example: kreach serve gateway --config publisher.toml
     """
+    require_extra("kreach serve", "serve")
     import msgspec
 
     from kreach.publisher.gateway import GatewaySettings, check, gateway_app
-    from kreach.service.config import load_settings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
-    document, base = _sections(config)
-    settings = load_settings(GatewaySettings, "gateway", document, base=base)
+    settings = ConfigFile(config).load(GatewaySettings, "gateway")
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _checked(check(settings), as_json)
+        _show_check(check(settings), as_json)
         return
     log = Log("gateway")
     run(gateway_app(settings, log), log, bind(settings.host, settings.port))
 
 
-@serve.command(short_help="Show campaigns, plans and privacy in a browser.")
+@serve.command(short_help="Serve the web console.")
 def console(
     config: Config = None,
     check_config: CheckOnly = False,
     port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Show campaigns, plans and privacy as pages for a browser; talks to reporting only.
+    """Serve the web console: campaigns, plans and privacy. It reads only the reporting API.
 
     Example: kreach serve console --config kreach.toml
     """
+    require_extra("kreach serve console", "console")
     import msgspec
 
     from kreach.adsystem.console.app import check_console, console_app
     from kreach.adsystem.settings import ConsoleSettings
     from kreach.service.clock import ClockSettings
-    from kreach.service.config import load_settings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
-    document, base = _sections(config)
-    settings = load_settings(ConsoleSettings, "console", document, base=base)
-    clock = load_settings(ClockSettings, "clock", document, base=base)
+    file = ConfigFile(config)
+    settings = file.load(ConsoleSettings, "console")
+    clock = file.load(ClockSettings, "clock")
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _checked(check_console(settings), as_json)
+        _show_check(check_console(settings), as_json)
         return
     log = Log("console")
-    listening = bind(settings.host, settings.port)
-    run(console_app(settings, log, clock.steady(), clock.speed), log, listening)
+    listener = bind(settings.host, settings.port)
+    run(console_app(settings, log, clock.steady(), clock.speed), log, listener)

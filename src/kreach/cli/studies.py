@@ -1,4 +1,4 @@
-"""`kreach evaluate` and `kreach tradeoff`: the paper's questions on one's own logs."""
+"""`kreach evaluate` and `kreach tradeoff`: the paper's studies on the user's own logs."""
 
 import json
 from pathlib import Path
@@ -7,30 +7,31 @@ from typing import Annotated, Any
 import typer
 
 from kreach.boundary.times import as_instant
-from kreach.cli.groups import Json, progress_shown
+from kreach.cli.common import Json, Seed, progress_spinner, split_names
+from kreach.cli.groups import Visits
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 
 __all__ = ["evaluate", "tradeoff"]
 
-Visits = Annotated[Path, typer.Option(help="Visits: user_id, ts, attributes (Parquet, CSV).")]
 Prices = Annotated[Path, typer.Option(help="Prices: market_price, count, campaign.")]
-Out = Annotated[Path, typer.Option(help="Folder for summary, rows, figures and report.html.")]
+Out = Annotated[
+    Path, typer.Option(help="Output folder for summary, rows, figures and report.html.")
+]
 Split = Annotated[
-    str | None, typer.Option(help="History before, flight after; default: half of the visits.")
+    str | None,
+    typer.Option(help="Time that splits history from flight; default: the median visit."),
 ]
-Campaigns = Annotated[int, typer.Option(help="Campaigns to draw.")]
-CampaignSize = Annotated[int, typer.Option(help="People of a campaign.")]
+Campaigns = Annotated[int, typer.Option(help="Number of campaigns to draw.")]
+CampaignSize = Annotated[int, typer.Option(help="People per campaign.")]
 Strategies = Annotated[
-    str, typer.Option(help="Ways of grouping, the main one first, separated by commas.")
+    str, typer.Option(help="Grouping strategies, comma-separated, main one first.")
 ]
-Segments = Annotated[str, typer.Option(help="Targeting columns, for segments strategies.")]
-Target = Annotated[str | None, typer.Option(help="A column: its largest values are the campaigns.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same digits.")]
-Processes = Annotated[int | None, typer.Option(help="Processes; default: one per core.")]
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+Segments = Annotated[str, typer.Option(help="Targeting columns of the segments strategies.")]
+Target = Annotated[
+    str | None, typer.Option(help="Column whose largest values become the campaigns.")
+]
+Processes = Annotated[int | None, typer.Option(help="Worker processes; default: one per core.")]
 
 
 def _options(
@@ -48,17 +49,17 @@ def _options(
 ) -> Any:
     from kreach.lab.evaluate import StudyOptions
 
-    named = _split(strategies)
-    if not named:
-        raise KreachError.rule("strategies", "name at least one way of grouping", strategies)
+    names = split_names(strategies)
+    if not names:
+        raise KreachError.rule("strategies", "name at least one strategy", strategies)
     return StudyOptions(
         visits,
         prices,
         group_size,
-        named[0],
-        named[1:],
-        _split(segments),
-        _split(segments),
+        names[0],
+        names[1:],
+        split_names(segments),
+        split_names(segments),
         as_instant("split", split),
         campaigns,
         campaign_size,
@@ -72,7 +73,7 @@ def evaluate(
     visits: Visits,
     prices: Prices,
     out: Out,
-    group_size: Annotated[int, typer.Option(help="k, the least people in a group.")] = 20,
+    group_size: Annotated[int, typer.Option(help="Minimum people per group (k).")] = 20,
     strategies: Strategies = "random,rates",
     segments: Segments = "",
     split: Split = None,
@@ -85,11 +86,12 @@ def evaluate(
 ) -> None:
     """Run the paper's real-world study on your own visits and prices.
 
-    How far off each way of measuring is, and what each way of bidding reaches at equal budget.
-    Example:
+    Reports the error of each way to measure reach, and the reach of each way to bid at equal
+    budget. Example:
 
     kreach evaluate --visits visits.parquet --prices prices.csv --group-size 20 --out study/
     """
+    require_extra("kreach evaluate", "lab")
     from kreach.lab import evaluate as study
     from kreach.lab import evaluate_report
     from kreach.lab.exhibits import check_folder, write_study
@@ -108,7 +110,7 @@ def evaluate(
         processes,
     )
     check_folder(out)
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         site, rows = study.evaluate(options, progress)
         progress("drawing")
         summary = evaluate_report.summary_of(options, site, rows)
@@ -116,14 +118,14 @@ def evaluate(
         exhibits = evaluate_report.exhibits_of(options, summary, rows)
         title = f"What groups of {group_size} mean for these logs"
         write_study(out, title, exhibits, summary | {"advice": advice}, advice)
-    _told(summary | {"advice": advice}, advice, out, as_json)
+    _show(summary | {"advice": advice}, advice, out, as_json)
 
 
 def tradeoff(
     visits: Visits,
     prices: Prices,
     out: Out,
-    group_sizes: Annotated[str, typer.Option(help="Values of k, separated by commas.")] = (
+    group_sizes: Annotated[str, typer.Option(help="Values of k, comma-separated.")] = (
         "1,2,5,20,50"
     ),
     strategies: Strategies = "random,rates",
@@ -136,16 +138,17 @@ def tradeoff(
     processes: Processes = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what anonymity costs on your own logs: reach, reach per spend and error against k.
+    """Measure what anonymity costs on your own logs: reach, reach per spend and error by k.
 
     Example: kreach tradeoff --visits visits.parquet --prices prices.csv --group-sizes 1,5,20,50
     --out cost/
     """
+    require_extra("kreach tradeoff", "lab")
     from kreach.lab import tradeoff as study
     from kreach.lab.exhibits import check_folder, write_study
 
     try:
-        sizes = sorted({int(size) for size in _split(group_sizes)})
+        sizes = sorted({int(size) for size in split_names(group_sizes)})
     except ValueError:
         sizes = []
     if not sizes or sizes[0] < 1:
@@ -164,20 +167,20 @@ def tradeoff(
         processes,
     )
     check_folder(out)
-    with progress_shown() as progress:
+    with progress_spinner() as progress:
         site, rows = study.tradeoff(options, sizes, progress)
         progress("drawing")
         summary = study.summary_of(options, site, rows)
         advice = study.advice_of(summary, sizes)
         exhibits = study.exhibits_of(options, summary, rows)
         write_study(out, "What anonymity costs", exhibits, summary | {"advice": advice}, advice)
-    _told(summary | {"advice": advice}, advice, out, as_json)
+    _show(summary | {"advice": advice}, advice, out, as_json)
 
 
-def _told(summary: dict[str, Any], advice: list[str], out: Path, as_json: bool) -> None:
+def _show(summary: dict[str, Any], advice: list[str], out: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(summary))
         return
     for line in advice:
         typer.echo(line)
-    typer.echo(f"\nAll of it: {out / 'report.html'}")
+    typer.echo(f"\nreport: {out / 'report.html'}")

@@ -1,1 +1,1 @@
-"""The lab sees both sides: simulated worlds where the truth is known. Nobody imports it."""
+"""Studies and the demo: simulations that know the truth. Only the command line imports the lab."""

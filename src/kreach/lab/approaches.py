@@ -1,6 +1,6 @@
-"""What an ad system may be told about visits, and the reach it then measures.
+"""What the ad system may know about visits, and the reach that it then measures.
 
-The names are those of `summary.json`. A to D are the paper's; "needs" says what crosses.
+The names are those of `summary.json`. A to D are the paper's; "needs" says what has to be shared.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kreach.adsystem.measurement.report import measure
 from kreach.adsystem.measurement.requests import adapted, measure_with_requests
 from kreach.boundary.audience import Audience
 from kreach.boundary.visit_law import VisitLaw
-from kreach.lab.site import Campaign
+from kreach.lab.site import StudyCampaign
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.audit import FORMED_BY_VISITS
 from kreach.publisher.crossfit import cross_fitted_on_halves
@@ -24,7 +24,7 @@ from kreach.publisher.visit_knowledge import (
     visit_profiles,
 )
 
-__all__ = ["APPROACHES", "Grouped"]
+__all__ = ["APPROACHES", "GroupedCampaign"]
 
 APPROACHES = {
     "impressions": "A: every impression a person; needs nothing",
@@ -40,10 +40,10 @@ _MIN_ANONYMITY = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """The people of a campaign in groups, and every audience the ad system might be told."""
+class GroupedCampaign:
+    """The people of a campaign in groups, and the audience of the ad system under each approach."""
 
-    campaign: Campaign
+    campaign: StudyCampaign
     strategy: Strategy
     group_size: int
     seed: int
@@ -53,8 +53,8 @@ class Grouped:
     @cached_property
     def group_of(self) -> IntArray:
         """The group of each person."""
-        made = form_groups(self.campaign.people, self.group_size, self.strategy, self.seed)
-        return made.group_of()
+        groups = form_groups(self.campaign.people, self.group_size, self.strategy, self.seed)
+        return groups.group_of()
 
     @cached_property
     def sizes(self) -> IntArray:
@@ -62,7 +62,7 @@ class Grouped:
 
     @cached_property
     def groups(self) -> IntArray:
-        """The group of each request of the flight: all that crosses of it."""
+        """The group of each request in the flight: all that the ad system sees of it."""
         return self.group_of[self.campaign.person]
 
     @cached_property
@@ -71,15 +71,15 @@ class Grouped:
         return np.bincount(self.groups, minlength=len(self.sizes))
 
     @cached_property
-    def by_visits(self) -> bool:
-        """Whether groups were formed by how often people visit."""
+    def formed_by_visits(self) -> bool:
+        """Whether the strategy uses how often people visit."""
         return self.strategy.name in FORMED_BY_VISITS
 
     @cached_property
     def dispersion(self) -> float:
         """Fitted on visits of history that did not form the groups."""
         people = self.campaign.people
-        if not self.by_visits:
+        if not self.formed_by_visits:
             return match_dispersion(people.visits, self.group_of)
         halves = self.campaign.halves()
         return cross_fitted_on_halves(people, *halves, self.strategy, self.group_size, self.seed)
@@ -111,8 +111,8 @@ class Grouped:
         parts = np.split(visits[order].astype(np.float64), np.cumsum(self.sizes)[:-1])
         return [p / p.sum() if p.sum() else np.full(len(p), 1.0 / len(p)) for p in parts]
 
-    def measured(self, approach: str, won: IntArray) -> float:
-        """Unique reach of the won requests (their places in the flight), as it is measured."""
+    def measure_reach(self, approach: str, won: IntArray) -> float:
+        """Measured unique reach of the won requests, given by index in the flight."""
         impressions = np.bincount(self.groups[won], minlength=len(self.sizes))
         if approach in {"counted", "counted_history"}:
             law = self.flight_law if approach == "counted" else self.adapted_law
@@ -120,7 +120,7 @@ class Grouped:
             return measure_with_requests(audience, law, self.requests, impressions).reach
         return measure(self.audience(approach), impressions, 1).reach
 
-    def applicable(self) -> list[str]:
-        """Counting requests assumes that groups were formed without regard to visits."""
-        left_out = {"counted", "counted_history"} if self.by_visits else set()
-        return [name for name in APPROACHES if name not in left_out]
+    def applicable_approaches(self) -> list[str]:
+        """All approaches, without counted requests if the groups depend on visits."""
+        excluded = {"counted", "counted_history"} if self.formed_by_visits else set()
+        return [name for name in APPROACHES if name not in excluded]

@@ -1,4 +1,4 @@
-"""An auction loop in which the bidder sees only what crosses the boundary: group, time, outcome."""
+"""An auction loop. The bidder sees only group, time and outcome."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ __all__ = ["Outcome", "Stream", "paper_stream", "run_auctions"]
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Requests in the order of time: who (the truth), from which group, when, and at what price."""
+    """Requests in time order: person (the truth), group, time and competing bid."""
 
     person: IntArray
     group: IntArray
@@ -24,7 +24,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a bidder achieved; reach is the truth that it never saw."""
+    """The result of a bidder; `reach` is the truth, which it never sees."""
 
     reach: int
     spend: float
@@ -57,10 +57,9 @@ def run_auctions(
     auction: str = "second_price",
     gateway_cap: int | None = None,
 ) -> Outcome:
-    """Put every request to the bidder; it wins with a bid of at least the competing one.
+    """Offer every request to the bidder; it wins with at least the competing bid.
 
-    With `gateway_cap` the publisher drops the bid for a person who has seen it so often: to the
-    bidder one more lost auction.
+    With `gateway_cap` the publisher rejects bids for people at the cap: lost auctions.
     """
     seen = [0] * stream.people
     impressions, expected = 0, 0.0

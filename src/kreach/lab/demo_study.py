@@ -1,6 +1,6 @@
-"""The study of a demonstration: what groups of another size would cost. A process of its own.
+"""The background study of a demo: what other group sizes would cost. Runs as its own process.
 
-It takes the processor only where nobody else wants it: the services have to keep up with visits.
+It runs at the lowest priority, because the services have to keep up with the visits.
 """
 
 import json
@@ -22,12 +22,12 @@ _CAMPAIGNS = 3
 
 
 def main(folder: Path, people: int, seed: int, mu: float, sigma: float) -> None:
-    """Study `visits.csv` of a demonstration; `tradeoff/summary.json` is there when it is done."""
+    """Study `visits.csv` of a demo and write `tradeoff/summary.json`."""
     if hasattr(os, "nice"):
         os.nice(19)
     prices = generator_for(seed, 1).lognormal(mu, sigma, _PRICES) / 1_000.0
-    listed = "".join(f"{price:.9f},1\n" for price in np.sort(prices))
-    (folder / "prices.csv").write_text(f"market_price,count\n{listed}")
+    lines = "".join(f"{price:.9f},1\n" for price in np.sort(prices))
+    (folder / "prices.csv").write_text(f"market_price,count\n{lines}")
     options = StudyOptions(
         folder / "visits.csv",
         folder / "prices.csv",
@@ -42,15 +42,14 @@ def main(folder: Path, people: int, seed: int, mu: float, sigma: float) -> None:
     sizes = [size for size in _SIZES if size * 20 <= options.campaign_size]
     site, rows = tradeoff(options, sizes)
     summary = summary_of(options, site, rows)
-    found = json.dumps(summary | {"advice": advice_of(summary, sizes)})
+    document = json.dumps(summary | {"advice": advice_of(summary, sizes)})
     out = folder / "tradeoff"
     out.mkdir(exist_ok=True)
     draft = out / "summary.json.draft"
-    draft.write_text(found)
+    draft.write_text(document)
     draft.replace(out / "summary.json")
 
 
 if __name__ == "__main__":
-    _, told, people_told, *numbers = sys.argv
-    seed_told, mu_told, sigma_told = numbers
-    main(Path(told), int(people_told), int(seed_told), float(mu_told), float(sigma_told))
+    _, directory, people_count, *numbers = sys.argv
+    main(Path(directory), int(people_count), int(numbers[0]), *map(float, numbers[1:]))

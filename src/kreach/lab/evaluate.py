@@ -1,4 +1,4 @@
-"""The paper's real-world study (Section 5.3) on anybody's visits and prices.
+"""The paper's real-world study (Section 5.3) on the user's visits and prices.
 
 History and flight are split in time. Campaigns are people drawn at random, or the largest values of
 a column. Measurement: a share of the flight's requests is won at random and unique reach measured
@@ -17,10 +17,17 @@ import numpy as np
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.visit_law import VisitLaw
 from kreach.errors import KreachError
-from kreach.lab.approaches import Grouped
+from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Outcome
-from kreach.lab.buyers import BUYERS, alone, buy, cheapest_everybody, gateway_capped, hindsight
-from kreach.lab.site import Campaign, Site, draw_campaigns, open_site, read_markets
+from kreach.lab.buyers import (
+    BUYERS,
+    buy,
+    buy_at_k1,
+    buy_with_gateway_cap,
+    full_reach_cost,
+    hindsight_reach,
+)
+from kreach.lab.site import Site, StudyCampaign, draw_campaigns, open_site, read_markets
 from kreach.lab.trials import Progress, generator_for, run_trials, silent
 from kreach.publisher.build import BuildOptions, strategy_named
 from kreach.publisher.grouping import Strategy
@@ -30,7 +37,11 @@ __all__ = ["BUDGET_SHARES", "WIN_SHARES", "StudyOptions", "evaluate", "strategie
 
 WIN_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 BUDGET_SHARES = (0.05, 0.2, 0.6)  # of what reaching everybody costs in hindsight at k = 1
-ELSEWHERE = ("uniform", "uniform_recency", "planning_recency")  # buyers run on further groupings
+OTHER_STRATEGY_BUYERS = (
+    "uniform",
+    "uniform_recency",
+    "planning_recency",
+)  # run on the other strategies
 _CAP = 1
 
 Row = dict[str, Any]
@@ -38,13 +49,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """Everything that decides a study of logs."""
+    """All options of a study of logs."""
 
     visits: Path
     prices: Path
     group_size: int = 20
     strategy: str = "random"
-    others: tuple[str, ...] = ("rates",)  # further ways of grouping
+    others: tuple[str, ...] = ("rates",)  # strategies to compare with
     segments: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     split: datetime | None = None
@@ -61,7 +72,7 @@ class StudyOptions:
         as_whole_number("seed", self.seed, minimum=0)
         for name in (self.strategy, *self.others):
             if name == "overlapping":
-                raise KreachError.rule("strategy", "make disjoint groups to be studied", name)
+                raise KreachError.rule("strategy", "build disjoint groups", name)
             if name == "attributes" and not self.attributes:
                 rule = "come with columns (segments) to group by"
                 raise KreachError.rule("strategy", rule, name)
@@ -70,8 +81,8 @@ class StudyOptions:
 
 
 def strategies_of(options: StudyOptions) -> dict[str, Strategy]:
-    """The ways of grouping that are asked for, the main one first."""
-    made = {}
+    """The requested strategies, the main one first."""
+    strategies = {}
     for name in dict.fromkeys((options.strategy, *options.others)):
         build = BuildOptions(
             options.visits,
@@ -81,24 +92,24 @@ def strategies_of(options: StudyOptions) -> dict[str, Strategy]:
             attributes=options.attributes,
             segments=options.segments,
         )
-        made[name] = strategy_named(build)
-    return made
+        strategies[name] = strategy_named(build)
+    return strategies
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One campaign of a study, with all it needs, for a process of its own."""
+    """One campaign of a study with all its inputs, for a worker process."""
 
     at: int
-    campaign: Campaign
+    campaign: StudyCampaign
     strategies: dict[str, Strategy]
     group_size: int
     seed: int
     history_law: VisitLaw
     flight_law: VisitLaw
 
-    def grouped(self, strategy: str) -> Grouped:
-        return Grouped(
+    def grouped(self, strategy: str) -> GroupedCampaign:
+        return GroupedCampaign(
             self.campaign,
             self.strategies[strategy],
             self.group_size,
@@ -143,17 +154,17 @@ def tasks_of(options: StudyOptions) -> tuple[Site, list[Task]]:
 
 
 def study_campaign(task: Task) -> list[Row]:
-    """Everything about one campaign."""
+    """All rows of one campaign."""
     rows = []
     for at, strategy in enumerate(task.strategies):
         grouped = task.grouped(strategy)
         rows += _errors(task, grouped, strategy)
-        buyers: Sequence[str] = list(BUYERS) if at == 0 else ELSEWHERE
+        buyers: Sequence[str] = list(BUYERS) if at == 0 else OTHER_STRATEGY_BUYERS
         rows += _purchases(task, grouped, strategy, buyers, with_limits=at == 0)
     return rows
 
 
-def _errors(task: Task, grouped: Grouped, strategy: str) -> list[Row]:
+def _errors(task: Task, grouped: GroupedCampaign, strategy: str) -> list[Row]:
     generator = generator_for(task.seed, 2, task.at)
     campaign = task.campaign
     rows = []
@@ -162,8 +173,8 @@ def _errors(task: Task, grouped: Grouped, strategy: str) -> list[Row]:
         reached = len(np.unique(campaign.person[won]))
         if not reached:
             continue
-        for approach in grouped.applicable():
-            measured = grouped.measured(approach, won)
+        for approach in grouped.applicable_approaches():
+            measured = grouped.measure_reach(approach, won)
             rows.append(
                 {
                     "kind": "measurement",
@@ -180,19 +191,19 @@ def _errors(task: Task, grouped: Grouped, strategy: str) -> list[Row]:
 
 
 def _purchases(
-    task: Task, grouped: Grouped, strategy: str, buyers: Sequence[str], *, with_limits: bool
+    task: Task, grouped: GroupedCampaign, strategy: str, buyers: Sequence[str], *, with_limits: bool
 ) -> list[Row]:
     campaign = task.campaign
-    everybody = cheapest_everybody(campaign)
+    everybody = full_reach_cost(campaign)
     rows = []
     for share in BUDGET_SHARES:
         budget = share * everybody
-        reference = alone(campaign, budget, _CAP)
-        limit = hindsight(grouped, [budget], _CAP)[0]
+        reference = buy_at_k1(campaign, budget, _CAP)
+        limit = hindsight_reach(grouped, [budget], _CAP)[0]
         outcomes = {name: buy(name, grouped, budget, _CAP) for name in buyers}
         if with_limits:
-            outcomes["gateway_cap"] = gateway_capped(grouped, budget, _CAP)
-            outcomes["planning_k1"] = alone(campaign, budget, _CAP, ahead=True)
+            outcomes["gateway_cap"] = buy_with_gateway_cap(grouped, budget, _CAP)
+            outcomes["planning_k1"] = buy_at_k1(campaign, budget, _CAP, planning=True)
         for name, outcome in outcomes.items():
             rows.append(
                 {

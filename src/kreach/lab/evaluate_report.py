@@ -1,4 +1,4 @@
-"""The rows of a study of logs as a summary, two figures, and advice in words."""
+"""Summary, figures and advice from the rows of `kreach evaluate`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -44,9 +44,9 @@ def _mean(values: Iterable[float]) -> float:
 
 def summary_of(options: StudyOptions, site: Site, rows: Sequence[Row]) -> dict[str, Any]:
     """`measurement` and `optimisation` by approach, as the public surface promises."""
-    kept = [row | {"key": _key(row, options.strategy)} for row in rows]
-    measured = [row for row in kept if row["kind"] == "measurement"]
-    bought = [row for row in kept if row["kind"] == "optimisation"]
+    keyed = [row | {"key": _key(row, options.strategy)} for row in rows]
+    measured = [row for row in keyed if row["kind"] == "measurement"]
+    bought = [row for row in keyed if row["kind"] == "optimisation"]
     return {
         "setting": _setting(options, site),
         "measurement": {key: _measurement(_of(measured, key)) for key in _keys(measured)},
@@ -127,8 +127,8 @@ def _ingredients(rows: Sequence[Row], options: StudyOptions) -> dict[str, float]
     """What each ingredient adds to reach at equal budget, in points of the reach at k = 1."""
 
     def reach(key: str) -> float:
-        found = _of(rows, key)
-        return _mean(row["relative_reach"] for row in found) if found else float("nan")
+        matching = _of(rows, key)
+        return _mean(row["relative_reach"] for row in matching) if matching else float("nan")
 
     steps = {
         "paper_bidder_uniform": reach("uniform"),
@@ -144,12 +144,12 @@ def _ingredients(rows: Sequence[Row], options: StudyOptions) -> dict[str, float]
 
 
 def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
-    """What the results support, in words; nothing where they do not."""
+    """Recommendations that the results support."""
     lines = []
     measured = summary["measurement"]
     worst = {
-        key: max(abs(error) for error in found["by_win_share"].values())
-        for key, found in measured.items()
+        key: max(abs(error) for error in errors["by_win_share"].values())
+        for key, errors in measured.items()
         if "@" not in key
     }
     simple = {k: v for k, v in worst.items() if k in {"uniform", "dispersed", "counted"}}
@@ -170,18 +170,20 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
     )
     others = {k: v for k, v in bought.items() if k.startswith("planning_recency@")}
     if others:
-        name, found = max(others.items(), key=lambda item: float(item[1]["relative_reach_mean"]))
+        name, best_other = max(
+            others.items(), key=lambda item: float(item[1]["relative_reach_mean"])
+        )
         strategy = name.partition("@")[2]
         lost = {
-            strategy: 1.0 - found["relative_reach_mean"],
+            strategy: 1.0 - best_other["relative_reach_mean"],
             options.strategy: 1.0 - ours["relative_reach_mean"],
         }
         first, second = sorted(lost, key=lambda key: lost[key])
-        words = [
+        phrases = [
             f"{key} groups {'lose' if lost[key] >= 0.0 else 'gain'} {abs(lost[key]):.0%}"
             for key in (first, second)
         ]
-        lines.append(f"With these logs at k = {options.group_size}: {', '.join(words)} of reach.")
+        lines.append(f"With these logs at k = {options.group_size}: {', '.join(phrases)} of reach.")
     return lines
 
 
@@ -197,7 +199,7 @@ def exhibits_of(
             "measurement",
             "How far off measured unique reach is",
             "C overestimates, D is the most accurate of A to D (Figure 6).",
-            _measured_words(summary),
+            _measurement_text(summary),
             "The paper shows one win rate; here a share from 1 % to all of the requests is won.",
             setting,
             {k: v["mean_absolute_error"] for k, v in summary["measurement"].items()},
@@ -208,7 +210,7 @@ def exhibits_of(
             "optimisation",
             "Reach at equal budget, relative to knowing everybody",
             "Relative ROAS of A, B, C, D: 86.0, 88.4, 87.0, 94.1 % (Table 1).",
-            _bought_words(summary),
+            _optimisation_text(summary),
             "The paper's table is one budget on data that is not public; D uses shares of the "
             "flight itself, which no ad system has before the flight.",
             setting | {"budgets": ", ".join(f"{share:g}" for share in BUDGET_SHARES)},
@@ -220,17 +222,17 @@ def exhibits_of(
     ]
 
 
-def _measured_words(summary: dict[str, Any]) -> str:
+def _measurement_text(summary: dict[str, Any]) -> str:
     parts = []
     for key in ("uniform", "profiled", "dispersed", "counted"):
-        found = summary["measurement"].get(key)
-        if found:
-            errors = list(found["by_win_share"].values())
+        results = summary["measurement"].get(key)
+        if results:
+            errors = list(results["by_win_share"].values())
             parts.append(f"{key} {min(errors):+.1%} to {max(errors):+.1%}")
     return "Mean error over campaigns, by win share: " + "; ".join(parts) + "."
 
 
-def _bought_words(summary: dict[str, Any]) -> str:
+def _optimisation_text(summary: dict[str, Any]) -> str:
     keys = ["uniform", "planning_recency"]
     keys += [key for key in summary["optimisation"] if key.startswith("planning_recency@")]
     parts = [f"{key} {summary['optimisation'][key]['relative_reach_mean']:.1%}" for key in keys]
@@ -253,9 +255,9 @@ def _error_figure(summary: dict[str, Any]) -> Any:
     axes.axhline(0.0, color=INK, linewidth=0.8)
     lines = [k for k in APPROACHES if k in summary["measurement"] and k not in _FAR]
     for colour, key in zip(COLOURS, lines, strict=False):
-        found = summary["measurement"][key]["by_win_share"]
-        x = [100.0 * float(share) for share in found]
-        y = [100.0 * error for error in found.values()]
+        errors = summary["measurement"][key]["by_win_share"]
+        x = [100.0 * float(share) for share in errors]
+        y = [100.0 * error for error in errors.values()]
         axes.plot(x, y, marker="o", markersize=4, color=colour, label=key.replace("_", " "))
     axes.set_xscale("log")
     axes.set_xticks([1, 2, 5, 10, 20, 40, 100], ["1", "2", "5", "10", "20", "40", "100"])
@@ -268,26 +270,28 @@ def _error_figure(summary: dict[str, Any]) -> Any:
 
 
 def _reach_figure(summary: dict[str, Any]) -> Any:
-    found = summary["optimisation"]
-    order = sorted(found, key=lambda key: float(found[key]["relative_reach_mean"]))
-    left_out = [key for key in order if found[key]["relative_reach_mean"] < _OFF_SCALE]
-    order = [key for key in order if key not in left_out]
+    results = summary["optimisation"]
+    order = sorted(results, key=lambda key: float(results[key]["relative_reach_mean"]))
+    off_scale = [key for key in order if results[key]["relative_reach_mean"] < _OFF_SCALE]
+    order = [key for key in order if key not in off_scale]
     figure, axes = new_figure(10.0, 0.34 * len(order) + 1.8)
     for place, key in enumerate(order):
-        one = found[key]
+        result = results[key]
         ours = key.startswith("planning")
         colour = COLOURS[0] if ours else (MUTED if key == "gateway_cap" else COLOURS[1])
-        spread = [100.0 * value for value in one["by_budget"].values()]
+        spread = [100.0 * value for value in result["by_budget"].values()]
         axes.plot([min(spread), max(spread)], [place, place], color=colour, linewidth=2.0)
-        axes.plot(100.0 * one["relative_reach_mean"], place, "o", color=colour)
+        axes.plot(100.0 * result["relative_reach_mean"], place, "o", color=colour)
         if key not in {"planning_k1", "gateway_cap"}:
-            axes.plot(100.0 * one["relative_hindsight_mean"], place, "|", color=INK, markersize=9)
+            axes.plot(
+                100.0 * result["relative_hindsight_mean"], place, "|", color=INK, markersize=9
+            )
     axes.axvline(100.0, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(order)), [_name(key) for key in order])
     axes.set_ylim(-0.6, len(order) - 0.4)
     axes.set_xlabel("reach at equal budget (% of k = 1)")
     title = "Dot: mean; bar: over budgets; | : hindsight limit. Blue: ours."
-    for key in left_out:
-        title += f"\nOff the scale: {_name(key)}, {found[key]['relative_reach_mean']:.0%}."
+    for key in off_scale:
+        title += f"\nOff the scale: {_name(key)}, {results[key]['relative_reach_mean']:.0%}."
     axes.set_title(title, fontsize=10, color=MUTED)
     return figure

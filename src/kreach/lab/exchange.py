@@ -1,4 +1,4 @@
-"""An exchange as a bidder meets one: bid requests full of noise, market prices, HTTP."""
+"""A simulated exchange: an HTTP client, market prices, and bid requests with realistic noise."""
 
 import asyncio
 import json
@@ -15,10 +15,18 @@ from kreach.adsystem.bidding.history import read_prices
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray
 
-__all__ = ["Client", "Place", "Prices", "Reply", "bid_request", "listed_prices", "lognormal_prices"]
+__all__ = [
+    "Client",
+    "Placement",
+    "Prices",
+    "Reply",
+    "bid_request",
+    "listed_prices",
+    "lognormal_prices",
+]
 
 Prices = Callable[[np.random.Generator, int], FloatArray]
-"""Draws so many highest competing bids, per thousand."""
+"""Draws a number of highest competing bids, per thousand."""
 
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -37,7 +45,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """HTTP/1.1 to one address over connections that stay open, one request under way on each."""
+    """An HTTP/1.1 client for one address, with keep-alive connections."""
 
     def __init__(self, address: str, seconds: float = 30.0) -> None:
         parts = urlsplit(address)
@@ -57,14 +65,14 @@ class Client:
             head += "content-type: application/json\r\n"
         message = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
         async with asyncio.timeout(self._seconds):
-            while self._idle:  # one that was closed meanwhile answers nothing: try the next
+            while self._idle:  # the server may have closed it meanwhile: try the next
                 try:
                     return await self._exchange(self._idle.pop(), message)
                 except (OSError, asyncio.IncompleteReadError):
                     continue
-            made = await asyncio.open_connection(self._host, self._port)
+            stream = await asyncio.open_connection(self._host, self._port)
             try:
-                return await self._exchange(made, message)
+                return await self._exchange(stream, message)
             except asyncio.IncompleteReadError as error:
                 raise ConnectionResetError("the answer broke off") from error
 
@@ -74,8 +82,8 @@ class Client:
             writer.write(message)
             await writer.drain()
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            told = (line.partition(":") for line in lines if line)
-            headers = {name.lower(): value.strip() for name, _, value in told}
+            fields = (line.partition(":") for line in lines if line)
+            headers = {name.lower(): value.strip() for name, _, value in fields}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
         except BaseException:
             writer.close()
@@ -87,7 +95,7 @@ class Client:
         return Reply(int(first.split(" ")[1]), headers, body)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         while self._idle:
             _, writer = self._idle.pop()
             writer.close()
@@ -105,15 +113,15 @@ def lognormal_prices(mu: float, sigma: float) -> Prices:
 
 
 def listed_prices(path: Path, campaign: str | None = None) -> Prices:
-    """The prices of a file, each as often as it was seen."""
+    """Draw from the prices of a file, weighted by their counts."""
     market = read_prices(path, campaign)
     prices, counts = np.asarray(market.prices), np.asarray(market.counts)
     return lambda generator, count: generator.choice(prices, count, p=counts / counts.sum())
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place for an ad, and the kind of auction it is sold in."""
+class Placement:
+    """An ad placement: its size, auction type and floor."""
 
     width: int = 300
     height: int = 250
@@ -122,18 +130,22 @@ class Place:
 
 
 def bid_request(
-    number: int, user_id: str, user: dict[str, Any], places: Sequence[Place], tmax: int = 1_000
+    number: int,
+    user_id: str,
+    user: dict[str, Any],
+    placements: Sequence[Placement],
+    tmax: int = 1_000,
 ) -> dict[str, Any]:
-    """What exchanges send: the gateway's word on the user, among all that identifies the person.
+    """A bid request as exchanges send it: the gateway's `user` data next to many identifiers.
 
-    A bidder that knows groups only must neither need nor keep any of the rest.
+    The bidder must neither need nor store any of those identifiers.
     """
     device = uuid5(NAMESPACE_URL, user_id)
-    told = user.get("data", [])
+    data = user.get("data", [])
     other = {"id": "900", "name": "other", "segment": [{"id": "s17", "name": "sports"}]}
     return {
         "id": f"visit-{number}",
-        "at": 1 if places[0].first_price else 2,
+        "at": 1 if placements[0].first_price else 2,
         "tmax": tmax,
         "cur": ["USD"],
         "bcat": ["IAB25"],
@@ -141,10 +153,10 @@ def bid_request(
             {
                 "id": str(at + 1),
                 "secure": 1,
-                "bidfloor": place.floor,
-                "banner": {"pos": 1, "format": [{"w": place.width, "h": place.height}]},
+                "bidfloor": placement.floor,
+                "banner": {"pos": 1, "format": [{"w": placement.width, "h": placement.height}]},
             }
-            for at, place in enumerate(places)
+            for at, placement in enumerate(placements)
         ],
         "site": {
             "id": "102855",
@@ -166,6 +178,6 @@ def bid_request(
             "buyeruid": device.hex[::-1],
             "yob": 1950 + device.bytes[4] % 55,
             "eids": [{"source": "id.example", "uids": [{"id": user_id, "atype": 1}]}],
-            "data": [other, *told],
+            "data": [other, *data],
         },
     }

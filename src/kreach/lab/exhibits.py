@@ -1,4 +1,4 @@
-"""What a study hands over: figures, their rows, the numbers beside the paper's, and one page."""
+"""The output of a study: figures, rows, numbers next to the paper's, and an HTML report."""
 
 import base64
 import csv
@@ -7,11 +7,11 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 
 __all__ = ["Exhibit", "check_folder", "new_figure", "write_study"]
 
@@ -36,13 +36,13 @@ _ROWS_SHOWN = 40
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One figure or table: what was found before, what we find, in which setting, and the rows."""
+    """One figure or table: the paper's finding, ours, the setting and the rows."""
 
     name: str  # the stem of its files
     title: str
-    found: str  # what the paper found
-    ours: str  # what we find, in words
-    differs: str  # where and why the two differ; empty if they do not
+    paper_finding: str
+    our_finding: str
+    difference: str  # where and why the two differ; empty if they do not
     setting: Mapping[str, Any]
     numbers: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
@@ -80,12 +80,9 @@ def new_figure(width: float = 7.0, height: float = 4.2, columns: int = 1) -> tup
 
 
 def check_folder(out: Path) -> Path:
-    """A folder that is there or can be made, and something to draw with: found out before hours
-    of work."""
-    if find_spec("matplotlib") is None:
-        raise KreachError.rule(
-            "figures", "be drawn with kreach[lab] installed", "matplotlib missing"
-        )
+    """Create the output folder. Fails early, before hours of work, if nothing can be written or
+    drawn."""
+    require_extra("drawing figures", "lab")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -100,7 +97,7 @@ def write_study(
     summary: Mapping[str, Any],
     advice: Sequence[str] = (),
 ) -> None:
-    """`summary.json`, a CSV of rows, PNG and SVG per exhibit, and `report.html` with all of it."""
+    """Write `summary.json`, per exhibit a CSV, PNG and SVG, and `report.html` with all of them."""
     check_folder(out)
     (out / "summary.json").write_text(
         json.dumps(summary, indent=2, sort_keys=True) + "\n", encoding="utf-8"
@@ -128,31 +125,31 @@ def _draw(out: Path, exhibit: Exhibit) -> str:
 
     with rc_context({"svg.hashsalt": "kreach"}):
         exhibit.figure.savefig(out / f"{exhibit.name}.svg", metadata={"Date": None})
-        held = io.BytesIO()
-        exhibit.figure.savefig(held, format="png", metadata={"Software": None})
-    (out / f"{exhibit.name}.png").write_bytes(held.getvalue())
-    data = base64.b64encode(held.getvalue()).decode()
+        png = io.BytesIO()
+        exhibit.figure.savefig(png, format="png", metadata={"Software": None})
+    (out / f"{exhibit.name}.png").write_bytes(png.getvalue())
+    data = base64.b64encode(png.getvalue()).decode()
     return f'<img alt="{html.escape(exhibit.title)}" src="data:image/png;base64,{data}">'
 
 
 def _section(exhibit: Exhibit, picture: str) -> str:
     facts = {
-        "The paper": exhibit.found,
-        "We": exhibit.ours,
-        "Difference": exhibit.differs,
-        "Setting": ", ".join(f"{key} {_shown(value)}" for key, value in exhibit.setting.items()),
+        "The paper": exhibit.paper_finding,
+        "We": exhibit.our_finding,
+        "Difference": exhibit.difference,
+        "Setting": ", ".join(f"{key} {_text(value)}" for key, value in exhibit.setting.items()),
     }
-    listed = "".join(
+    items = "".join(
         f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items() if text
     )
     return (
-        f"<h2>{html.escape(exhibit.title)}</h2>{picture}<dl>{listed}</dl>"
+        f"<h2>{html.escape(exhibit.title)}</h2>{picture}<dl>{items}</dl>"
         f"{_numbers(exhibit)}{_rows(exhibit.rows)}"
     )
 
 
 def _numbers(exhibit: Exhibit) -> str:
-    """The paper's numbers beside ours, where both are single values."""
+    """A table of the paper's numbers and ours, where both are single values."""
     names = [
         name
         for name, value in exhibit.numbers.items()
@@ -161,8 +158,8 @@ def _numbers(exhibit: Exhibit) -> str:
     if not names:
         return ""
     body = "".join(
-        f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{_shown(exhibit.paper[name])}</td>"
-        f"<td>{_shown(exhibit.numbers[name])}</td></tr>"
+        f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{_text(exhibit.paper[name])}</td>"
+        f"<td>{_text(exhibit.numbers[name])}</td></tr>"
         for name in names
     )
     return f"<table><tr><th></th><th>paper</th><th>kreach</th></tr>{body}</table>"
@@ -174,14 +171,14 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     head = "".join(f"<th>{html.escape(str(column))}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_shown(row.get(c, ''))}</td>" for c in columns) + "</tr>"
+        "<tr>" + "".join(f"<td>{_text(row.get(c, ''))}</td>" for c in columns) + "</tr>"
         for row in rows[:_ROWS_SHOWN]
     )
     more = f" (the first {_ROWS_SHOWN} of {len(rows):,})" if len(rows) > _ROWS_SHOWN else ""
     return f"<details><summary>rows{more}</summary><table><tr>{head}</tr>{body}</table></details>"
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return html.escape(text)
 

@@ -1,8 +1,8 @@
-"""A publisher and an exchange that drive the running services, and keep the truth.
+"""A simulated publisher and exchange that send traffic to running services and record the truth.
 
-Visitors come, the gateway names their group, the bidder bids, an auction is held, notices go out
-(some twice, late or never), and the publisher may ask for the hard cap. Who saw what is known
-here and nowhere else, so what the services report can be scored against it.
+For each visit the gateway names the group, the bidder bids, an auction is held, and notices go out
+(some duplicated, late or lost). The publisher may ask the gateway to enforce a hard cap. Only this
+module knows who saw what, so the reports of the services can be scored against it.
 """
 
 import asyncio
@@ -18,29 +18,28 @@ from typing import Any
 import numpy as np
 
 from kreach.errors import KreachError
-from kreach.lab.exchange import Client, Place, Prices, Reply, bid_request, lognormal_prices
+from kreach.lab.exchange import Client, Placement, Prices, Reply, bid_request, lognormal_prices
 from kreach.lab.trials import generator_for
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["LiveRun", "LiveWorld", "Mishaps", "Tally", "Truth"]
+__all__ = ["ExposureCounts", "LiveRun", "NoticeFaults", "Population", "Truth"]
 
-_TRIES = 9  # an exchange repeats a billing notice that was not acknowledged
+_MAX_ATTEMPTS = 9  # an exchange repeats a notice that was not acknowledged
 
 
 @dataclass(frozen=True, eq=False)
-class LiveWorld:
+class Population:
     """People, and how often each visits."""
 
     user_ids: tuple[str, ...]
     shares: FloatArray  # of all visits
 
     @classmethod
-    def drawn(cls, people: int, dispersion: float, seed: int) -> "LiveWorld":
-        """Rates from a Gamma law: in any group formed blindly, shares are Dirichlet(dispersion)."""
+    def draw(cls, people: int, dispersion: float, seed: int) -> "Population":
+        """Draw Gamma visit rates: shares within random groups are Dirichlet(dispersion)."""
         if people < 1 or not dispersion > 0.0:
-            raise KreachError.rule(
-                "world", "have people and a dispersion > 0", (people, dispersion)
-            )
+            rule = "have people and a dispersion > 0"
+            raise KreachError.rule("population", rule, (people, dispersion))
         generator = generator_for(seed, 0)
         rates = np.ones(people)
         if np.isfinite(dispersion):
@@ -49,16 +48,16 @@ class LiveWorld:
         return cls(names, rates / rates.sum())
 
     def visitors(self, visits: int, generator: np.random.Generator) -> IntArray:
-        """Who makes each of so many visits."""
+        """Draw the person behind each visit."""
         return generator.choice(len(self.shares), visits, p=self.shares)
 
     def write_users(self, path: Path) -> Path:
-        """A users file (CSV): those who never came are people too."""
+        """Write a users file (CSV). It includes people who never visit."""
         path.write_text("\n".join(["user_id", *self.user_ids]) + "\n")
         return path
 
     def write_history(self, path: Path, visits: int, end: datetime, seed: int) -> Path:
-        """A visits file (CSV) of the 30 days before `end`."""
+        """Write a visits file (CSV) of the 30 days before `end`."""
         generator = generator_for(seed, 1)
         days = 30.0 * np.sort(generator.random(visits))
         lines = ["user_id,ts"]
@@ -70,21 +69,21 @@ class LiveWorld:
 
 
 @dataclass(frozen=True)
-class Mishaps:
-    """The chance that a notice goes out twice, `late_seconds` late, or not at all."""
+class NoticeFaults:
+    """The probability that a notice is duplicated, `late_seconds` late, or lost."""
 
-    twice: float = 0.0
+    duplicate: float = 0.0
     late: float = 0.0
     late_seconds: float = 1.0
     lost: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("twice", "late", "lost"):
+        for name in ("duplicate", "late", "lost"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise KreachError.rule(name, "be a probability", getattr(self, name))
 
 
-class Tally:
+class ExposureCounts:
     """Impressions of each campaign on each person."""
 
     def __init__(self, people: int) -> None:
@@ -92,24 +91,22 @@ class Tally:
         self._by_campaign: dict[str, IntArray] = {}
 
     def add(self, campaign: str, person: int) -> None:
-        """One more."""
+        """Count one impression."""
         self.of(campaign)[person] += 1
 
     def of(self, campaign: str) -> IntArray:
         """Impressions by person."""
-        nobody = np.zeros(0, dtype=np.int64)
-        found = self._by_campaign.get(campaign, nobody)
-        if not len(found):
-            found = self._by_campaign[campaign] = np.zeros(self._people, dtype=np.int64)
-        return found
+        if campaign not in self._by_campaign:
+            self._by_campaign[campaign] = np.zeros(self._people, dtype=np.int64)
+        return self._by_campaign[campaign]
 
     @property
     def campaigns(self) -> tuple[str, ...]:
-        """Those that were seen."""
+        """The campaigns with an impression."""
         return tuple(self._by_campaign)
 
     def impressions(self, campaign: str) -> int:
-        """All of a campaign's."""
+        """Impressions of a campaign."""
         return int(self.of(campaign).sum())
 
     def reach(self, campaign: str, cap: int) -> int:
@@ -124,12 +121,12 @@ class Tally:
 class Truth:
     """What really happened.
 
-    `seen` is who saw what. `billed` are those of them whose billing was acknowledged; the ad system
-    knows of these only, and the two differ where billing notices were lost or came too late.
+    `seen` counts all impressions, `billed` those whose billing notice was acknowledged. The ad
+    system knows only the latter; they differ where billing notices were lost or late.
     """
 
     def __init__(self, people: int) -> None:
-        self.seen, self.billed = Tally(people), Tally(people)
+        self.seen, self.billed = ExposureCounts(people), ExposureCounts(people)
         self.spend_micros: Counter[str] = Counter()  # by campaign, acknowledged
         self.groups: Counter[tuple[str, str, str]] = Counter()  # campaign, catalogue, group: billed
         self.visits = 0
@@ -149,68 +146,68 @@ class Truth:
 
 @dataclass(frozen=True)
 class _Visit:
-    """One visit, with all of its chance."""
+    """One visit, with all of its random draws."""
 
     number: int
     person: int
-    place: Place
+    placement: Placement
     price: float  # the highest competing bid, per thousand
-    luck: tuple[float, ...]  # of the notices: win, billing or loss
+    luck: tuple[float, ...]  # uniform draws for the notices: win, billing, loss
 
 
 @dataclass
 class LiveRun:
-    """Visits to a publisher whose places are sold to a bidder, over HTTP.
+    """Visits to a publisher that offers its placements to a bidder over HTTP.
 
-    `hard_capped` campaigns are put to the gateway before they are shown. A run can be continued:
-    chance goes on where it was.
+    The gateway is asked before a `hard_capped` campaign is shown. `run` may be called again; the
+    random draws continue.
     """
 
-    world: LiveWorld
+    population: Population
     gateway: str
     bidder: str
     prices: Prices = field(default_factory=lambda: lognormal_prices(0.0, 1.0))
-    places: tuple[Place, ...] = (Place(),)
-    mishaps: Mishaps = field(default_factory=Mishaps)
+    placements: tuple[Placement, ...] = (Placement(),)
+    notice_faults: NoticeFaults = field(default_factory=NoticeFaults)
     hard_capped: frozenset[str] = frozenset()
     seed: int = 0
-    watch: Callable[[dict[str, Any]], None] | None = None  # is told of each visit
+    watch: Callable[[dict[str, Any]], None] | None = None  # called with each visit
 
     def __post_init__(self) -> None:
-        self.truth = Truth(len(self.world.user_ids))
+        self.truth = Truth(len(self.population.user_ids))
         self._generator = generator_for(self.seed, 2)
         self._gateway, self._bidder = Client(self.gateway), Client(self.bidder)
-        self._under_way: set[asyncio.Task[None]] = set()
-        self.came = 0
+        self._pending: set[asyncio.Task[None]] = set()
+        self.visits_started = 0
 
     async def run(
         self, visits: int, concurrency: int = 16, *, per_second: float | None = None
     ) -> Truth:
-        """So many visits, at most `concurrency` at once; returns when every notice is settled."""
+        """Send visits, at most `concurrency` at once. Returns when every notice is settled."""
         if visits < 0 or concurrency < 1:
             raise KreachError.rule("visits", "be ≥ 0, with concurrency ≥ 1", (visits, concurrency))
-        coming = iter(self._drawn(visits))
+        queue = iter(self._draw(visits))
         begun = time.monotonic()
 
-        async def one_after_the_other() -> None:
-            for at, visit in coming:
+        async def worker() -> None:
+            for at, visit in queue:
                 if per_second is not None:
                     await asyncio.sleep(max(begun + at / per_second - time.monotonic(), 0.0))
                 await self._visit(visit)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, visits)):
-                group.create_task(one_after_the_other())
+                group.create_task(worker())
         await self.settle()
         return self.truth
 
     async def settle(self) -> None:
-        """Wait for notices that are late."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way)
+        """Wait for late notices."""
+        while self._pending:
+            await asyncio.gather(*self._pending)
 
     async def close(self) -> None:
-        """Settle, and end all connections."""
+        """Settle and close all connections."""
         await self.settle()
         await self._gateway.close()
         await self._bidder.close()
@@ -221,64 +218,61 @@ class LiveRun:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _drawn(self, visits: int) -> list[tuple[int, _Visit]]:
-        """All chance of the visits at once, so that it does not depend on who is quicker."""
+    def _draw(self, visits: int) -> list[tuple[int, _Visit]]:
+        """Make all random draws up front, so that they do not depend on timing."""
         generator, first = self._generator, self.truth.visits
         self.truth.visits += visits
-        people = self.world.visitors(visits, generator).tolist()
+        people = self.population.visitors(visits, generator).tolist()
         prices = self.prices(generator, visits).tolist()
-        places = generator.integers(len(self.places), size=visits).tolist()
+        places = generator.integers(len(self.placements), size=visits).tolist()
         luck = generator.random((visits, 3)).tolist()
+        drawn = zip(people, places, prices, luck, strict=True)
         return [
-            (
-                at,
-                _Visit(
-                    first + at, people[at], self.places[places[at]], prices[at], tuple(luck[at])
-                ),
-            )
-            for at in range(visits)
+            (at, _Visit(first + at, person, self.placements[place], price, tuple(draws)))
+            for at, (person, place, price, draws) in enumerate(drawn)
         ]
 
     async def _visit(self, visit: _Visit) -> None:
-        user_id = self.world.user_ids[visit.person]
-        self.came += 1
-        told = await self._gateway.ask("POST", "/v1/identify", {"user_id": user_id})
-        user = _good(told).document
+        user_id = self.population.user_ids[visit.person]
+        self.visits_started += 1
+        identified = await self._gateway.ask("POST", "/v1/identify", {"user_id": user_id})
+        user = _ok(identified).document
         if self.watch is not None:
             self.watch({"user_id": user_id, "user": user, "visit": visit.number})
-        request = bid_request(visit.number, user_id, user, [visit.place])
+        request = bid_request(visit.number, user_id, user, [visit.placement])
         try:
             answer = await self._bidder.ask("POST", "/openrtb2/bid", request)
-        except OSError:  # the place goes to somebody else
+        except OSError:  # the impression goes to another buyer
             self.truth.no_bids["no answer"] += 1
             return
         if answer.status == 204:
             self.truth.no_bids[answer.headers.get("x-no-bid", "")] += 1
             return
-        for seat in _good(answer).document["seatbid"]:
+        for seat in _ok(answer).document["seatbid"]:
             for bid in seat["bid"]:
                 await self._auction(visit, user_id, user, bid)
 
     async def _auction(
         self, visit: _Visit, user_id: str, user: dict[str, Any], bid: dict[str, Any]
     ) -> None:
-        """Sell the place to this bid, or to somebody else."""
+        """Sell the impression to this bid, or to another buyer."""
         campaign, offer = bid["cid"], float(bid["price"])
-        least = max(visit.price, visit.place.floor)
-        if offer < least:
+        clearing_price = max(visit.price, visit.placement.floor)
+        if offer < clearing_price:
             self.truth.lost[campaign] += 1
             await self._notice("loss", bid.get("lurl"), visit.luck[2])
         elif not await self._may_show(user_id, campaign):
-            self.truth.dropped[campaign] += 1  # to the bidder, one more lost auction
+            self.truth.dropped[campaign] += 1  # the bidder sees a lost auction
             await self._notice("loss", bid.get("lurl"), visit.luck[2])
         else:
-            await self._show(visit, user_id, user, bid, offer if visit.place.first_price else least)
+            price = offer if visit.placement.first_price else clearing_price
+            await self._show(visit, user_id, user, bid, price)
 
     async def _may_show(self, user_id: str, campaign: str) -> bool:
         if campaign not in self.hard_capped:
             return True
-        asked = {"user_id": user_id, "campaigns": [campaign], "hold": True}
-        answer = _good(await self._gateway.ask("POST", "/v1/allow", asked))
+        question = {"user_id": user_id, "campaigns": [campaign], "hold": True}
+        answer = _ok(await self._gateway.ask("POST", "/v1/allow", question))
         return campaign in answer.document["allowed"]
 
     async def _show(
@@ -288,8 +282,8 @@ class LiveRun:
         await self._notice("win", bid.get("nurl"), visit.luck[0])
         self.truth.seen.add(campaign, visit.person)
         if campaign in self.hard_capped:
-            shown = {"user_id": user_id, "campaign": campaign, "impression_id": bid["id"]}
-            _good(await self._gateway.ask("POST", "/v1/shown", shown))
+            showing = {"user_id": user_id, "campaign": campaign, "impression_id": bid["id"]}
+            _ok(await self._gateway.ask("POST", "/v1/shown", showing))
         text = _price_text(price, float(bid["price"]))
         address = bid["burl"].replace("${AUCTION_PRICE}", text)
         sale = _Sale(campaign, visit.person, _group(user), _micros(text))
@@ -298,39 +292,39 @@ class LiveRun:
     async def _notice(
         self, kind: str, address: str | None, luck: float, sale: "_Sale | None" = None
     ) -> None:
-        """Send a notice, as its luck has it."""
+        """Send a notice once, twice, late or not at all, as drawn."""
         if address is None:
             return
-        mishaps = self.mishaps
-        if luck < mishaps.lost:
+        faults = self.notice_faults
+        if luck < faults.lost:
             self.truth.answers[f"{kind} never sent"] += 1
-        elif luck < mishaps.lost + mishaps.late:
-            self._later(self._tell(kind, address, sale, mishaps.late_seconds))
-        elif luck < mishaps.lost + mishaps.late + mishaps.twice:
-            await asyncio.gather(*(self._tell(kind, address, sale) for _ in range(2)))
+        elif luck < faults.lost + faults.late:
+            self._later(self._deliver(kind, address, sale, faults.late_seconds))
+        elif luck < faults.lost + faults.late + faults.duplicate:
+            await asyncio.gather(*(self._deliver(kind, address, sale) for _ in range(2)))
         else:
-            await self._tell(kind, address, sale)
+            await self._deliver(kind, address, sale)
 
     def _later(self, work: Any) -> None:
         task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
 
-    async def _tell(
+    async def _deliver(
         self, kind: str, address: str, sale: "_Sale | None", wait_seconds: float = 0.0
     ) -> None:
         await asyncio.sleep(wait_seconds)
-        for attempt in range(_TRIES):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 answer = await self._bidder.ask("GET", address)
             except OSError:
                 self.truth.answers[f"{kind} unanswered"] += 1
                 await asyncio.sleep(0.05 * 2**attempt)
                 continue
-            said = answer.document.get("status") if answer.status == 200 else None
-            self.truth.answers[f"{kind} {answer.status} {said or ''}".rstrip()] += 1
+            status = answer.document.get("status") if answer.status == 200 else None
+            self.truth.answers[f"{kind} {answer.status} {status or ''}".rstrip()] += 1
             if sale is not None and answer.status == 200 and not sale.booked:
-                sale.booked = True  # a notice that went out twice is acknowledged twice
+                sale.booked = True  # a duplicated notice is acknowledged twice
                 self._book(sale)
             if answer.status != 503:
                 return
@@ -344,7 +338,7 @@ class LiveRun:
 
 @dataclass
 class _Sale:
-    """A showing that is to be paid for."""
+    """An impression that the bidder has to pay for."""
 
     campaign: str
     person: int
@@ -353,7 +347,7 @@ class _Sale:
     booked: bool = False
 
 
-def _good(answer: Reply) -> Reply:
+def _ok(answer: Reply) -> Reply:
     if answer.status != 200:
         raise RuntimeError(f"a service answered {answer.status}: {answer.body[:200]!r}")
     return answer
@@ -364,11 +358,11 @@ def _group(user: dict[str, Any]) -> tuple[str, str]:
     return data["ext"]["catalogue"], data["segment"][0]["id"]
 
 
-def _price_text(price: float, most: float) -> str:
+def _price_text(price: float, bid: float) -> str:
     """A price per thousand as exchanges write it, not above the bid."""
-    return f"{min(round(price, 6), most):.6f}"
+    return f"{min(round(price, 6), bid):.6f}"
 
 
 def _micros(text: str) -> int:
-    """What one impression costs at a price per thousand, in whole micros: fractions are due."""
+    """The price of one impression in micros, rounded up, from a price per thousand."""
     return int((Decimal(text) * 1_000).to_integral_value(ROUND_CEILING))

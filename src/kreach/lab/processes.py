@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them."""
+"""Child processes that end with their parent."""
 
 import ctypes
 import json
@@ -11,49 +11,69 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["Child", "Process"]
+__all__ = ["ModuleProcess", "ServiceProcess"]
 
 _PR_SET_PDEATHSIG = 1
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when the one that started it has died."""
+    """Have the kernel end this process when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-class Child:
-    """A Python module in a process of its own, whose words go into a file.
+class ModuleProcess:
+    """`python -m ...` in a process that logs to a file.
 
-    What a terminal tells this process it does not hear; should this one die, it ends too.
+    It runs in its own session, so Ctrl-C in the terminal does not reach it.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, more: Mapping[str, str] | None = None
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        """`more` goes into its environment, from which settings of this process are taken out."""
+        """`environment` is added to this process's, without its KREACH_ settings."""
         self.log = log
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
-        environment |= more or {}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
         with log.open("ab") as file:
-            self._begins = file.tell()
+            self._log_start = file.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *command],
                 stdout=file,
                 stderr=file,
-                env=environment,
+                env=inherited | dict(environment or {}),
                 start_new_session=True,
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
 
     @property
     def pid(self) -> int:
-        """The process's number, for signals."""
+        """The process id."""
         return self._process.pid
 
-    def stop(self, how: int = signal.SIGTERM, seconds: float = 30.0) -> int:
-        """End it and wait; the exit code."""
+    def port(self, seconds: float = 60.0) -> int:
+        """The port of a service, as soon as it logs that it is ready."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for event in self.events():
+                if event["event"] == "ready":
+                    return int(event["port"])
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise RuntimeError(f"the service did not start: {self.log.read_text()[-2_000:]}")
+
+    def address(self, seconds: float = 60.0) -> str:
+        """The URL of a service, as soon as it is ready."""
+        return f"http://127.0.0.1:{self.port(seconds)}"
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events that this process has logged."""
+        lines = self.log.read_bytes()[self._log_start :].splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line[:1] == b"{" and line[-1:] == b"\n"]
+
+    def stop(self, signal_number: int = signal.SIGTERM, seconds: float = 30.0) -> int:
+        """Signal the process and wait. Returns the exit code."""
         if self._process.poll() is None:
-            self._process.send_signal(how)
+            self._process.send_signal(signal_number)
         return self._process.wait(seconds)
 
     def __enter__(self) -> Self:
@@ -64,8 +84,8 @@ class Child:
             self.stop(signal.SIGKILL)
 
 
-class Process(Child):
-    """A service, on a free port or a given one."""
+class ServiceProcess(ModuleProcess):
+    """`kreach serve SERVICE`; port 0 picks a free port."""
 
     def __init__(
         self,
@@ -73,24 +93,7 @@ class Process(Child):
         config: Path,
         log: Path,
         port: int = 0,
-        more: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        serve = ["kreach", "serve", service, "--config", str(config), "--port", str(port)]
-        super().__init__(serve, log, more)
-
-    def address(self, seconds: float = 60.0) -> str:
-        """Where it answers, once it does."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            for event in self.events():
-                if event["event"] == "ready":
-                    return f"http://127.0.0.1:{event['port']}"
-            if self._process.poll() is not None:
-                break
-            time.sleep(0.02)
-        raise RuntimeError(f"the service did not start: {self.log.read_text()[-2_000:]}")
-
-    def events(self) -> list[dict[str, Any]]:
-        """What this process has logged."""
-        lines = self.log.read_bytes()[self._begins :].splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line[:1] == b"{" and line[-1:] == b"\n"]
+        command = ["kreach", "serve", service, "--config", str(config), "--port", str(port)]
+        super().__init__(command, log, environment)

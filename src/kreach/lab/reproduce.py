@@ -6,7 +6,7 @@ from typing import Any
 
 from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
-from kreach.lab.exhibits import Exhibit, check_folder, new_figure, write_study
+from kreach.lab.exhibits import Exhibit, check_folder, write_study
 from kreach.lab.figures import FIGURES
 from kreach.lab.scenarios import Run
 
@@ -32,7 +32,7 @@ def chosen_figures(names: Sequence[str]) -> list[str]:
 
 
 def reproduce(names: Sequence[str], out: Path, run: Run) -> list[Exhibit]:
-    """Make the named figures and write them to a folder, with `summary.json` and `report.html`.
+    """Compute the named figures and write them to a folder with `summary.json` and `report.html`.
 
     The same seed gives the same digits for any number of processes.
     """
@@ -41,7 +41,6 @@ def reproduce(names: Sequence[str], out: Path, run: Run) -> list[Exhibit]:
     if run.processes is not None:
         as_whole_number("processes", run.processes, minimum=1)
     check_folder(out)
-    new_figure()  # says at once if figures cannot be drawn
     exhibits = []
     for name in chosen:
         run.progress(name)
@@ -52,13 +51,13 @@ def reproduce(names: Sequence[str], out: Path, run: Run) -> list[Exhibit]:
 
 
 def comparison(exhibit: Exhibit) -> str:
-    """The paper's numbers and ours on one line; in words where the paper states none."""
+    """The paper's numbers and ours on one line, or our finding where the paper states none."""
     pairs = [
         f"{name.replace('_', ' ')}: {_short(exhibit.numbers[name])} (paper {_short(value)})"
         for name, value in exhibit.paper.items()
         if name in exhibit.numbers
     ]
-    return "; ".join(pairs) if pairs else exhibit.ours
+    return "; ".join(pairs) if pairs else exhibit.our_finding
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the paper's experiments run on: its settings by name, and campaigns on uneven traffic.
+"""Inputs of the paper's experiments: its settings by name, and campaigns on uneven traffic.
 
 The paper's own data is not public. Campaigns take visits and prices from files, or from a
 generated world that is as uneven as the traffic of a public news portal.
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import kreach as kr
+from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.errors import KreachError
 from kreach.lab.trials import Progress, generator_for, silent
 from kreach.numeric.types import FloatArray, IntArray
@@ -21,16 +22,16 @@ __all__ = [
     "CAMPAIGNS",
     "GROUP_SIZE",
     "PAPER_PRICES",
-    "Campaign",
+    "PaperCampaign",
     "Pricing",
     "Run",
     "Traffic",
-    "made_traffic",
+    "generate_traffic",
 ]
 
 GROUP_SIZE = 20
 CAMPAIGNS = 10
-FEWEST_REQUESTS = 100
+MIN_REQUESTS = 100
 APPROACHES = {
     "impressions": "A every impression",
     "groups": "B every group",
@@ -45,7 +46,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Run:
-    """How to reproduce. Results depend on all of it but `processes` and `progress`."""
+    """Options and inputs of a reproduction. Results do not depend on `processes` and `progress`."""
 
     seed: int = 0
     quick: bool = False
@@ -64,7 +65,7 @@ class Run:
         if self.visits is not None:
             return _read_traffic(self.visits)
         people = CAMPAIGNS * self.either(1500, 600)
-        return made_traffic(people, generator_for(self.seed, 50))
+        return generate_traffic(people, generator_for(self.seed, 50))
 
     @cached_property
     def pricing(self) -> "Pricing":
@@ -72,7 +73,7 @@ class Run:
         return Pricing.paper() if self.prices is None else _read_pricing(self.prices)
 
     @cached_property
-    def campaigns(self) -> list["Campaign"]:
+    def campaigns(self) -> list["PaperCampaign"]:
         """Ten campaigns, each on people chosen at random from the same traffic."""
         most = self.traffic.people // GROUP_SIZE * GROUP_SIZE
         size = min(self.either(1500, 600), most)
@@ -82,7 +83,7 @@ class Run:
         ]
 
     def campaign_setting(self) -> dict[str, Any]:
-        """What the campaigns are made of, in words and numbers."""
+        """A description of the campaigns for the report."""
         requests = [len(c.person) for c in self.campaigns]
         return {
             "visits": self.traffic.source,
@@ -96,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Visits in the order of time: whose, and when. The flight starts at `split`."""
+    """Visits in time order: person and day. The flight starts at `split`."""
 
     person: IntArray
     at: FloatArray
@@ -124,9 +125,9 @@ _GENERATED = (
 _GAP_DAYS = 2.0 / 1440.0  # between the pages of a session
 
 
-def made_traffic(people: int, generator: np.random.Generator) -> Traffic:
-    """Everybody has a rate of their own and comes in sessions; the two halves differ by habit."""
-    drawn = 4 * people + 100  # who never comes is not known to anybody: 0.4 of them do
+def generate_traffic(people: int, generator: np.random.Generator) -> Traffic:
+    """Generate visits in sessions; rates differ between people, and between the two halves."""
+    drawn = 4 * people + 100  # about 0.4 of them visit at all; only visitors are known
     rate = generator.lognormal(*_LOG_RATE, size=drawn)
     early = generator.beta(_HABIT, _HABIT, size=drawn)
     sessions = generator.poisson(np.stack([rate * early, rate * (1.0 - early)]))
@@ -152,7 +153,7 @@ def _read_traffic(path: Path) -> Traffic:
         rule = f"hold at least {2 * GROUP_SIZE} people"
         raise KreachError.rule("visits", rule, f"{directory.user_count} people")
     visits = directory.visits()
-    at = visits.at_us / 86_400e6
+    at = visits.at_us / (DAY_SECONDS * MICROS)
     split = float(np.median(at))
     source = "from the file, the flight is the later half"
     return Traffic(visits.user, at, directory.user_count, split, source)
@@ -172,7 +173,7 @@ class Pricing:
         return cls(None, None, "log-normal (μ 0, σ² 0.5)")
 
     def draw(self, count: int, generator: np.random.Generator) -> FloatArray:
-        """One price for each of so many requests."""
+        """Draw a price for each request."""
         if self.prices is None:
             return generator.lognormal(*PAPER_PRICES, size=count)
         return generator.choice(self.prices, size=count, p=self.chances)
@@ -190,8 +191,8 @@ def _read_pricing(path: Path) -> Pricing:
 
 
 @dataclass(frozen=True, eq=False)
-class Campaign:
-    """People in random groups of 20, their visits before the flight, and its requests."""
+class PaperCampaign:
+    """People in random groups of 20, their visits before the flight, and the flight's requests."""
 
     group_of: IntArray  # of each person
     history: IntArray  # visits of each person before the flight
@@ -217,7 +218,7 @@ class Campaign:
 
     @cached_property
     def audiences(self) -> dict[str, kr.Audience]:
-        """What each approach of the paper's Section 5.3, and ours, takes the groups for."""
+        """The audience under each approach of the paper's Section 5.3, and ours."""
         from kreach.publisher.visit_knowledge import match_dispersion  # noqa: PLC0415
 
         groups, sizes = self.group_count, np.full(self.group_count, GROUP_SIZE)
@@ -233,7 +234,7 @@ class Campaign:
 
 def _campaign(
     traffic: Traffic, pricing: Pricing, size: int, generator: np.random.Generator
-) -> Campaign:
+) -> PaperCampaign:
     chosen = generator.choice(traffic.people, size=size, replace=False)  # in random order
     place = np.full(traffic.people, -1)
     place[chosen] = np.arange(size)
@@ -241,8 +242,8 @@ def _campaign(
     before = traffic.at < traffic.split
     history = np.bincount(at[(at >= 0) & before], minlength=size)
     person = at[(at >= 0) & ~before]
-    if len(person) < FEWEST_REQUESTS or history.sum() < FEWEST_REQUESTS:
-        rule = f"hold at least {FEWEST_REQUESTS} in each half, for {size} people"
+    if len(person) < MIN_REQUESTS or history.sum() < MIN_REQUESTS:
+        rule = f"hold at least {MIN_REQUESTS} in each half, for {size} people"
         raise KreachError.rule("visits", rule, f"{history.sum()} and {len(person)}")
     price = pricing.draw(len(person), generator)
-    return Campaign(np.arange(size) // GROUP_SIZE, history, person, price)
+    return PaperCampaign(np.arange(size) // GROUP_SIZE, history, person, price)

@@ -1,7 +1,7 @@
-"""A publisher's own logs as a world: history before the split, the flight after it, campaigns."""
+"""A publisher's logs as input of a study: history before the split, flight after it, campaigns."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from kreach.adsystem.bidding.history import read_prices
 from kreach.adsystem.bidding.market import EmpiricalMarket
 from kreach.boundary.duckdb import columns_of, file_reader, scratch_connection, translate_errors
+from kreach.boundary.times import from_micros, to_micros
 from kreach.errors import KreachError
 from kreach.lab.trials import generator_for
 from kreach.numeric.types import FloatArray, IntArray
@@ -17,7 +18,7 @@ from kreach.publisher.people import Attribute, People
 
 _FLIGHT = 0.995  # share of the visits after the split that make the flight
 
-__all__ = ["Campaign", "Site", "draw_campaigns", "open_site", "read_markets"]
+__all__ = ["Site", "StudyCampaign", "draw_campaigns", "open_site", "read_markets"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Campaign:
+class StudyCampaign:
     """The people of one campaign (0, 1, ...), their visits, and a price for each later request."""
 
     name: str
@@ -71,27 +72,27 @@ def open_site(
     """Read visits and split them in time: at `split`, or so that half of them are history."""
     directory = Directory(visits)
     if target is not None and target not in directory.attribute_names:
-        known = ", ".join(directory.attribute_names) or "there is none"
+        known = ", ".join(directory.attribute_names) or "it has none"
         raise KreachError.rule("target", f"be a column of the visits ({known})", target)
-    every = directory.visits()
-    if len(every) < 100:
-        raise KreachError.rule("visits", "hold at least 100 visits to be studied", len(every))
+    visits_in_file = directory.visits()
+    if len(visits_in_file) < 100:
+        raise KreachError.rule("visits", "hold at least 100 visits", len(visits_in_file))
     if split is None:
-        middle = int(every.at_us[len(every) // 2])
-        split = datetime.fromtimestamp(middle / 1e6, UTC)
+        middle = int(visits_in_file.at_us[len(visits_in_file) // 2])
+        split = from_micros(middle)
     people = directory.people(attributes, end=split)
     before, after = directory.visits(end=split), directory.visits(start=split)
-    after = _without_stragglers(after)
+    after = _without_late_visits(after)
     if len(before) < 50 or len(after) < 50:
-        rule = f"leave visits on both sides ({len(every):,} in all)"
+        rule = f"leave visits on both sides ({len(visits_in_file):,} in all)"
         raise KreachError.rule("split", rule, split.isoformat())
     return Site(people, before, after, split)
 
 
-def _without_stragglers(after: Visits) -> Visits:
-    """A flight ends; the few visits that a log has long after are not part of it."""
-    kept = int(np.ceil(_FLIGHT * len(after)))
-    return Visits(after.user[:kept], after.at_us[:kept])
+def _without_late_visits(after: Visits) -> Visits:
+    """Drop the last few visits of a log: they may lie long after the end of the flight."""
+    count = int(np.ceil(_FLIGHT * len(after)))
+    return Visits(after.user[:count], after.at_us[:count])
 
 
 def read_markets(prices: Path) -> list[EmpiricalMarket]:
@@ -127,11 +128,11 @@ def draw_campaigns(
     size: int,
     seed: int,
     segment: str | None = None,
-) -> list[Campaign]:
+) -> list[StudyCampaign]:
     """Campaigns that target people drawn at random, or the largest values of a column.
 
     No log holds visits and prices together: visits are real, prices are real, the pairing is ours.
-    Campaign i draws its prices from market i mod their number.
+    StudyCampaign i draws its prices from market i mod their number.
     """
     codes = None if segment is None else site.people.attribute(segment).codes
     chosen = np.argsort(-np.bincount(codes), kind="stable") if codes is not None else None
@@ -155,7 +156,7 @@ def _campaign(
     members: IntArray,
     market: EmpiricalMarket,
     generator: np.random.Generator,
-) -> Campaign:
+) -> StudyCampaign:
     local = np.full(site.people.count, -1, dtype=np.int64)
     local[members] = np.arange(len(members))
     before, after = (_restricted(visits, local) for visits in (site.before, site.after))
@@ -170,7 +171,7 @@ def _campaign(
     price = generator.choice(listed, size=len(after.user), p=counts / counts.sum())
     # ties between equal list prices would be bought all or none: spread them a little
     price = price * (1.0 + 1e-6 * generator.random(len(price)))
-    return Campaign(
+    return StudyCampaign(
         name,
         People(site.people.visits[members], attributes),
         before,
@@ -179,7 +180,7 @@ def _campaign(
         price,
         market,
         site.flight_seconds,
-        round(site.split.timestamp() * 1e6),
+        to_micros(site.split),
     )
 
 

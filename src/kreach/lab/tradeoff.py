@@ -1,4 +1,4 @@
-"""What anonymity costs: reach, reach per spend and measurement error against k, on own logs."""
+"""What anonymity costs on the user's logs: reach, reach per spend and measurement error by k."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.lab.buyers import alone, buy, cheapest_everybody
+from kreach.lab.buyers import buy, buy_at_k1, full_reach_cost
 from kreach.lab.evaluate import Row, StudyOptions, Task, tasks_of
 from kreach.lab.exhibits import COLOURS, MUTED, Exhibit, new_figure
 from kreach.lab.site import Site
@@ -41,8 +41,8 @@ def tradeoff(
 def _study_cell(cell: _Cell) -> list[Row]:
     task = replace(cell.task, group_size=cell.group_size)
     campaign = task.campaign
-    budget = _BUDGET_SHARE * cheapest_everybody(campaign)
-    reference = alone(campaign, budget, _CAP)
+    budget = _BUDGET_SHARE * full_reach_cost(campaign)
+    reference = buy_at_k1(campaign, budget, _CAP)
     generator = generator_for(task.seed, 3, task.at)
     won = np.flatnonzero(generator.random(len(campaign.person)) < _WIN_SHARE)
     reached = max(len(np.unique(campaign.person[won])), 1)
@@ -64,19 +64,19 @@ def _study_cell(cell: _Cell) -> list[Row]:
                 }
             )
         for name in _ESTIMATORS:
-            if name in grouped.applicable():
-                error = grouped.measured(name, won) / reached - 1.0
+            if name in grouped.applicable_approaches():
+                error = grouped.measure_reach(name, won) / reached - 1.0
                 rows.append(base | {"kind": "error", "approach": name, "error": error})
     return rows
 
 
 def _cells(rows: Sequence[Row], kind: str, value: str) -> dict[tuple[str, str, int], list[float]]:
-    found: dict[tuple[str, str, int], list[float]] = {}
+    cells: dict[tuple[str, str, int], list[float]] = {}
     for row in rows:
         if row["kind"] == kind:
             key = (str(row["strategy"]), str(row["approach"]), int(row["group_size"]))
-            found.setdefault(key, []).append(float(row[value]))
-    return found
+            cells.setdefault(key, []).append(float(row[value]))
+    return cells
 
 
 def _band(values: Sequence[float]) -> dict[str, float]:
@@ -120,8 +120,8 @@ def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
     lines = []
     for size in group_sizes:
         lost = {
-            strategy: 1.0 - found["planning_recency"][str(size)]["mean"]
-            for strategy, found in summary["relative_reach"].items()
+            strategy: 1.0 - approaches["planning_recency"][str(size)]["mean"]
+            for strategy, approaches in summary["relative_reach"].items()
         }
         best = min(lost, key=lambda key: lost[key])
         others = ", ".join(f"{name} {-value:+.0%}" for name, value in lost.items() if name != best)
@@ -139,12 +139,12 @@ def exhibits_of(
     options: StudyOptions, summary: dict[str, Any], rows: Sequence[Row]
 ) -> list[Exhibit]:
     """Reach and error against k."""
-    shown = (
+    figures = (
         ("reach", "relative_reach", "Reach at equal budget against k", "% of reach at k = 1", 100),
         ("error", "measurement_error", "Error of unique reach against k", "error (%)", 100),
     )
     exhibits = []
-    for kind, title, heading, label, factor in shown:
+    for kind, title, heading, label, factor in figures:
         mine = [row for row in rows if row["kind"] == kind]
         exhibits.append(
             Exhibit(

@@ -1,4 +1,4 @@
-"""Seeded work on all cores, in an order that does not depend on how many there are."""
+"""Seeded work on all cores. The result does not depend on the number of cores."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ def silent(_: str) -> None:
 
 
 def generator_for(seed: int, *place: int) -> np.random.Generator:
-    """The randomness of one task: it depends on the seed and the task's place, on nothing else."""
+    """The random generator of one task. It depends only on the seed and the task's place."""
     return np.random.default_rng([seed, *place])
 
 

@@ -62,7 +62,7 @@ def test_rotate_and_revoke(tmp_path: Path) -> None:
     second = done.out.strip()
     assert parts_of(second)[0] == key_id
     assert second != first
-    assert "good until" in done.err
+    assert "valid until" in done.err
     found = json.loads(kreach("keys", "rotate", key_id, "--json", *where).out)
     assert parts_of(found["key"])[0] == key_id
     assert found["key"] not in (first, second)
@@ -148,7 +148,7 @@ def test_a_store_without_keys_is_said_and_not_made(tmp_path: Path) -> None:
 def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     done = kreach("keys", *arguments)
     assert (done.code, done.out) == (2, "")
-    assert "--help` tells more" in done.err
+    assert "--help`)" in done.err
 
 
 @pytest.mark.parametrize("command", ["add", "list", "rotate", "revoke"])

@@ -250,8 +250,8 @@ def test_a_part_that_costs_more_than_it_says_is_not_drawn(
 def test_without_opendp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    with pytest.raises(kr.KreachError, match=r"opendp must be installed .*kreach\[dp\]"):
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    with pytest.raises(kr.KreachError, match=r"\[noise\] needs the extra 'dp': .*kreach\[dp\]"):
         opendp_draw()
 
 

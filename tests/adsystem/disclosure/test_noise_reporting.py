@@ -685,11 +685,11 @@ def test_settings_can_be_checked_beforehand(
     found = check_noise(NoiseSettings(enabled=True), store)["noise"]
     assert (found["rho"], found["answers"]) == (0.25, 0)
     assert not (store / FILE).exists()
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    with pytest.raises(kr.KreachError, match=r"opendp must be installed for \[noise\]"):
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    with pytest.raises(kr.KreachError, match=r"\[noise\] needs the extra 'dp'"):
         check_noise(NoiseSettings(enabled=True), store)
     with (
-        pytest.raises(kr.KreachError, match=r"opendp must be installed"),
+        pytest.raises(kr.KreachError, match=r"\[noise\] needs the extra 'dp'"),
         noisy(shared, LONG_AFTER, None),
     ):
         pass

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-
-from kreach.lab.fleet import RedisServer
+from simulations.fleet import RedisServer
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+from simulations.fleet import Fleet, FleetRecord
 
 from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.sharing.redis_pool import Away, Pool
 from kreach.lab.exchange import Client
-from kreach.lab.fleet import Fleet, Record
 from tests.adsystem.ledger.journals import all_rows
 from tests.adsystem.sharing.partners import settings_for
 
@@ -127,7 +127,7 @@ async def counts_agree(url: str, fleet: Fleet, campaigns: int) -> None:
     await until(agree, "Redis and the logs agree")
 
 
-def check_acknowledged(fleet: Fleet, record: Record, names: dict[int, str]) -> None:
+def check_acknowledged(fleet: Fleet, record: FleetRecord, names: dict[int, str]) -> None:
     """Whatever was acknowledged is in a log."""
     logs = groups_of(fleet)
     for number, name in names.items():

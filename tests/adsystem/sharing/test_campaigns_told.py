@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.sharing.campaign_feed import CampaignFeed
-from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log
 from tests.adsystem.sharing.partners import START, pool_of, settings_for
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.ledger.compaction import compact
 from kreach.adsystem.ledger.journal import Journal
@@ -16,7 +17,6 @@ from kreach.adsystem.sharing import row_feed as feeder_module
 from kreach.adsystem.sharing.own_rows import last_row, own_counts, rows_after
 from kreach.adsystem.sharing.row_feed import Feeder
 from kreach.errors import KreachError
-from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log
 from tests.adsystem.sharing.partners import pool_of, settings_for
 from tests.adsystem.sharing.tellers import (

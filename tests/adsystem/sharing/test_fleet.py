@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from simulations.fleet import Fleet, FleetRun, RedisServer
 
-from kreach.lab.fleet import Fleet, FleetRun, RedisServer
 from tests.adsystem.sharing.fleets import (
     GROUP_SIZE,
     GROUPS,

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from simulations.fleet import Fleet, FleetRun, RedisServer, SlowProxy
 
-from kreach.lab.fleet import Fleet, FleetRun, RedisServer, Slow
-from kreach.lab.processes import Process
+from kreach.lab.processes import ServiceProcess
 from tests.adsystem.sharing.fleets import (
     GROUP_SIZE,
     GROUPS,
@@ -39,10 +39,10 @@ class Chaos:
         self.fleet = Fleet(
             folder, GROUPS, GROUP_SIZE, 4, self.redis.url, expiry_seconds=2, redis=REDIS
         )
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, ServiceProcess] = {}
 
     async def open(self) -> None:
-        self.way = await Slow(self.redis.port).open()
+        self.way = await SlowProxy(self.redis.port).open()
         for name in self.fleet.names:
             self.start(name)
         addresses = [process.address() for process in self.processes.values()]

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.settings import RedisSettings
 from kreach.boundary.times import DAY_SECONDS
-from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing.partners import EXPIRY_SECONDS, NUMBER, Half, a_campaign, settings_for
 
 picks = st.integers(0, 10**6)

@@ -19,11 +19,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing import redis_pool as pool_module
 from kreach.adsystem.sharing import redis_scripts as scripts
-from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing import tellers
 from tests.adsystem.sharing.partners import settings_for
 from tests.adsystem.sharing.tellers import (

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.campaigns.campaign import Cap
 from kreach.adsystem.campaigns.store import CampaignStore
-from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing.shared_rooms import SharedRoom, rooms, settle, spend_all
 from tests.faults.rooms import a_campaign
 

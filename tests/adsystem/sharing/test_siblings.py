@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
@@ -16,7 +17,6 @@ from kreach.adsystem.sharing import recovery as siblings_module
 from kreach.adsystem.sharing.recovery import Siblings, held_for, speak_for
 from kreach.adsystem.sharing.redis_pool import Away, Given, Pool, Standing
 from kreach.errors import KreachError
-from kreach.lab.fleet import RedisServer
 from kreach.service.logs import Log
 from tests.adsystem.ledger.journals import journal, wait
 from tests.adsystem.sharing.partners import START, a_campaign, pool_of, settings_for

@@ -2,10 +2,10 @@
 
 import pytest
 import redis
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.sharing.redis_pool import MAX_MICROS, Away, Given, OtherRun, Pool, Standing
 from kreach.errors import KreachError
-from kreach.lab.fleet import RedisServer
 from tests.adsystem.sharing.partners import pool_of, settings_for
 
 TWO = ("b1", "b2")

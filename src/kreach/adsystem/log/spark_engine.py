@@ -25,6 +25,7 @@ from kreach.adsystem.log.engine import (
 from kreach.boundary.duckdb import TEXT_FILES, parquet_files
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 
 __all__ = ["SparkEngine", "no_wildcards"]
 
@@ -183,11 +184,9 @@ def no_wildcards(path: str) -> str:
 
 def _start(master: str, memory: str) -> tuple[Any, bool]:
     """A session, and whether it was started here."""
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
-    except ImportError:
-        rule = "be installed with kreach[spark] to be used"
-        raise KreachError.rule("engine", rule, "spark") from None
+    require_extra("the Spark engine", "spark")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
     _find_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("kreach")

@@ -11,6 +11,7 @@ import numpy as np
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.redis_scripts import FEED, TELL
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 from kreach.numeric.types import IntArray
 
 __all__ = ["Away", "Counted", "Given", "Heard", "OtherRun", "Pool", "Rows", "Standing", "Told"]
@@ -313,13 +314,11 @@ class Pool:
 
 def connect(settings: RedisSettings) -> Any:
     """A client that gives up in time."""
-    try:
-        import redis  # noqa: PLC0415 - an extra
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.retry import Retry  # noqa: PLC0415
-    except ImportError:
-        rule = "be left out unless kreach[redis] is installed"
-        raise KreachError.rule("redis", rule, "configured") from None
+    require_extra("[redis]", "redis")
+    import redis  # noqa: PLC0415 - an extra
+    from redis.backoff import NoBackoff  # noqa: PLC0415
+    from redis.retry import Retry  # noqa: PLC0415
+
     try:
         return redis.Redis.from_url(
             settings.url or "",

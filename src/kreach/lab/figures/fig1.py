@@ -50,11 +50,11 @@ def make(run: Run) -> Exhibit:
         "Figure 1: how reach is distributed when only groups are known",
         "The mean of sampled reach agrees with Theorem 1; the variance rises with impressions and "
         "falls again; it is 0 for k = 1, jumps at k = 2 and grows little after.",
-        _ours(numbers),
+        _finding(numbers),
         "Growth after k = 2 is smaller but not minimal here: by "
         f"{by_size[120] / by_size[2] - 1.0:.0%} from 2 to 120, most of it up to 6. We add the "
         "exact distribution: no need to sample.",
-        _words(trials, draws),
+        _setting_text(trials, draws),
         numbers,
         _rows(sampled, exact, spreads, by_size),
         paper={"variance_at_k_1": 0.0, "sampled_mean_over_theorem_1": 1.0},
@@ -91,7 +91,7 @@ def _variance_of(distribution: kr.ReachDistribution) -> float:
     return float(distribution.pmf @ away**2)
 
 
-def _ours(numbers: dict[str, Any]) -> str:
+def _finding(numbers: dict[str, Any]) -> str:
     by_size = numbers["variance_by_group_size"]
     by_total = numbers["variance_by_impressions"]
     few, many, peak = str(TOTALS[0]), str(TOTALS[-1]), max(by_total, key=by_total.get)
@@ -105,7 +105,7 @@ def _ours(numbers: dict[str, Any]) -> str:
     )
 
 
-def _words(trials: int, draws: int) -> dict[str, Any]:
+def _setting_text(trials: int, draws: int) -> dict[str, Any]:
     return {
         "people": PEOPLE,
         "group size": GROUP_SIZE,

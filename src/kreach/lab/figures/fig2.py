@@ -57,7 +57,7 @@ def make(run: Run) -> Exhibit:
         "Figure 2: what anonymity costs",
         "Relative ROAS falls monotonically with k: to 0.67 at k = 2 and to 0.62 when all users "
         "form one group.",
-        _ours(numbers, gains),
+        _finding(numbers, gains),
         "The paper states neither cap nor budget; two plausible pairs give its numbers and are "
         "both shown. Those budgets are ample. On tighter ones planning ahead reaches more people "
         "for the same money at every k.",
@@ -83,10 +83,10 @@ def _results(run: Run, wanted: dict[Key, int]) -> dict[Key, FloatArray]:
     parts = run_trials(
         _auctions, tasks, processes=run.processes, progress=run.progress, what="fig2: auctions"
     )
-    found: dict[Key, list[FloatArray]] = {key: [] for key in wanted}
+    parts_by_key: dict[Key, list[FloatArray]] = {key: [] for key in wanted}
     for task, part in zip(tasks, parts, strict=True):
-        found[task.bidder, task.cap, task.budget, task.group_size].append(part)
-    return {key: np.concatenate(value) for key, value in found.items()}
+        parts_by_key[task.bidder, task.cap, task.budget, task.group_size].append(part)
+    return {key: np.concatenate(value) for key, value in parts_by_key.items()}
 
 
 def _auctions(task: _Task) -> FloatArray:
@@ -156,8 +156,8 @@ def _numbers(
     }
 
 
-def _ours(numbers: dict[str, Any], gains: list[list[dict[str, Any]]]) -> str:
-    said = [
+def _finding(numbers: dict[str, Any], gains: list[list[dict[str, Any]]]) -> str:
+    phrases = [
         f"{setting}: {curve['2']:.3f} at k = 2 and {curve[str(PEOPLE)]:.3f} in one group"
         for setting, curve in numbers["relative_roas"].items()
     ]
@@ -166,7 +166,7 @@ def _ours(numbers: dict[str, Any], gains: list[list[dict[str, Any]]]) -> str:
         f"(cap {part[0]['cap']}, budget {part[0]['budget']:g})"
         for part in gains
     ]
-    return f"{'; '.join(said)}. Planning ahead reaches {', '.join(more)} times as many."
+    return f"{'; '.join(phrases)}. Planning ahead reaches {', '.join(more)} times as many."
 
 
 def _figure(curves: list[list[dict[str, Any]]], gains: list[list[dict[str, Any]]]) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 import kreach as kr
 from kreach.lab.exhibits import COLOURS, INK, MUTED, Exhibit, new_figure
-from kreach.lab.scenarios import APPROACHES, CAMPAIGNS, Campaign, Run
+from kreach.lab.scenarios import APPROACHES, CAMPAIGNS, PaperCampaign, Run
 from kreach.lab.trials import generator_for, run_trials
 
 __all__ = ["make"]
@@ -30,7 +30,7 @@ def make(run: Run) -> Exhibit:
         "Figure 6: how far off each way to measure unique reach is",
         "D, with the visit shares of each group, is the most accurate of the four; A and C "
         "overestimate, B underestimates.",
-        _ours(numbers),
+        _finding(numbers),
         "The paper's data is not public, and its figure states no number. Its D takes the shares "
         "from the visits to be measured; one dispersion from history needs no look ahead, and "
         "tells nothing about any group.",
@@ -41,12 +41,12 @@ def make(run: Run) -> Exhibit:
         },
         numbers,
         rows,
-        paper={"max_accurate": "profiled", "too_high": "impressions, uniform"},
+        paper={"most_accurate": "profiled", "too_high": "impressions, uniform"},
         figure=_figure(rows),
     )
 
 
-def _errors(task: tuple[int, Campaign, float, int]) -> list[dict[str, Any]]:
+def _errors(task: tuple[int, PaperCampaign, float, int]) -> list[dict[str, Any]]:
     """One campaign wins a random share of the flight's requests; who saw it is the truth."""
     place, campaign, share, seed = task
     requests = len(campaign.person)
@@ -76,16 +76,16 @@ def _numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         }
     best = min(PAPERS, key=lambda approach: numbers[approach]["mean_absolute_error"])
     high = [a for a in PAPERS if min(numbers[a]["by_campaign"]) > 0.0]
-    return {"max_accurate": best, "too_high": ", ".join(high), **numbers}
+    return {"most_accurate": best, "too_high": ", ".join(high), **numbers}
 
 
-def _ours(numbers: dict[str, Any]) -> str:
-    said = [
+def _finding(numbers: dict[str, Any]) -> str:
+    phrases = [
         f"{title} {numbers[approach]['mean_absolute_error']:.1%} "
         f"(mean error {numbers[approach]['mean_error']:+.1%})"
         for approach, title in APPROACHES.items()
     ]
-    return "Mean relative error: " + "; ".join(said) + "."
+    return "Mean relative error: " + "; ".join(phrases) + "."
 
 
 def _figure(rows: list[dict[str, Any]]) -> Any:

@@ -55,11 +55,11 @@ def make(run: Run) -> Exhibit:
     parts = run_trials(
         _auctions, tasks, processes=run.processes, progress=run.progress, what="fig7: auctions"
     )
-    found: dict[tuple[int, int], list[FloatArray]] = {}
+    parts_by_key: dict[tuple[int, int], list[FloatArray]] = {}
     for task, part in zip(tasks, parts, strict=True):
-        found.setdefault((task.cap, task.holding), []).append(part)
+        parts_by_key.setdefault((task.cap, task.holding), []).append(part)
     rows = [
-        _row(cap, budget, holding, np.concatenate(found[cap, holding]))
+        _row(cap, budget, holding, np.concatenate(parts_by_key[cap, holding]))
         for cap, budget in SETTINGS
         for holding in HOLDING
     ]
@@ -69,8 +69,8 @@ def make(run: Run) -> Exhibit:
         "Figure 7: coverage of the targeted people by groups",
         "ROAS grows almost linearly with coverage, the share of targeted people in the groups "
         "that hold any.",
-        _ours(numbers),
-        _differs(rows),
+        _finding(numbers),
+        _difference(rows),
         {
             "people": PEOPLE,
             "groups": GROUPS,
@@ -144,18 +144,18 @@ def _numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"shape": shape, "min_correlation": least, "settings": by_setting}
 
 
-def _ours(numbers: dict[str, Any]) -> str:
-    said = []
+def _finding(numbers: dict[str, Any]) -> str:
+    phrases = []
     for setting, part in numbers["settings"].items():
         roas = list(part["roas_by_coverage"].values())
-        said.append(
+        phrases.append(
             f"{setting}: {roas[0]:.2f} at full coverage, {roas[1]:.2f} at a half and "
             f"{roas[-1]:.2f} at a twelfth (correlation with coverage {part['correlation']:.3f})"
         )
-    return "; ".join(said) + "."
+    return "; ".join(phrases) + "."
 
 
-def _differs(rows: list[dict[str, Any]]) -> str:
+def _difference(rows: list[dict[str, Any]]) -> str:
     first = [row for row in rows if row["cap"] == SETTINGS[0][0]]
     return (
         "The paper states neither cap, budget nor requests. A straight line would not pass "

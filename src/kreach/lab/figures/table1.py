@@ -10,7 +10,7 @@ from kreach.errors import KreachError
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from kreach.lab.exhibits import COLOURS, INK, MUTED, PAPER_MARK, Exhibit, new_figure
 from kreach.lab.figures.bidders import PLANS, ahead_bidder, paper_bidder
-from kreach.lab.scenarios import APPROACHES, CAMPAIGNS, Campaign, Run
+from kreach.lab.scenarios import APPROACHES, CAMPAIGNS, PaperCampaign, Run
 from kreach.lab.trials import run_trials
 
 __all__ = ["make"]
@@ -42,8 +42,8 @@ def make(run: Run) -> Exhibit:
         "Table 1: ROAS relative to no anonymity, over ten campaigns",
         "A 85.99 %, B 88.42 %, C 86.95 %, D 94.12 % on average, with variances 0.023, 0.018, "
         "0.023 and 0.005: D keeps the most.",
-        _ours(numbers),
-        _differs(numbers),
+        _finding(numbers),
+        _difference(numbers),
         {
             **run.campaign_setting(),
             "cap": CAP,
@@ -58,7 +58,7 @@ def make(run: Run) -> Exhibit:
     )
 
 
-def _campaign(task: tuple[int, Campaign, float]) -> list[dict[str, Any]]:
+def _campaign(task: tuple[int, PaperCampaign, float]) -> list[dict[str, Any]]:
     """Every approach on one campaign, with one budget."""
     place, campaign, per_person = task
     people, requests = len(campaign.group_of), len(campaign.person)
@@ -79,10 +79,10 @@ def _campaign(task: tuple[int, Campaign, float]) -> list[dict[str, Any]]:
     reference = paper(alone, campaign.person)
     if reference.spend == 0.0:
         raise KreachError.rule("prices", f"let a budget of {budget:.3g} medians buy", "no win")
-    found = {name: paper(audience, groups) for name, audience in campaign.audiences.items()}
+    outcomes = {name: paper(audience, groups) for name, audience in campaign.audiences.items()}
     for name in AHEAD:
-        found[name] = ahead(campaign.audiences[name.removesuffix("_ahead")], groups)
-    found["alone_ahead"] = ahead(alone, campaign.person)
+        outcomes[name] = ahead(campaign.audiences[name.removesuffix("_ahead")], groups)
+    outcomes["alone_ahead"] = ahead(alone, campaign.person)
     return [
         {
             "campaign": place,
@@ -95,7 +95,7 @@ def _campaign(task: tuple[int, Campaign, float]) -> list[dict[str, Any]]:
             "relative_reach": own.reach / reference.reach,
             "spent_share": own.spend / budget,
         }
-        for name, own in {"alone": reference, **found}.items()
+        for name, own in {"alone": reference, **outcomes}.items()
     ]
 
 
@@ -134,20 +134,20 @@ def _lead(rows: list[dict[str, Any]], one: str, other: str) -> tuple[float, floa
     return float(away.mean()), float(away.std(ddof=1) / np.sqrt(len(away)))
 
 
-def _ours(numbers: dict[str, Any]) -> str:
-    said = [
+def _finding(numbers: dict[str, Any]) -> str:
+    phrases = [
         f"{title} {numbers[f'{approach}_mean']:.1%} "
         f"(variance {numbers[f'{approach}_variance']:.3f})"
         for approach, title in TITLES.items()
     ]
     return (
-        "; ".join(said)
+        "; ".join(phrases)
         + f". B spends {numbers['groups_spent_share']:.0%} of its budgets on average. "
         f"Without anonymity planning ahead gets {numbers['alone_ahead_mean']:.1%}."
     )
 
 
-def _differs(numbers: dict[str, Any]) -> str:
+def _difference(numbers: dict[str, Any]) -> str:
     leads = [
         f"{100.0 * numbers[f'{name}_over_uniform']:+.1f} ± "
         f"{100.0 * numbers[f'{name}_over_uniform_error']:.1f}"
@@ -180,8 +180,8 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
             f"{mean:.1f}", (at + 0.32, mean), (6, 0), textcoords="offset points", va="center"
         )
         if approach in PAPER_MEANS:
-            said = 100.0 * PAPER_MEANS[approach]
-            axes.plot([at - 0.35, at + 0.25], [said, said], color=PAPER_MARK, linewidth=2.0)
+            stated = 100.0 * PAPER_MEANS[approach]
+            axes.plot([at - 0.35, at + 0.25], [stated, stated], color=PAPER_MARK, linewidth=2.0)
     axes.plot([], [], "o", color=MUTED, label="our campaigns, budgets rise from left to right")
     axes.errorbar([], [], [], fmt="_", color=INK, capsize=4, label="our mean ± std. deviation")
     axes.plot([], [], color=PAPER_MARK, linewidth=2.0, label="the paper's mean")

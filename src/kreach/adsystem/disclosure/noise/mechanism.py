@@ -21,6 +21,7 @@ import numpy as np
 
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 
 __all__ = ["MILLIS", "NANOS", "Draw", "Part", "Strength", "Vector", "exact_vector", "noised"]
 __all__ += ["opendp_draw"]
@@ -131,9 +132,5 @@ def _mechanism(part: Part) -> Any:
 
 def opendp_draw() -> Draw:
     """Noise from OpenDP; refuses where it is not installed."""
-    try:
-        import opendp.prelude  # noqa: F401, PLC0415
-    except ImportError:
-        rule = "be installed for [noise] (pip install 'kreach[dp]')"
-        raise KreachError.rule("opendp", rule, "no such package") from None
+    require_extra("[noise]", "dp")
     return lambda part, values: [int(value) for value in _mechanism(part)(list(values))]

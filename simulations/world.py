@@ -11,7 +11,7 @@ import numpy as np
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Flight", "World", "fly"]
+__all__ = ["SimulatedFlight", "World", "simulate_flight"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Flight:
+class SimulatedFlight:
     """What happened. `impressions_by_group` crosses to the ad system, the rest is the truth."""
 
     impressions_by_group: IntArray
@@ -41,7 +41,7 @@ class Flight:
         """Σ min(X_i, cap) of what really happened."""
         return int(np.minimum(self.impressions_by_person, cap).sum())
 
-    def truly_over_exposed(self, cap: int) -> int:
+    def true_over_exposed(self, cap: int) -> int:
         """People who really saw it more than cap times."""
         return int((self.impressions_by_person > cap).sum())
 
@@ -50,7 +50,9 @@ class Flight:
         return np.bincount(np.minimum(self.impressions_by_person, top).ravel(), minlength=top + 1)
 
 
-def fly(world: World, impressions: int, generator: np.random.Generator) -> Flight:
+def simulate_flight(
+    world: World, impressions: int, generator: np.random.Generator
+) -> SimulatedFlight:
     """Spread impressions evenly over groups at random; members see them by their visit shares."""
     if impressions < 0:
         raise KreachError.rule("impressions", "be at least 0", impressions)
@@ -64,4 +66,4 @@ def fly(world: World, impressions: int, generator: np.random.Generator) -> Fligh
             np.full(world.group_size, world.dispersion), size=world.group_count
         )
     by_person = generator.multinomial(by_group, shares)
-    return Flight(by_group, by_person)
+    return SimulatedFlight(by_group, by_person)

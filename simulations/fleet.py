@@ -25,10 +25,10 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client
-from kreach.lab.processes import Process
+from kreach.lab.processes import ServiceProcess
 from kreach.lab.trials import generator_for
 
-__all__ = ["Fleet", "FleetRun", "Record", "RedisServer", "Slow", "redis_server_command"]
+__all__ = ["Fleet", "FleetRecord", "FleetRun", "RedisServer", "SlowProxy", "redis_server_command"]
 
 
 def redis_server_command() -> str:
@@ -98,7 +98,7 @@ class RedisServer:
             self.kill()
 
 
-class Slow:
+class SlowProxy:
     """A way to an address that takes its time, or is cut. Runs in the loop that made it."""
 
     def __init__(self, port: int) -> None:
@@ -108,7 +108,7 @@ class Slow:
         self.cut = False
         self._writers: set[asyncio.StreamWriter] = set()
 
-    async def open(self) -> "Slow":
+    async def open(self) -> "SlowProxy":
         """Begin to listen."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         return self
@@ -182,16 +182,18 @@ class Fleet:
             lines += ["[redis]", *(f"{name} = {json.dumps(value)}" for name, value in told.items())]
         (root / "kreach.toml").write_text("\n".join(lines) + "\n")
 
-    def start(self, name: str, redis_url: str | None = None) -> Process:
+    def start(self, name: str, redis_url: str | None = None) -> ServiceProcess:
         """Start a bidder; it may have another way to Redis than the others."""
-        more = {"KREACH_BIDDER_NAME": name} if self.shared else {}
+        environment = {"KREACH_BIDDER_NAME": name} if self.shared else {}
         if redis_url is not None:
-            more["KREACH_REDIS_URL"] = redis_url
-        return Process("bidder", self.root / "kreach.toml", self.root / f"{name}.log", more=more)
+            environment["KREACH_REDIS_URL"] = redis_url
+        return ServiceProcess(
+            "bidder", self.root / "kreach.toml", self.root / f"{name}.log", environment=environment
+        )
 
-    def start_reporting(self) -> Process:
+    def start_reporting(self) -> ServiceProcess:
         """Start reporting, which tells bidders of the campaigns."""
-        return Process("reporting", self.root / "kreach.toml", self.root / "reporting.log")
+        return ServiceProcess("reporting", self.root / "kreach.toml", self.root / "reporting.log")
 
     @property
     def folders(self) -> list[Path]:
@@ -200,7 +202,7 @@ class Fleet:
         return [store / "bidders" / name for name in self.names] if self.shared else [store]
 
 
-class Record:
+class FleetRecord:
     """What really happened: impressions by person, what was acknowledged, and how quick it was."""
 
     def __init__(self, people: int) -> None:
@@ -227,10 +229,10 @@ class FleetRun:
     mu: float = 0.0
     sigma: float = 0.7
     seed: int = 0
-    record: Record = field(init=False)
+    record: FleetRecord = field(init=False)
 
     def __post_init__(self) -> None:
-        self.record = Record(self.groups * self.group_size)
+        self.record = FleetRecord(self.groups * self.group_size)
         self._generator = generator_for(self.seed, 7)
         self._clients = [Client(address) for address in self.addresses]
         self._left: list[Client] = []
@@ -246,7 +248,7 @@ class FleetRun:
 
     async def run(
         self, requests: int, concurrency: int = 8, per_second: float | None = None
-    ) -> Record:
+    ) -> FleetRecord:
         """So many requests, or until `stopped`."""
         people = self._generator.integers(0, len(self.record.seen), requests).tolist()
         prices = self._generator.lognormal(self.mu, self.sigma, requests).tolist()

@@ -10,10 +10,10 @@ from functools import cache, partial
 from unittest.mock import patch
 
 import pytest
+from simulations.attacks import ATTACKS, AttackScore, attack_table
 
 from kreach.adsystem.settings import GuardSettings
-from kreach.lab import attacks
-from kreach.lab.attacks import ATTACKS, Scored, attack_table
+from simulations import attacks
 
 GAMES = 4
 ON_PEOPLE = tuple(ATTACKS)[:8]  # without those who know all other impressions
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("attacks")
 
 
 @cache
-def scored(attack: str, mode: str, games: int = GAMES) -> Scored:
+def scored(attack: str, mode: str, games: int = GAMES) -> AttackScore:
     with patch.object(attacks, "_IMPRESSIONS", 1_000):
         return attack_table(games, 3, (attack,), (mode,))[0]
 

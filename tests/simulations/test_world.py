@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulations.world import SimulatedFlight, World, simulate_flight
 
 import kreach as kr
 from kreach.errors import KreachError
-from kreach.lab.world import Flight, World, fly
 
 
 @given(
@@ -22,7 +22,7 @@ def test_truth_and_counts_are_of_one_flight(
     groups: int, size: int, dispersion: float, impressions: int, cap: int, seed: int
 ) -> None:
     world = World(groups, size, dispersion)
-    flight = fly(world, impressions, np.random.default_rng(seed))
+    flight = simulate_flight(world, impressions, np.random.default_rng(seed))
     assert flight.impressions_by_person.shape == (groups, size)
     assert flight.impressions_by_group.sum() == impressions
     np.testing.assert_array_equal(
@@ -31,7 +31,7 @@ def test_truth_and_counts_are_of_one_flight(
     frequency = flight.true_frequency(cap + 1)
     assert frequency.sum() == groups * size
     assert flight.true_reach(1) == groups * size - frequency[0]
-    assert flight.truly_over_exposed(cap) == frequency[cap + 1]
+    assert flight.true_over_exposed(cap) == frequency[cap + 1]
     assert flight.true_reach(cap) == frequency[:cap] @ np.arange(cap) + cap * frequency[cap:].sum()
     assert flight.true_reach(10_000) == impressions
     report = kr.measure(kr.Audience.disjoint([size] * groups), flight.impressions_by_group, cap)
@@ -39,9 +39,9 @@ def test_truth_and_counts_are_of_one_flight(
 
 
 def test_truths_by_hand() -> None:
-    flight = Flight(np.array([5, 1]), np.array([[4, 1, 0], [0, 0, 1]]))
+    flight = SimulatedFlight(np.array([5, 1]), np.array([[4, 1, 0], [0, 0, 1]]))
     assert [flight.true_reach(cap) for cap in (1, 2, 3, 4, 5)] == [3, 4, 5, 6, 6]
-    assert [flight.truly_over_exposed(cap) for cap in (1, 3, 4)] == [1, 1, 0]
+    assert [flight.true_over_exposed(cap) for cap in (1, 3, 4)] == [1, 1, 0]
     assert flight.true_frequency(2).tolist() == [3, 2, 1]
     assert flight.true_frequency(5).tolist() == [3, 2, 0, 0, 1, 0]
 
@@ -54,7 +54,7 @@ def test_flights_follow_the_law_they_are_named_after(dispersion: float) -> None:
     audience = kr.Audience.disjoint([8] * 30, dispersion=dispersion)
     gaps = []
     for _ in range(200):
-        flight = fly(world, 240, generator)
+        flight = simulate_flight(world, 240, generator)
         gaps.append(
             flight.true_reach(2) - kr.measure(audience, flight.impressions_by_group, 2).reach
         )
@@ -62,14 +62,18 @@ def test_flights_follow_the_law_they_are_named_after(dispersion: float) -> None:
 
 
 def test_the_seed_alone_decides_a_flight() -> None:
-    flights = [fly(World(5, 4, 0.5), 90, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    flights = [
+        simulate_flight(World(5, 4, 0.5), 90, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    ]
     first, again, other = (flight.impressions_by_person.tolist() for flight in flights)
     assert first == again != other
 
 
 def test_impressions_spread_evenly_over_groups() -> None:
     """χ² of 40 groups, 39 degrees of freedom: far below 39 + 5·√78."""
-    by_group = fly(World(40, 3, 1.0), 40_000, np.random.default_rng(82)).impressions_by_group
+    by_group = simulate_flight(
+        World(40, 3, 1.0), 40_000, np.random.default_rng(82)
+    ).impressions_by_group
     assert ((by_group - 1_000.0) ** 2 / 1_000.0).sum() < 39 + 5.0 * np.sqrt(78)
 
 
@@ -91,4 +95,4 @@ def test_an_impossible_world_is_refused(
 
 def test_negative_impressions_are_refused() -> None:
     with pytest.raises(KreachError, match=r"^impressions must be at least 0, got -1"):
-        fly(World(2, 2, 1.0), -1, np.random.default_rng(1))
+        simulate_flight(World(2, 2, 1.0), -1, np.random.default_rng(1))

@@ -43,7 +43,7 @@ from kreach.errors import KreachError
 from kreach.lab.trials import generator_for
 from kreach.service.logs import Log
 
-__all__ = ["ATTACKS", "MODES", "Scored", "attack_table"]
+__all__ = ["ATTACKS", "MODES", "AttackScore", "attack_table"]
 
 MODES = ("open", "guard", "noise")
 START = datetime(2026, 3, 2, tzinfo=UTC)
@@ -60,7 +60,7 @@ View = Reporting | GuardedReporting | NoisyReporting
 
 
 @dataclass(frozen=True)
-class Scored:
+class AttackScore:
     """An attack in one mode: advantage with its standard error, and how often it was refused."""
 
     attack: str
@@ -409,7 +409,7 @@ def attack_table(
     attacks: tuple[str, ...] = tuple(ATTACKS),
     modes: tuple[str, ...] = MODES,
     folder: Path | None = None,
-) -> list[Scored]:
+) -> list[AttackScore]:
     """All attacks in all modes, so many games each."""
     result = []
     for a, attack in enumerate(attacks):
@@ -428,5 +428,5 @@ def attack_table(
                 refused += no
             advantage = 2.0 * float(np.mean(scores)) - 1.0
             error = 2.0 * sqrt(max(float(np.var(scores)), 1.0 / trials) / trials)
-            result.append(Scored(attack, mode, trials, advantage, error, refused / trials))
+            result.append(AttackScore(attack, mode, trials, advantage, error, refused / trials))
     return result

@@ -1,0 +1,1 @@
+"""Simulated worlds that only tests and benchmarks use. Not part of the wheel."""

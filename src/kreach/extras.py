@@ -1,0 +1,27 @@
+"""Optional dependencies: the modules that each extra installs, and the error without them."""
+
+from importlib.util import find_spec
+
+from kreach.errors import KreachError
+
+__all__ = ["EXTRAS", "MissingExtra", "require_extra"]
+
+_SERVE = ("fastapi", "httptools", "httpx", "prometheus_client", "uvicorn")
+EXTRAS = {
+    "serve": _SERVE,
+    "console": (*_SERVE, "nicegui"),
+    "lab": ("matplotlib",),
+    "spark": ("pyspark",),
+    "redis": ("redis",),
+    "dp": ("opendp",),
+}
+
+
+class MissingExtra(KreachError):
+    """An optional dependency is not installed. The message is the command that installs it."""
+
+
+def require_extra(feature: str, extra: str) -> None:
+    """Raise `MissingExtra` unless everything that `feature` needs is installed. Imports nothing."""
+    if any(find_spec(module) is None for module in EXTRAS[extra]):
+        raise MissingExtra(f"{feature} needs the extra {extra!r}: pip install 'kreach[{extra}]'")
