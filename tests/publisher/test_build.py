@@ -161,7 +161,10 @@ def test_cross_fitting_needs_visits_that_span_time(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"strategy": "best"}, "strategy must be one of random, attributes, segments, rates"),
-        ({"strategy": "attributes", "attributes": ()}, "attributes must name what to group by"),
+        (
+            {"strategy": "attributes", "attributes": ()},
+            "attributes must name at least one column to group by",
+        ),
         ({"strategy": "segments", "segments": ()}, "must name at least one targeting attribute"),
         ({"keep": ("religion",)}, r"attribute must be a column of the file \(town, age, empty\)"),
         ({"group_size": 401}, r"people must be at least group_size \(401\) people, got 400"),

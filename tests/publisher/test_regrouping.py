@@ -229,9 +229,9 @@ def test_a_population_lives_for_years(churn: float, replaced: float, max_moved: 
 
 def test_regrouping_refuses_what_it_cannot_read() -> None:
     assignment = groups_of(5, 5, k=5)
-    with pytest.raises(KreachError, match=r"^stays must be a truth value for each of the 10"):
+    with pytest.raises(KreachError, match=r"^stays must be a bool for each of the 10"):
         regroup(assignment, np.ones(9, dtype=np.bool_), 0, seed=1)
-    with pytest.raises(KreachError, match=r"^stays must be a truth value"):
+    with pytest.raises(KreachError, match=r"^stays must be a bool"):
         regroup(assignment, np.ones(10, dtype=np.int64), 0, seed=1)
     with pytest.raises(KreachError, match=r"^joining must be a whole number from 0"):
         regroup(assignment, np.ones(10, dtype=np.bool_), -1, seed=1)

@@ -166,9 +166,7 @@ def test_what_release_cannot_use_is_refused(options: dict[str, Any], rule: str) 
 @pytest.mark.parametrize("wrong", [np.ones(599, dtype=np.bool_), np.ones(600, dtype=np.int64)])
 def test_targeting_must_speak_about_everybody(wrong: Any) -> None:
     for attempt in (released().audience, released().targeted_counts):
-        with pytest.raises(
-            KreachError, match=r"^targeted must be a truth value for each of the 600"
-        ):
+        with pytest.raises(KreachError, match=r"^targeted must be a bool for each of the 600"):
             attempt(wrong)
 
 
