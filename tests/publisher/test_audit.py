@@ -105,9 +105,9 @@ def test_the_seed_alone_decides_the_attack() -> None:
 
 
 def test_spread_by_hand() -> None:
-    made = Spread.of(np.array([1, 2, 3, 4, 40]))
-    assert (made.least, made.median, made.mean) == (1.0, 3.0, 10.0)
-    assert made.p05 == pytest.approx(1.2)
+    spread = Spread.of(np.array([1, 2, 3, 4, 40]))
+    assert (spread.least, spread.median, spread.mean) == (1.0, 3.0, 10.0)
+    assert spread.p05 == pytest.approx(1.2)
     assert Spread.of(np.zeros(0)) == Spread(0.0, 0.0, 0.0, 0.0)
 
 

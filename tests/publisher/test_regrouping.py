@@ -59,11 +59,11 @@ def test_groups_keep_k_and_everybody_is_accounted_for(
             regroup(assignment, stays, joining, seed)
         return
     renewed = regroup(assignment, stays, joining, seed)
-    made = renewed.assignment
-    assert len(made.groups) == staying + joining
-    assert made.group_sizes.min() >= k
-    assert made.group_size == k
-    assert made.strategy == assignment.strategy
+    result = renewed.assignment
+    assert len(result.groups) == staying + joining
+    assert result.group_sizes.min() >= k
+    assert result.group_size == k
+    assert result.strategy == assignment.strategy
     assert (renewed.joined, renewed.left) == (joining, len(stays) - staying)
     assert together(assignment, stays, renewed).sum() == staying
 
