@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-
-from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.questions import ReachQuestion
-from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.reports.guarded import GuardedReporting
 from kreach.adsystem.reports.noisy import NoisyReporting
+
+from kreach.adsystem.campaigns.campaign import campaign_from
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import (
     AdSystemSettings,

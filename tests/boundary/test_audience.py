@@ -61,8 +61,8 @@ def test_forms_of_counts(form: str) -> None:
     overlapping = kr.Audience.overlapping(SIZES, CLASSES)
     same(overlapping, kr.Audience.overlapping(make(SIZES), CLASSES), make(IMPRESSIONS))
     same(kr.Audience.profiled(SHARES), kr.Audience.profiled(SHARES), make(IMPRESSIONS))
-    found = kr.reach_probability(plain, make(IMPRESSIONS), 2)
-    assert found.tolist() == kr.reach_probability(plain, IMPRESSIONS, 2).tolist()
+    actual = kr.reach_probability(plain, make(IMPRESSIONS), 2)
+    assert actual.tolist() == kr.reach_probability(plain, IMPRESSIONS, 2).tolist()
 
 
 @every_form
@@ -120,8 +120,8 @@ def test_forms_of_a_level(level: Any) -> None:
 @pytest.mark.parametrize("seed", [7, np.int64(7), np.uint8(7)])
 def test_forms_of_a_seed(seed: Any) -> None:
     audience = kr.Audience.disjoint(SIZES)
-    found = kr.sample_reach(audience, IMPRESSIONS, 2, 20, seed)
-    assert found.tolist() == kr.sample_reach(audience, IMPRESSIONS, 2, 20, 7).tolist()
+    actual = kr.sample_reach(audience, IMPRESSIONS, 2, 20, seed)
+    assert actual.tolist() == kr.sample_reach(audience, IMPRESSIONS, 2, 20, 7).tolist()
 
 
 def make_all() -> list[kr.Audience]:
@@ -168,18 +168,18 @@ def test_the_caller_s_arrays_stay_the_caller_s() -> None:
     """Changing them after the fact must not change an audience that was checked."""
     sizes, targeted, spread = np.array(SIZES), np.array(TARGETED), np.array(SPREAD)
     shares = [np.array(row) for row in SHARES]
-    made = [
+    audiences = [
         kr.Audience.disjoint(sizes, targeted, spread),
         kr.Audience.overlapping(sizes, CLASSES),
         kr.Audience.profiled(shares),
     ]
-    before = [kr.measure(audience, IMPRESSIONS, 2).reach for audience in made]
+    before = [kr.measure(audience, IMPRESSIONS, 2).reach for audience in audiences]
     for array in (sizes, targeted, spread, *shares):
         assert array.flags.writeable
         array[:] = array + 7
-    assert [kr.measure(audience, IMPRESSIONS, 2).reach for audience in made] == before
-    assert made[0].group_sizes.tolist() == SIZES
-    assert made[1].group_sizes.tolist() == SIZES
+    assert [kr.measure(audience, IMPRESSIONS, 2).reach for audience in audiences] == before
+    assert audiences[0].group_sizes.tolist() == SIZES
+    assert audiences[1].group_sizes.tolist() == SIZES
 
 
 def test_what_an_audience_says_of_itself() -> None:

@@ -66,7 +66,7 @@ def marked(**more: Any) -> dict[str, Any]:
         pointed("g1") | {"id": MARK, "cids": [MARK]},
     ]
     data[1]["ext"] |= {"uid": MARK}
-    told = made_request(
+    request = made_request(
         device=device
         | {"ip": IP, "ipv6": IP6, "geo": {"lat": LAT, "lon": LON, "zip": MARK}, "ext": {MARK: 1}},
         user={
@@ -83,7 +83,7 @@ def marked(**more: Any) -> dict[str, Any]:
         ext={MARK: [MARK]},
         **{MARK: MARK},
     )
-    return told | more
+    return request | more
 
 
 def broken() -> Iterator[bytes]:
@@ -221,9 +221,9 @@ def test_no_mark_is_kept_logged_or_told(tmp_path: Path) -> None:
         assert {"live.sqlite3", "control.sqlite3"} <= names
         for name, content in files.items():
             assert_clean(content, name)
-    kept = b"".join(stored(store).values())
-    assert b"spring" in kept  # a mark of a campaign would have been found
-    assert b"g1" in kept
+    contents = b"".join(stored(store).values())
+    assert b"spring" in contents  # a mark of a campaign would have been found
+    assert b"g1" in contents
 
 
 def test_the_search_finds_what_is_there() -> None:
@@ -238,7 +238,7 @@ _ENDS = (type, ModuleType, FunctionType, BuiltinFunctionType, FrameType)
 def reachable(*roots: object) -> Iterator[object]:
     """All objects that hang on these, without code and event loops."""
     seen: set[int] = set()
-    kept: list[object] = []
+    contents: list[object] = []
     ahead: list[object] = list(roots)
     while ahead:
         here = ahead.pop()
@@ -247,7 +247,7 @@ def reachable(*roots: object) -> Iterator[object]:
         if type(here).__module__.partition(".")[0] in {"asyncio", "_asyncio", "uvloop", "_pytest"}:
             continue
         seen.add(id(here))
-        kept.append(here)  # or its id might be another's soon
+        contents.append(here)  # or its id might be another's soon
         yield here
         ahead.extend(gc.get_referents(here))
         if isinstance(here, msgspec.Struct):  # some are hidden from the collector
@@ -256,18 +256,18 @@ def reachable(*roots: object) -> Iterator[object]:
 
 def found_in(*roots: object) -> list[str]:
     """Where marks are among the objects that hang on these."""
-    found = []
+    findings = []
     for here in reachable(*roots):
-        held: bytes | None = None
+        data: bytes | None = None
         if isinstance(here, str):
-            held = here.encode("utf-8", "replace")
+            data = here.encode("utf-8", "replace")
         elif isinstance(here, (bytes, bytearray)):
-            held = bytes(here)
+            data = bytes(here)
         elif isinstance(here, float) and here in {LAT, LON}:
-            found.append("float")
-        if held is not None and any(sought in held for sought in SOUGHT):
-            found.append(type(here).__name__)
-    return found
+            findings.append("float")
+        if data is not None and any(sought in data for sought in SOUGHT):
+            findings.append(type(here).__name__)
+    return findings
 
 
 @pytest.fixture
@@ -277,8 +277,8 @@ def exchange(tmp_path: Path) -> Iterator[Exchange]:
         made_campaign("paper", bidder="paper", expected_requests=100),
         made_campaign("rolling", caps=(Cap(limit=2, span_seconds=60.0),)),
     ]
-    with bidding(tmp_path, campaigns, lines=[]) as made:
-        yield made
+    with bidding(tmp_path, campaigns, lines=[]) as exchange:
+        yield exchange
 
 
 def test_no_mark_is_held_in_memory(exchange: Exchange) -> None:

@@ -11,17 +11,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from kreach.boundary import duckdb as module
 from kreach.boundary.duckdb import scratch_connection, translate_errors
 from kreach.errors import KreachError
 
 
-def test_one_does_not_see_what_another_has() -> None:
+def test_connections_do_not_see_each_other() -> None:
     with scratch_connection() as one, scratch_connection() as other:
         one.register("numbers", {"n": np.arange(3)})
-        one.execute("CREATE TEMP TABLE told AS SELECT 1")
+        one.execute("CREATE TEMP TABLE private AS SELECT 1")
         one.execute("SET TimeZone = 'Asia/Tokyo'")
-        for name in ("numbers", "told"):
+        for name in ("numbers", "private"):
             with pytest.raises(duckdb.CatalogException):
                 other.execute(f"FROM {name}")
         assert other.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
@@ -41,39 +40,39 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
             assert engine.execute(f"FROM '{file}'").fetchall() == [(number,)]
 
 
-def ask_the_dead(engine: Any) -> None:
+def use_after_close(engine: Any) -> None:
     with translate_errors("file", "be readable"):
-        engine.close()  # it answers as little as after a fatal error
+        engine.close()  # afterwards it fails as after a fatal error
         engine.execute("SELECT 1")
 
 
-def test_an_error_leaves_the_next_one_in_order() -> None:
-    with scratch_connection():
-        first = module._shared[0]
+def test_only_a_fatal_error_replaces_the_database() -> None:
+    with scratch_connection() as engine:
+        engine.execute("CREATE TABLE marker AS SELECT 1")
     with pytest.raises(duckdb.Error), scratch_connection() as engine:
         engine.execute("SELECT * FROM nothing")
-    assert module._shared[0] is first
-    with pytest.raises(KreachError), scratch_connection() as engine:
-        ask_the_dead(engine)
-    assert module._shared == []
     with scratch_connection() as engine:
-        assert engine.execute("SELECT 1").fetchone() == (1,)
+        assert engine.execute("FROM marker").fetchone() == (1,)
+    with pytest.raises(KreachError), scratch_connection() as engine:
+        use_after_close(engine)
+    with scratch_connection() as engine, pytest.raises(duckdb.CatalogException):
+        engine.execute("FROM marker")
 
 
-def test_threads_have_their_own() -> None:
-    found: list[int] = []
+def test_each_thread_has_its_own_connection() -> None:
+    numbers: list[int] = []
 
     def ask(number: int) -> None:
         with scratch_connection() as engine:
             engine.execute(f"CREATE TEMP TABLE mine AS SELECT {number} AS n")
-            found.extend(n for (n,) in engine.execute("FROM mine").fetchall())
+            numbers.extend(n for (n,) in engine.execute("FROM mine").fetchall())
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(20))
+    assert sorted(numbers) == list(range(20))
 
 
 FORKS = """

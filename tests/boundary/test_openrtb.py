@@ -44,10 +44,10 @@ def test_unknown_fields_are_skipped_at_every_level() -> None:
         ],
         user={"id": "u", "data": [{"name": "n", "segment": [{"id": "s", "value": "v"}]}]},
     )
-    told = msgspec.json.encode(request).decode()
+    encoded = msgspec.json.encode(request).decode()
     for gone in ("x", "y", "mimes", "btype", "value", "z"):
-        assert f'"{gone}"' not in told
-    assert '"u"' not in told
+        assert f'"{gone}"' not in encoded
+    assert '"u"' not in encoded
 
 
 @pytest.mark.parametrize("odd", [7, 1.5, True, ["v1"], {"v1": {}}, None, []])
@@ -107,8 +107,8 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
 @given(st.sampled_from(sorted(BidRequest.__struct_fields__)), _json_values)
 def test_any_value_of_a_field_is_read_or_refused_unquoted(field: str, value: object) -> None:
     marked = {"zx81": value, "more": ["zx81-secret"]}
-    for told in (value, [value], marked, [marked], "zx81-secret"):
-        why = refusal(json.dumps(LEAST | {field: told}).encode())
+    for content in (value, [value], marked, [marked], "zx81-secret"):
+        why = refusal(json.dumps(LEAST | {field: content}).encode())
         assert "zx81" not in why
         assert len(why) < 200
 
@@ -137,6 +137,6 @@ def test_a_response_reads_back() -> None:
         id="b", impid="1", price=1.25, burl="https://b", lurl="https://l", cid="c", exp=60, w=3, h=2
     )
     response = BidResponse(id="r", seatbid=[SeatBid(bid=[bid])], cur="USD")
-    told = as_json(response)
-    assert msgspec.json.decode(told, type=BidResponse) == response
-    assert b"null" not in told
+    encoded = as_json(response)
+    assert msgspec.json.decode(encoded, type=BidResponse) == response
+    assert b"null" not in encoded

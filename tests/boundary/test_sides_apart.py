@@ -10,7 +10,7 @@ import pytest
 
 from tests.adsystem.bidserver.bidders_made import made_request
 from tests.adsystem.bidserver.stores_made import made_store
-from tests.publisher.gateway.gateway_app import made_build
+from tests.publisher.gateway.sample_gateways import write_sample_build
 from tests.service.service_process import environment, serving, until
 
 pytestmark = pytest.mark.xdist_group("sides apart")
@@ -80,7 +80,7 @@ def test_reporting_serves_without_the_publisher(tmp_path: Path) -> None:
 
 def test_the_gateway_serves_without_the_ad_system(tmp_path: Path) -> None:
     more = without(tmp_path, "kreach.adsystem", "kreach.lab")
-    made_build(tmp_path / "build")
+    write_sample_build(tmp_path / "build")
     config = tmp_path / "publisher.toml"
     config.write_text('[gateway]\nbuild = "build"\nport = 0\n')
     with serving(tmp_path, "gateway", "--config", str(config), more=more) as gateway:

@@ -123,7 +123,7 @@ def test_unsafe_groups_are_exit_code_1_and_still_shown(
     ("further", "said"),
     [
         (("--strategy", "best"), "strategy must be one of random, attributes, segments"),
-        (("--strategy", "attributes"), "attributes must name what to group by"),
+        (("--strategy", "attributes"), "attributes must name at least one column to group by"),
         (("--strategy", "segments"), "must name at least one targeting attribute"),
         (("--segments", "religion"), "attribute must be a column of the file (town, device)"),
         (("--history-end", "soon"), "history-end must be a time such as 2026-11-01T00:00:00Z"),

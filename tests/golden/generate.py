@@ -202,27 +202,28 @@ def measure(world: World, outcomes: list[Outcome], cap: int) -> Measures:
     )
 
 
-def check_measures(world: World, outcomes: list[Outcome], cap: int, found: Measures) -> None:
+def check_measures(world: World, outcomes: list[Outcome], cap: int, measures: Measures) -> None:
     """What must hold whatever the model: a slip in this file should not become a reference."""
-    law = found.distribution
+    law = measures.distribution
     assert all(outcome.probability > 0 for outcome in outcomes)
     assert sum(law.values()) == 1
-    assert sum(value * chance for value, chance in law.items()) == found.reach
+    assert sum(value * chance for value, chance in law.items()) == measures.reach
     assert (
-        sum(value**2 * chance for value, chance in law.items()) - found.reach**2 == found.variance
+        sum(value**2 * chance for value, chance in law.items()) - measures.reach**2
+        == measures.variance
     )
-    assert found.bounds == (min(law), max(law))
-    assert sum(found.frequency) == len(world.targeted)
-    assert all(0 <= chance <= 1 for chance in found.reach_probability)
+    assert measures.bounds == (min(law), max(law))
+    assert sum(measures.frequency) == len(world.targeted)
+    assert all(0 <= chance <= 1 for chance in measures.reach_probability)
     if cap < FREQUENCY_TOP:
-        assert sum(found.frequency[cap + 1 :]) == found.over_exposed
-        assert found.reach == sum(
-            min(seen, cap) * persons for seen, persons in enumerate(found.frequency)
+        assert sum(measures.frequency[cap + 1 :]) == measures.over_exposed
+        assert measures.reach == sum(
+            min(seen, cap) * persons for seen, persons in enumerate(measures.frequency)
         )
     if cap >= sum(group.impressions for group in world.groups):
         # Nobody can exceed the cap: reach is all impressions that fall on targeted people.
-        assert found.over_exposed == 0
-        assert found.reach == found.average_frequency * sum(found.frequency[1:])
+        assert measures.over_exposed == 0
+        assert measures.reach == measures.average_frequency * sum(measures.frequency[1:])
 
 
 # ------------------------------------------------------------------------------------- settings
@@ -514,7 +515,7 @@ TWINS = [
 # ----------------------------------------------------------------------------------------- file
 
 
-def to_case(setting: Setting, cap: int, found: Measures) -> dict[str, object]:
+def to_case(setting: Setting, cap: int, measures: Measures) -> dict[str, object]:
     """One entry of values.json; fractions are text, so that nothing is rounded."""
     case: dict[str, object] = {"name": f"{setting.name}-cap-{cap}", "kind": setting.kind}
     case["group_sizes"] = setting.group_sizes
@@ -528,14 +529,14 @@ def to_case(setting: Setting, cap: int, found: Measures) -> dict[str, object]:
         case["visit_shares"] = [[str(share) for share in group] for group in setting.visit_shares]
     case["impressions"] = setting.impressions
     case["cap"] = cap
-    case["reach"] = str(found.reach)
-    case["variance"] = str(found.variance)
-    case["distribution"] = {str(value): str(p) for value, p in found.distribution.items()}
-    case["over_exposed"] = str(found.over_exposed)
-    case["frequency"] = [str(persons) for persons in found.frequency]
-    case["average_frequency"] = str(found.average_frequency)
-    case["reach_probability"] = [str(chance) for chance in found.reach_probability]
-    case["bounds"] = found.bounds
+    case["reach"] = str(measures.reach)
+    case["variance"] = str(measures.variance)
+    case["distribution"] = {str(value): str(p) for value, p in measures.distribution.items()}
+    case["over_exposed"] = str(measures.over_exposed)
+    case["frequency"] = [str(persons) for persons in measures.frequency]
+    case["average_frequency"] = str(measures.average_frequency)
+    case["reach_probability"] = [str(chance) for chance in measures.reach_probability]
+    case["bounds"] = measures.bounds
     return case
 
 
@@ -548,11 +549,11 @@ def generate() -> str:
         world = build_world(setting)
         outcomes = all_outcomes(world)
         for cap in setting.caps:
-            found = measure(world, outcomes, cap)
-            check_measures(world, outcomes, cap, found)
+            measures = measure(world, outcomes, cap)
+            check_measures(world, outcomes, cap, measures)
             assert (setting.name, cap) not in measured, f"{setting.name} is there twice"
-            measured[setting.name, cap] = found
-            lines.append(json.dumps(to_case(setting, cap, found)))
+            measured[setting.name, cap] = measures
+            lines.append(json.dumps(to_case(setting, cap, measures)))
     for left, right in TWINS:
         shared = [cap for name, cap in measured if name == left and (right, cap) in measured]
         assert shared, f"{left} and {right} have no cap in common"

@@ -100,8 +100,8 @@ def test_average_frequency(case: dict[str, Any]) -> None:
 
 @every_case
 def test_reach_probability(case: dict[str, Any]) -> None:
-    found = kr.reach_probability(audience_of(case), case["impressions"], case["cap"])
-    assert found.tolist() == exactly(case["reach_probability"])
+    actual = kr.reach_probability(audience_of(case), case["impressions"], case["cap"])
+    assert actual.tolist() == exactly(case["reach_probability"])
 
 
 @every_case
@@ -114,11 +114,11 @@ def test_bounds(case: dict[str, Any]) -> None:
 @independent_case
 def test_distribution_of_independent_groups(case: dict[str, Any]) -> None:
     law = report_of(case).distribution()
-    found = dict(zip(law.support.tolist(), law.pmf.tolist(), strict=True))
+    actual = dict(zip(law.support.tolist(), law.pmf.tolist(), strict=True))
     expected = {int(value): float(Fraction(p)) for value, p in case["distribution"].items()}
     assert law.exact
-    assert expected.keys() <= found.keys()
-    for value, probability in found.items():
+    assert expected.keys() <= actual.keys()
+    for value, probability in actual.items():
         assert probability == pytest.approx(expected.get(value, 0.0), rel=CLOSE, abs=1e-13)
 
 

@@ -189,8 +189,8 @@ def test_groups_of_any_size(size: int, dispersion: float) -> None:
                 k, targeted, impressions, a = (
                     np.array([float(v)]) for v in (size, u, n, dispersion)
                 )
-                found = group_variance_at_least(k, targeted, impressions, a, count)[0]
-                assert found == pytest.approx(exact, rel=1e-8, abs=1e-10 * u), (n, count, u)
+                actual = group_variance_at_least(k, targeted, impressions, a, count)[0]
+                assert actual == pytest.approx(exact, rel=1e-8, abs=1e-10 * u), (n, count, u)
 
 
 @pytest.mark.parametrize("dispersion", [0.05, 0.6, 1e6, np.inf])
@@ -204,14 +204,14 @@ def test_no_input_spoils_it(dispersion: float) -> None:
     )
     u = np.floor(share * k)
     for count in (1, 2, 30, 200):
-        found = group_variance_at_least(k, u, n, np.full(len(k), dispersion), count)
-        assert np.isfinite(found).all()
-        assert (found >= 0.0).all()
+        actual = group_variance_at_least(k, u, n, np.full(len(k), dispersion), count)
+        assert np.isfinite(actual).all()
+        assert (actual >= 0.0).all()
         settled = (k == 1.0) | (u == 0.0) | (n < count)
-        assert (found[settled] == 0.0).all()
+        assert (actual[settled] == 0.0).all()
         most = np.minimum(u, np.floor(n / count))
         # in a group of a billion, 10⁻⁷ of the variance of the impressions is rounding
-        assert (found <= most**2 / 4.0 * (1.0 + 1e-9) + 1e-6 * most).all()
+        assert (actual <= most**2 / 4.0 * (1.0 + 1e-9) + 1e-6 * most).all()
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_equal_shares_are_uniform_visits(count: int) -> None:
             np.array([np.inf]),
             count,
         )
-        found = profile_variance(np.full(size, 1.0 / size), n, count, at_least=True)
-        assert found == pytest.approx(uniform[0], rel=1e-9, abs=1e-10)
+        actual = profile_variance(np.full(size, 1.0 / size), n, count, at_least=True)
+        assert actual == pytest.approx(uniform[0], rel=1e-9, abs=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -383,18 +383,18 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
         np.array([7, 5, 9]),
     )
 
-    def found() -> list[float]:
+    def actual() -> list[float]:
         return [
             profile_variance(shares, 30, 4, at_least=True),
             overlap_variance(*several, 3, at_least=True),
             *group_variance_at_least(*kind, 3).tolist(),
         ]
 
-    whole = found()
+    whole = actual()
     monkeypatch.setattr(variance_module, "_PAIR_TABLE_CELLS", 1)
     monkeypatch.setattr(overlap_module, "_TABLE_CELLS", 1)
     monkeypatch.setattr(overlap_module, "_PAIRS_AT_ONCE", 1)
-    assert found() == pytest.approx(whole, rel=1e-12)
+    assert actual() == pytest.approx(whole, rel=1e-12)
 
 
 @given(st.integers(2, 9), caps, st.sampled_from([0.2, 3.0, np.inf]))
@@ -402,10 +402,10 @@ def test_at_most_one_person(size: int, count: int, spread: float) -> None:
     """Of 2c − 1 impressions at most one person has c or more: the number is 0 or 1."""
     n = 2 * count - 1
     k, impressions, a = (np.array([float(v)]) for v in (size, n, spread))
-    found = group_variance_at_least(k, k, impressions, a, count)
+    actual = group_variance_at_least(k, k, impressions, a, count)
     if np.isinf(spread):
         _, tail = binomial_terms(n, (1, size), count - 1)
     else:
         _, tail = beta_binomial_terms(n, spread, size, count - 1)
     chance = float(size * tail)
-    assert found[0] == pytest.approx(chance * (1.0 - chance), rel=1e-9, abs=1e-12)
+    assert actual[0] == pytest.approx(chance * (1.0 - chance), rel=1e-9, abs=1e-12)

@@ -53,7 +53,7 @@ def test_the_quick_way_keeps_its_digits(cap: int, monkeypatch: pytest.MonkeyPatc
 def test_against_the_textbook(size: int, dispersion: float) -> None:
     for n in (1, 9, 60):
         k, impressions, spread = (np.array([float(v)]) for v in (size, n, dispersion))
-        found = group_variances_at_least(k, k, impressions, spread, TOP)[0]
+        actual = group_variances_at_least(k, k, impressions, spread, TOP)[0]
         for count in (1, 2, 3, 8):
             exact = textbook(size, size, n, dispersion, count) if count <= n else 0.0
-            assert found[count - 1] == pytest.approx(exact, rel=ALIKE, abs=1e-12), (n, count)
+            assert actual[count - 1] == pytest.approx(exact, rel=ALIKE, abs=1e-12), (n, count)

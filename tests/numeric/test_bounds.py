@@ -155,8 +155,8 @@ def cost_of_a_cover(classes: IntArray, sizes: IntArray, n: IntArray, cap: int) -
 def test_the_solver_s_last_digits_do_not_raise_the_bound(seed: int, groups: int, cap: int) -> None:
     """Costs of millions come back as 9000000.00001: still 9,000,000, not one more."""
     classes, heads, sizes, n, _ = hitting_set(seed, (8, groups), cap, cap // 3, cap // 2)
-    found, _ = min_overlap_reach(classes, heads, sizes, n, cap)
-    assert found <= cost_of_a_cover(classes, sizes, n, cap)
+    actual, _ = min_overlap_reach(classes, heads, sizes, n, cap)
+    assert actual <= cost_of_a_cover(classes, sizes, n, cap)
 
 
 @pytest.mark.parametrize("seed", [9, 440])
@@ -183,9 +183,9 @@ def test_attained_means_that_the_solver_proved_it(
 
     monkeypatch.setattr(scipy.optimize, "milp", watched)
     heads = np.ones(class_count, dtype=np.int64)
-    found, attained = min_overlap_reach(classes, heads, sizes, n, cap)
+    actual, attained = min_overlap_reach(classes, heads, sizes, n, cap)
     assert proofs, "expected the problem to go to the solver"
-    assert np.ceil(proofs[-1] - 1e-3) >= found, "reported more than the solver proved"
+    assert np.ceil(proofs[-1] - 1e-3) >= actual, "reported more than the solver proved"
     assert attained in (True, False)
 
 
@@ -201,10 +201,10 @@ def test_a_large_problem_still_gets_a_certificate(cap: int) -> None:
     n = np.ones(group_count, dtype=np.int64)
     n[np.bincount(classes.ravel(), minlength=group_count) == 0] = 0
     heads = np.ones(class_count, dtype=np.int64)
-    found, attained = min_overlap_reach(classes, heads, sizes, n, cap)
+    actual, attained = min_overlap_reach(classes, heads, sizes, n, cap)
     served = int((n > 0).sum())
     assert not attained
-    assert served / 3 <= found <= served
+    assert served / 3 <= actual <= served
 
 
 def test_a_group_with_an_untargeted_member_can_lose_everything() -> None:
@@ -219,12 +219,12 @@ def test_attained_bounds_of_large_counts_are_exact_to_the_last_impression(size: 
     """Two full groups that share one person: she can have had them all."""
     classes, heads = np.array([[0, 1], [0, -1], [1, -1]]), np.ones(3, dtype=np.int64)
     n = np.array([size - 1, size // 2 + 1])
-    found, attained = min_overlap_reach(classes, heads, np.array([2, 2]), n, size // 2 + 7)
-    assert found <= size // 2 + 7
+    actual, attained = min_overlap_reach(classes, heads, np.array([2, 2]), n, size // 2 + 7)
+    assert actual <= size // 2 + 7
     if attained:
-        assert found == size // 2 + 7
+        assert actual == size // 2 + 7
     else:
-        assert found >= (size // 2 + 7) * (1 - 1e-6)
+        assert actual >= (size // 2 + 7) * (1 - 1e-6)
 
 
 def test_the_solver_keeps_quiet(capfd: pytest.CaptureFixture[str]) -> None:

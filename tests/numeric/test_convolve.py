@@ -18,13 +18,13 @@ def by_convolution(pmfs: list[FloatArray], counts: list[int]) -> FloatArray:
 
 
 def assert_same(pmfs: list[FloatArray], counts: list[int]) -> None:
-    low, found = sum_distribution(pmfs, np.array(counts, dtype=float))
+    low, actual = sum_distribution(pmfs, np.array(counts, dtype=float))
     wanted = by_convolution(pmfs, counts)
-    full = np.zeros(max(len(wanted), low + len(found)))
-    full[low : low + len(found)] = found
+    full = np.zeros(max(len(wanted), low + len(actual)))
+    full[low : low + len(actual)] = actual
     assert full[: len(wanted)].tolist() == pytest.approx(wanted.tolist(), abs=1e-14)
     assert full[len(wanted) :].sum() <= 1e-14
-    assert found.sum() == pytest.approx(1.0, rel=1e-14)
+    assert actual.sum() == pytest.approx(1.0, rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_random_sums(seed: int) -> None:
 def test_a_long_sum_is_cut_to_where_it_can_be() -> None:
     """A hundred thousand coins: a window around the mean, not a hundred thousand values."""
     count, chance = 100_000, 0.3
-    low, found = sum_distribution([np.array([1.0 - chance, chance])], np.array([float(count)]))
-    assert len(found) < 10_000
-    exact = binom.pmf(low + np.arange(len(found)), count, chance)
-    assert found.tolist() == pytest.approx(exact.tolist(), rel=1e-6, abs=1e-13)
-    mean = found @ (low + np.arange(len(found)))
+    low, actual = sum_distribution([np.array([1.0 - chance, chance])], np.array([float(count)]))
+    assert len(actual) < 10_000
+    exact = binom.pmf(low + np.arange(len(actual)), count, chance)
+    assert actual.tolist() == pytest.approx(exact.tolist(), rel=1e-6, abs=1e-13)
+    mean = actual @ (low + np.arange(len(actual)))
     assert mean == pytest.approx(count * chance, rel=1e-9)
 
 

@@ -23,8 +23,8 @@ CLOSE = 1e-11
 
 def assert_same(law: ExposureLaw, terms: list[Any], tail: Any, hint: object) -> None:
     """Every probability has a small relative error, tails included."""
-    found = [*law.pmf.ravel().tolist(), float(law.tail.ravel()[0])]
-    for value, exact in zip(found, [*terms, tail], strict=True):
+    actual = [*law.pmf.ravel().tolist(), float(law.tail.ravel()[0])]
+    for value, exact in zip(actual, [*terms, tail], strict=True):
         assert np.isfinite(value), hint
         assert value >= 0.0, hint
         if exact < 1e-290:

@@ -70,9 +70,9 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_small_groups(kind: GroupKind, cap: int) -> None:
     for n in (0, 1, 2, 3, 7, 12):
-        found, wanted = group_reach_pmf(kind, n, cap), member_by_member(kind, n, cap)
-        length = max(len(found), len(wanted))
-        padded = np.pad(found, (0, length - len(found)))
+        actual, wanted = group_reach_pmf(kind, n, cap), member_by_member(kind, n, cap)
+        length = max(len(actual), len(wanted))
+        padded = np.pad(actual, (0, length - len(actual)))
         exact = np.pad(wanted, (0, length - len(wanted)))
         assert padded.tolist() == pytest.approx(exact.tolist(), rel=1e-10, abs=1e-13)
         assert padded.sum() == pytest.approx(1.0, rel=1e-14)
@@ -90,8 +90,8 @@ def test_unique_reach_of_a_crowd_is_the_classical_occupancy_law() -> None:
     for r in range(k + 1):
         exact.append(float(Fraction(ways * surjections[n][r], k**n)))
         ways = ways * (k - r) // (r + 1)
-    found = group_reach_pmf(GroupKind(np.array([1.0 / k]), np.array([float(k)]), np.inf), n, 1)
-    assert found.tolist() == pytest.approx(exact, abs=1e-13)
+    actual = group_reach_pmf(GroupKind(np.array([1.0 / k]), np.array([float(k)]), np.inf), n, 1)
+    assert actual.tolist() == pytest.approx(exact, abs=1e-13)
 
 
 @pytest.mark.parametrize("concentration", [np.inf, 1000.0, 60.0])

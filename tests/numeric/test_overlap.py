@@ -56,17 +56,17 @@ def test_each_sharing_pair_once(rows: list[list[int]], block: int) -> None:
     classes = np.full((len(rows), width), -1, dtype=np.int64)
     for at, row in enumerate(rows):
         classes[at, : len(row)] = row
-    found = []
+    actual = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "_PAIRS_AT_ONCE", block)
         for first, second, in_first, in_second in sharing_pairs(classes):
             for a, b, mine, theirs in zip(first, second, in_first, in_second, strict=True):
-                found.append((min(a, b), max(a, b)))
+                actual.append((min(a, b), max(a, b)))
                 shared = set(rows[a]) & set(rows[b])
                 assert set(classes[a][mine].tolist()) == shared
                 assert set(classes[b][theirs].tolist()) == shared
     wanted = [(a, b) for a, b in combinations(range(len(rows)), 2) if set(rows[a]) & set(rows[b])]
-    assert sorted(found) == wanted
+    assert sorted(actual) == wanted
 
 
 @given(campaigns(overlapping()), st.integers(0, 6))
@@ -118,12 +118,12 @@ def test_variance_is_never_negative_or_undefined() -> None:
         for n in (0, 1, 50, 10**6):
             for cap in (1, 2, 40):
                 for members in {1.0, k}:
-                    found = overlap_variance(
+                    actual = overlap_variance(
                         np.array([[0, 1], [0, -1]]),
                         np.array([members, 0.0]),
                         np.array([k, k]),
                         np.array([n, n]),
                         cap,
                     )
-                    assert np.isfinite(found)
-                    assert found >= 0.0
+                    assert np.isfinite(actual)
+                    assert actual >= 0.0

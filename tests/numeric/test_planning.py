@@ -200,12 +200,12 @@ def test_flights_under_a_plan_reach_and_spend_what_it_says(ahead: bool) -> None:
         reach += np.where(win, p[won], 0.0)
         spend += np.where(win, price, 0.0)
         won += win
-    for found, expected in (
+    for actual, expected in (
         (spend, table.spend[-1, 0]),
         (reach, table.value[-1, 0] + multiplier * table.spend[-1, 0]),
     ):
-        error = found.std() / np.sqrt(flights)
-        assert found.mean() == pytest.approx(expected, abs=4.5 * error)
+        error = actual.std() / np.sqrt(flights)
+        assert actual.mean() == pytest.approx(expected, abs=4.5 * error)
 
 
 def test_dear_money_buys_nothing_and_free_money_everything() -> None:
@@ -223,14 +223,14 @@ def table_of(worth: npt.ArrayLike) -> PlanTable:
 
 def test_look_up_between_rows_and_columns() -> None:
     table = table_of([[0.0, 1.0, 2.0], [10.0, 11.0, 12.0]])
-    found = table.at(table.worth, np.array([0.0, 1.5, 1.0, 0.25]), np.array([0.0, 0.0, 1.0, 2.0]))
-    assert found.tolist() == [0.0, 1.5, 6.0, 10.25]
+    actual = table.at(table.worth, np.array([0.0, 1.5, 1.0, 0.25]), np.array([0.0, 0.0, 1.0, 2.0]))
+    assert actual.tolist() == [0.0, 1.5, 6.0, 10.25]
 
 
 def test_look_up_outside_takes_the_edge() -> None:
     table = table_of([[0.0, 1.0], [10.0, 11.0]])
-    found = table.at(table.value, np.array([-1.0, 9.0, 9.0]), np.array([-1.0, 0.0, 99.0]))
-    assert found.tolist() == [0.0, 1.0, 11.0]
+    actual = table.at(table.value, np.array([-1.0, 9.0, 9.0]), np.array([-1.0, 0.0, 99.0]))
+    assert actual.tolist() == [0.0, 1.0, 11.0]
     single = table_of([[3.0, 5.0]])
     assert single.at(single.spend, np.array([0.5]), np.array([7.0])).tolist() == [4.0]
 

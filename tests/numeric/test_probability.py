@@ -21,9 +21,9 @@ def test_theorem_4(size: int, cap: int) -> None:
             with mp.workdps(DIGITS):
                 terms, _ = binomial_terms(n, (1, size), cap - 1)
                 exact = mp.mpf(u) / size * sum(terms)
-            found = ours(size, u, n, np.inf, cap)
-            assert found == pytest.approx(float(exact), rel=1e-11, abs=1e-290)
-            assert 0.0 <= found <= 1.0 + 1e-12
+            actual = ours(size, u, n, np.inf, cap)
+            assert actual == pytest.approx(float(exact), rel=1e-11, abs=1e-290)
+            assert 0.0 <= actual <= 1.0 + 1e-12
 
 
 @pytest.mark.parametrize("dispersion", [1e-6, 0.6, 1e6])
@@ -36,9 +36,9 @@ def test_dirichlet_visits(size: int, dispersion: float) -> None:
                 terms, _ = beta_binomial_terms(n, dispersion, size, cap - 1)
                 a = mp.mpf(dispersion)
                 exact = size * sum(p * (a + m) / (size * a + n) for m, p in enumerate(terms))
-            found = ours(size, size, n, dispersion, cap)
-            assert found == pytest.approx(float(exact), rel=1e-11, abs=1e-290)
-            assert 0.0 <= found <= 1.0 + 1e-12
+            actual = ours(size, size, n, dispersion, cap)
+            assert actual == pytest.approx(float(exact), rel=1e-11, abs=1e-290)
+            assert 0.0 <= actual <= 1.0 + 1e-12
 
 
 @pytest.mark.parametrize("dispersion", [np.inf, 1e-6, 0.6, 1e6])

@@ -48,8 +48,8 @@ def law_of_reach(
                     adds = min(x, cap) if member < u else 0
                     after[requests + v, seen + x, reach + adds] += ways * law[v] * comb(v, x)
         states = after
-    kept = {c: ways for (r, x, c), ways in states.items() if (r, x) == (total, won)}
-    return {c: Fraction(ways, sum(kept.values())) for c, ways in kept.items()}
+    matching = {c: ways for (r, x, c), ways in states.items() if (r, x) == (total, won)}
+    return {c: Fraction(ways, sum(matching.values())) for c, ways in matching.items()}
 
 
 def moments(pmf: dict[int, Fraction]) -> tuple[float, float]:
@@ -279,9 +279,9 @@ def test_likelihood_against_convolution(name: str) -> None:
             chance = np.convolve(chance, law)
         possible = np.flatnonzero(chance > 1e-11)
         for requests in (possible[:1], possible[:3], possible[-2:], possible):
-            found = log_likelihood_of_requests(law, np.full(len(requests), size), requests)
+            actual = log_likelihood_of_requests(law, np.full(len(requests), size), requests)
             expected = float(np.log(chance[requests]).sum())
-            assert found == pytest.approx(expected, rel=1e-4, abs=1e-6), (size, requests.tolist())
+            assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6), (size, requests.tolist())
 
 
 def test_likelihood_adds_up_over_sizes() -> None:

@@ -31,11 +31,11 @@ def enumerate_open(segments: Sequence[int], caps: Sequence[int], seen: int) -> F
 )
 def test_against_every_choice(segments: list[int], steps: list[int]) -> None:
     caps = np.cumsum(steps)[: len(segments)].tolist()
-    found = open_share(segments, caps)
-    assert len(found) == caps[-1]
+    actual = open_share(segments, caps)
+    assert len(actual) == caps[-1]
     for seen in range(min(caps[-1], sum(segments) + 1)):
         expected = float(enumerate_open(segments, caps, seen))
-        assert found[seen] == pytest.approx(expected, abs=1e-13)
+        assert actual[seen] == pytest.approx(expected, abs=1e-13)
 
 
 @pytest.mark.parametrize("size", [2, 5])
@@ -48,8 +48,8 @@ def test_one_a_day_and_three_a_week(
     p = Fraction(1, size)
     expected = sum(f(l1, today, p) * F(weekly - 1 - l1, before, p) for l1 in range(daily))
     law = np.array([float(f(seen, today + before, p)) for seen in range(weekly)])
-    found = float(law @ open_share((today, before), (daily, weekly)))
-    assert found == pytest.approx(float(expected), abs=1e-13)
+    actual = float(law @ open_share((today, before), (daily, weekly)))
+    assert actual == pytest.approx(float(expected), abs=1e-13)
 
 
 def test_one_cap_closes_only_at_the_cap() -> None:
@@ -65,13 +65,13 @@ def test_what_is_older_than_a_short_window_is_free_of_its_cap() -> None:
 def test_many_impressions() -> None:
     """Binomials of thousands, in whole numbers beside."""
     segments, caps = (2_000, 30_000), (2, 6)
-    found = open_share(segments, caps)
+    actual = open_share(segments, caps)
     for seen in range(6):
         allowed = sum(
             comb(2_000, day) * comb(30_000, seen - day) for day in range(min(2, seen + 1))
         )
         expected = Fraction(allowed, comb(32_000, seen))
-        assert found[seen] == pytest.approx(float(expected), rel=1e-12)
+        assert actual[seen] == pytest.approx(float(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize("cap", [100, 165, 200, 400])

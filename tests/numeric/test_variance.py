@@ -27,8 +27,8 @@ def test_uniform_visits(size: int) -> None:
         for n in [1, 2, 3, 10, 100, 10**5, 10**9]:
             for cap in [1, 2, 5]:
                 exact = uniform_variance(size, u, n, cap)
-                found = ours(size, u, n, np.inf, cap)
-                assert found == pytest.approx(exact, rel=1e-11, abs=1e-120), (u, n, cap)
+                actual = ours(size, u, n, np.inf, cap)
+                assert actual == pytest.approx(exact, rel=1e-11, abs=1e-120), (u, n, cap)
 
 
 @pytest.mark.parametrize("dispersion", [1e-6, 1e-3, 0.6, 10.0, 1e6])
@@ -38,8 +38,8 @@ def test_dirichlet_visits(size: int, dispersion: float) -> None:
         for n in [1, 2, 10, 1000, 10**6]:
             for cap in [1, 3]:
                 exact = dirichlet_variance(size, u, n, dispersion, cap)
-                found = ours(size, u, n, dispersion, cap)
-                assert found == pytest.approx(exact, rel=2e-9, abs=1e-120), (u, n, cap)
+                actual = ours(size, u, n, dispersion, cap)
+                assert actual == pytest.approx(exact, rel=2e-9, abs=1e-120), (u, n, cap)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_no_input_spoils_it(dispersion: float) -> None:
     )
     u = np.floor(share * k)
     for cap in (1, 2, 30, 200):
-        found = group_variance(k, u, n, np.full(len(k), dispersion), cap)
-        assert np.isfinite(found).all()
-        assert (found >= 0.0).all()
+        actual = group_variance(k, u, n, np.full(len(k), dispersion), cap)
+        assert np.isfinite(actual).all()
+        assert (actual >= 0.0).all()
         settled = (k == 1.0) | (u == 0.0) | (n == 0.0) | ((n <= cap) & (u == k))
-        assert (found[settled] == 0.0).all()
+        assert (actual[settled] == 0.0).all()
         # reach lies between 0 and min(n, cu): its variance is at most a quarter of the square
-        assert (found <= np.minimum(n, cap * u) ** 2 / 4.0 * (1.0 + 1e-9)).all()
+        assert (actual <= np.minimum(n, cap * u) ** 2 / 4.0 * (1.0 + 1e-9)).all()
 
 
 def test_everybody_targeted_and_no_cap_leaves_nothing_open() -> None:
@@ -117,8 +117,8 @@ def test_everybody_targeted_and_no_cap_leaves_nothing_open() -> None:
 def test_equal_shares_are_uniform_visits(cap: int) -> None:
     for size, n in [(2, 3), (5, 7), (40, 100), (3, 200)]:
         exact = uniform_variance(size, size, n, cap)
-        found = profile_variance(np.full(size, 1.0 / size), n, cap)
-        assert found == pytest.approx(exact, rel=1e-10, abs=1e-13)
+        actual = profile_variance(np.full(size, 1.0 / size), n, cap)
+        assert actual == pytest.approx(exact, rel=1e-10, abs=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_profiles_agree_with_the_exact_distribution(shares: list[float]) -> None
             pmf = group_reach_pmf(kind, n, cap)
             reach = np.arange(len(pmf))
             exact = float(pmf @ (reach - pmf @ reach) ** 2)
-            found = profile_variance(np.array(shares), n, cap)
-            assert found == pytest.approx(exact, rel=1e-9, abs=1e-10)
-            assert found >= 0.0
+            actual = profile_variance(np.array(shares), n, cap)
+            assert actual == pytest.approx(exact, rel=1e-9, abs=1e-10)
+            assert actual >= 0.0
 
 
 def test_blocks_of_pairs_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

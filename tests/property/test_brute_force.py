@@ -22,7 +22,7 @@ def truth(setting: Setting, cap: int) -> Measures:
 
 def check(audience: kr.Audience, impressions: Sequence[int], cap: int, exact: Measures) -> None:
     report = kr.measure(audience, impressions, cap)
-    found = [
+    actual = [
         report.reach,
         report.variance,
         report.over_exposed,
@@ -38,7 +38,7 @@ def check(audience: kr.Audience, impressions: Sequence[int], cap: int, exact: Me
         *exact.frequency,
         *exact.reach_probability,
     ]
-    assert found == pytest.approx([float(v) for v in wanted], rel=CLOSE, abs=CLOSE)
+    assert actual == pytest.approx([float(v) for v in wanted], rel=CLOSE, abs=CLOSE)
     assert report.bounds == exact.bounds
     assert report.bounds_attained == (True, True)
     law = report.distribution()

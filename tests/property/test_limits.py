@@ -88,8 +88,8 @@ def test_a_huge_cap_makes_every_targeted_visit_count(campaign: Campaign, cap: in
     for person in people(campaign.audience):
         for group, chance in zip(person.groups, person.chances, strict=True):
             wanted[group] += chance
-    found = kr.reach_probability(campaign.audience, campaign.impressions, cap)
-    assert found.tolist() == pytest.approx(wanted.tolist(), rel=CLOSE, abs=CLOSE)
+    actual = kr.reach_probability(campaign.audience, campaign.impressions, cap)
+    assert actual.tolist() == pytest.approx(wanted.tolist(), rel=CLOSE, abs=CLOSE)
 
 
 @given(campaigns(uniform_disjoint()), caps)

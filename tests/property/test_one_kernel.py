@@ -41,8 +41,8 @@ def test_batch_is_streaming(campaign: Campaign, several: list[int], data: st.Dat
     for cap in several:
         wanted = kr.reach_probability(campaign.audience, campaign.impressions, cap)
         for meter in (one_by_one, in_two_parts):
-            found = [meter.reach_probability(j, cap) for j in range(len(wanted))]
-            assert found == pytest.approx(wanted.tolist(), rel=CLOSE, abs=CLOSE)
+            actual = [meter.reach_probability(j, cap) for j in range(len(wanted))]
+            assert actual == pytest.approx(wanted.tolist(), rel=CLOSE, abs=CLOSE)
 
 
 @given(large_campaigns(), caps)

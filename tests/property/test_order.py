@@ -143,9 +143,9 @@ def test_overlap_of_single_groups_is_no_overlap(campaign: Campaign, cap: int) ->
     assert other.over_exposed == pytest.approx(one.over_exposed, rel=CLOSE, abs=CLOSE)
     assert other.average_frequency == pytest.approx(one.average_frequency, rel=CLOSE)
     assert other.bounds == one.bounds
-    found = kr.reach_probability(same, campaign.impressions, cap)
+    actual = kr.reach_probability(same, campaign.impressions, cap)
     wanted = kr.reach_probability(audience, campaign.impressions, cap)
-    assert found.tolist() == pytest.approx(wanted.tolist(), rel=CLOSE, abs=CLOSE)
+    assert actual.tolist() == pytest.approx(wanted.tolist(), rel=CLOSE, abs=CLOSE)
 
 
 @given(campaigns(uniform_disjoint(everybody=True)), caps)

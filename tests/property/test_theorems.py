@@ -77,16 +77,16 @@ def test_lemma_1_and_theorem_2_as_printed(campaign: Campaign) -> None:
             shared = sum(n[j] for j in set(one.groups) & set(other.groups))
             apart = sum(n[j] for j in set(one.groups) ^ set(other.groups))
             variance += ((1 - 2 * p) ** shared - (1 - p) ** (2 * shared)) * (1 - p) ** apart
-    found = kr.measure(campaign.audience, n, 1).variance
-    assert found == pytest.approx(float(variance), rel=1e-10, abs=1e-12)
+    actual = kr.measure(campaign.audience, n, 1).variance
+    assert actual == pytest.approx(float(variance), rel=1e-10, abs=1e-12)
 
 
 @given(campaigns(one_size), caps)
 def test_theorem_3_over_exposed(campaign: Campaign, cap: int) -> None:
     _, p, trials = unfold(campaign)
     printed = len(trials) - sum(F(cap, n, p) for n in trials)
-    found = kr.measure(campaign.audience, campaign.impressions, cap).over_exposed
-    assert found == pytest.approx(float(printed), rel=CLOSE, abs=1e-15)
+    actual = kr.measure(campaign.audience, campaign.impressions, cap).over_exposed
+    assert actual == pytest.approx(float(printed), rel=CLOSE, abs=1e-15)
 
 
 @given(campaigns(one_size), caps)
@@ -99,8 +99,8 @@ def test_theorem_4_reach_probability(campaign: Campaign, cap: int) -> None:
         )
         for j in range(campaign.audience.group_count)
     ]
-    found = kr.reach_probability(campaign.audience, campaign.impressions, cap)
-    assert found.tolist() == pytest.approx(printed, rel=CLOSE, abs=1e-15)
+    actual = kr.reach_probability(campaign.audience, campaign.impressions, cap)
+    assert actual.tolist() == pytest.approx(printed, rel=CLOSE, abs=1e-15)
 
 
 @given(campaigns(profiled(), most=8), caps)
@@ -113,8 +113,8 @@ def test_theorem_5_and_6_non_uniform(campaign: Campaign, cap: int) -> None:
         reach += theorem_1([n], shares[0], cap)
         reach += sum((theorem_1([n], q, cap) for q in shares[1:]), Fraction(0))
         chances.append(float(sum(q * F(cap - 1, n, q) for q in shares)))
-    found = kr.measure(audience, campaign.impressions, cap).reach
-    assert found == pytest.approx(float(reach), rel=CLOSE, abs=CLOSE)
+    actual = kr.measure(audience, campaign.impressions, cap).reach
+    assert actual == pytest.approx(float(reach), rel=CLOSE, abs=CLOSE)
     probabilities = kr.reach_probability(audience, campaign.impressions, cap)
     assert probabilities.tolist() == pytest.approx(chances, rel=CLOSE, abs=CLOSE)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kreach.errors import KreachError
 from kreach.publisher.audit import Audit, Spread, audit, coverage, linkage
-from kreach.publisher.audit_page import audit_page
+from kreach.publisher.audit.page import audit_page
 from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Overlapping, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
@@ -105,9 +105,9 @@ def test_the_seed_alone_decides_the_attack() -> None:
 
 
 def test_spread_by_hand() -> None:
-    made = Spread.of(np.array([1, 2, 3, 4, 40]))
-    assert (made.least, made.median, made.mean) == (1.0, 3.0, 10.0)
-    assert made.p05 == pytest.approx(1.2)
+    spread = Spread.of(np.array([1, 2, 3, 4, 40]))
+    assert (spread.least, spread.median, spread.mean) == (1.0, 3.0, 10.0)
+    assert spread.p05 == pytest.approx(1.2)
     assert Spread.of(np.zeros(0)) == Spread(0.0, 0.0, 0.0, 0.0)
 
 
@@ -128,11 +128,11 @@ def test_diversity_by_hand() -> None:
     )
     assignment = by_hand([0] * 4 + [1] * 4 + [2] * 4, k=4)
     (seen,) = audit(people, assignment, sensitive=("illness",)).diversity
-    assert (seen.min_distinct, seen.betrayed_people) == (1, 4)
+    assert (seen.min_distinct, seen.homogeneous_people) == (1, 4)
     assert seen.min_effective == pytest.approx(1.0)
     mixed = by_hand([0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1], k=4)
     (better,) = audit(people, mixed, sensitive=("illness",)).diversity
-    assert (better.min_distinct, better.betrayed_people) == (2, 0)
+    assert (better.min_distinct, better.homogeneous_people) == (2, 0)
     third = 2 / 6
     entropy = -third * np.log(third) - (1 - third) * np.log(1 - third)
     assert better.min_effective == pytest.approx(np.exp(entropy))

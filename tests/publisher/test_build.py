@@ -60,36 +60,36 @@ def built(visits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_build_can_be_read_back(strategy: str, visits: Path, tmp_path: Path) -> None:
     facts = build(visits, tmp_path / "out", strategy)
-    made = read_build(tmp_path / "out")
+    stored = read_build(tmp_path / "out")
     catalogue = read_catalogue(tmp_path / "out" / "release")
-    assert made.facts == json.loads(json.dumps(facts))
-    assert facts["strategy"] == strategy == made.assignment.strategy
-    assert facts["people"] == 400 == len(made.user_ids) == made.people.count
-    assert facts["groups"] == len(catalogue) == made.assignment.group_count
+    assert stored.facts == json.loads(json.dumps(facts))
+    assert facts["strategy"] == strategy == stored.assignment.strategy
+    assert facts["people"] == 400 == len(stored.user_ids) == stored.people.count
+    assert facts["groups"] == len(catalogue) == stored.assignment.group_count
     assert facts["version"] == catalogue.version == "20261101T000000Z"
     assert facts["smallest_group"] >= 10
     assert facts["dispersion"] == catalogue.dispersion
     assert set(facts["coverage"]) == {"town"}
     assert set(facts["information_kept"]) == {"town", "age"}
-    sizes = np.bincount(made.group_indices.ravel(), minlength=len(catalogue))
+    sizes = np.bincount(stored.group_indices.ravel(), minlength=len(catalogue))
     np.testing.assert_array_equal(sizes, catalogue.sizes)
-    assert made.people.attribute("town").labels == ("A", "B", "C")
-    assert made.people.attribute("empty").labels == (None,)
+    assert stored.people.attribute("town").labels == ("A", "B", "C")
+    assert stored.people.attribute("empty").labels == (None,)
     directory = Directory(visits)
-    assert made.user_ids == directory.user_ids()
-    np.testing.assert_array_equal(made.people.visits, directory.people().visits)
+    assert stored.user_ids == directory.user_ids()
+    np.testing.assert_array_equal(stored.people.visits, directory.people().visits)
 
 
 @pytest.mark.parametrize("strategy", ["random", "overlapping"])
 def test_the_gateway_starts_from_a_build(strategy: str, visits: Path, tmp_path: Path) -> None:
     build(visits, tmp_path / "out", strategy, partitions=12)
-    made = read_build(tmp_path / "out")
-    door = made.group_lookup()
+    stored = read_build(tmp_path / "out")
+    lookup = stored.group_lookup()
     catalogue = read_catalogue(tmp_path / "out" / "release")
     for at in range(0, 400, 17):
-        group = door.identify(made.user_ids[at]).group
-        assert catalogue.index(group) in made.group_indices[at]
-        assert door.identify(made.user_ids[at]).group == group
+        group = lookup.identify(stored.user_ids[at]).group
+        assert catalogue.index(group) in stored.group_indices[at]
+        assert lookup.identify(stored.user_ids[at]).group == group
 
 
 def test_what_stays_is_closed_to_others(built: Path) -> None:
@@ -125,8 +125,8 @@ def test_groups_by_visits_get_a_dispersion_from_other_visits(
 ) -> None:
     """On the visits that formed them they look even; the released number does not say so."""
     facts = build(visits, tmp_path / "out", strategy)
-    made = read_build(tmp_path / "out")
-    flattered = match_dispersion(made.people.visits, made.assignment.group_of())
+    stored = read_build(tmp_path / "out")
+    flattered = match_dispersion(stored.people.visits, stored.assignment.group_of())
     assert facts["dispersion"] is not None
     assert facts["dispersion"] < 0.5 * flattered
 
@@ -161,7 +161,10 @@ def test_cross_fitting_needs_visits_that_span_time(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"strategy": "best"}, "strategy must be one of random, attributes, segments, rates"),
-        ({"strategy": "attributes", "attributes": ()}, "attributes must name what to group by"),
+        (
+            {"strategy": "attributes", "attributes": ()},
+            "attributes must name at least one column to group by",
+        ),
         ({"strategy": "segments", "segments": ()}, "must name at least one targeting attribute"),
         ({"keep": ("religion",)}, r"attribute must be a column of the file \(town, age, empty\)"),
         ({"group_size": 401}, r"people must be at least group_size \(401\) people, got 400"),
@@ -222,7 +225,7 @@ def test_writing_that_fails_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kreach.publisher.store._write_people", full)
+    monkeypatch.setattr("kreach.publisher.store.scratch_connection", full)
     with pytest.raises(OSError, match="No space"):
         build(visits, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -278,13 +278,13 @@ def test_numbers_are_no_times(tmp_path: Path) -> None:
 def test_repeated_users_are_counted(tmp_path: Path) -> None:
     users = write_csv(tmp_path / "u.csv", "user_id,age", "ann,1", "bob,2", "ann,3", "cat,4")
     message = refused(as_parquet(tmp_path), users)
-    assert message == "users.user_id must be unique, got 1 repeated rows"
+    assert message == "users.user_id must be unique, got 1 duplicate rows"
 
 
 def test_visits_of_strangers_are_counted(tmp_path: Path) -> None:
     users = write_csv(tmp_path / "u.csv", "user_id,age", "ann,1")
     message = refused(as_parquet(tmp_path), users)
-    assert message == "visits must hold only users of the users file, got 2 other users"
+    assert message == "visits must contain only users of the users file, got 2 other users"
 
 
 def test_a_column_that_changes_its_type_halfway_is_refused_without_showing_rows(

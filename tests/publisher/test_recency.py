@@ -40,9 +40,9 @@ def test_a_simulated_table_is_recovered() -> None:
     """20 groups of 400, 600 visits each: some 3,000 pairs or more in a range, standard error at
     most 0.009; z-tolerance 4.5, and 0.003 for meeting the same of 400 people by chance."""
     visits, group_of = world(20, 400, 600, SESSIONS, 11)
-    found = fit_recency(visits, group_of, EDGES)
-    assert found.edges_seconds == EDGES
-    assert found.same_visitor == pytest.approx(SESSIONS.same_visitor, abs=4.5 * 0.009 + 0.003)
+    table = fit_recency(visits, group_of, EDGES)
+    assert table.edges_seconds == EDGES
+    assert table.same_visitor == pytest.approx(SESSIONS.same_visitor, abs=4.5 * 0.009 + 0.003)
 
 
 @pytest.mark.parametrize("size", [2, 5, 20])
@@ -65,21 +65,21 @@ def test_by_hand() -> None:
         np.array([0, 2, 0, 1, 2]), np.array([0, 5, 10, 100, 4_000], dtype=np.int64) * second
     )
     # group 0: user 0, user 0 (gap 10), user 1 (gap 90); group 1: user 2, user 2 (gap 3,995)
-    found = fit_recency(visits, group_of, EDGES, prior_pairs=1.0)
+    table = fit_recency(visits, group_of, EDGES, prior_pairs=1.0)
     overall = 2 / 3
     met = ((1 + overall) / 2, (0 + overall) / 2, (1 + overall) / 2)
     # by chance: 2/6 of the pairs of group 0, all of group 1; two and one successive pairs
     chance = (2 * (2 / 6) + 1 * 1) / 3
-    assert found.same_visitor == pytest.approx(
+    assert table.same_visitor == pytest.approx(
         tuple(max(0.0, (share - chance) / (1 - chance)) for share in met)
     )
 
 
 def test_ranges_without_pairs_take_the_overall_share() -> None:
     visits, group_of = world(3, 10, 50, SESSIONS, 13)
-    found = fit_recency(visits, group_of, (60.0, 1e6, 1e7))
-    assert found.same_visitor[2] == found.same_visitor[3]
-    assert min(found.same_visitor[:2]) <= found.same_visitor[2] <= max(found.same_visitor[:2])
+    table = fit_recency(visits, group_of, (60.0, 1e6, 1e7))
+    assert table.same_visitor[2] == table.same_visitor[3]
+    assert min(table.same_visitor[:2]) <= table.same_visitor[2] <= max(table.same_visitor[:2])
 
 
 def test_few_pairs_are_drawn_to_the_overall_share() -> None:
@@ -94,17 +94,17 @@ def test_few_pairs_are_drawn_to_the_overall_share() -> None:
 
 def test_default_ranges() -> None:
     visits, group_of = world(5, 50, 100, SESSIONS, 15)
-    found = fit_recency(visits, group_of)
-    assert found.edges_seconds == DEFAULT_EDGES_SECONDS
-    assert len(found.same_visitor) == len(DEFAULT_EDGES_SECONDS) + 1
-    assert found.same_visitor[0] > found.same_visitor[-1]
+    table = fit_recency(visits, group_of)
+    assert table.edges_seconds == DEFAULT_EDGES_SECONDS
+    assert len(table.same_visitor) == len(DEFAULT_EDGES_SECONDS) + 1
+    assert table.same_visitor[0] > table.same_visitor[-1]
 
 
 def test_nobody_ever_meets() -> None:
     """One visit a group: there is no pair to learn from, and so no session is assumed."""
     visits = Visits(np.array([0, 1, 2]), np.array([1, 2, 3], dtype=np.int64))
-    found = fit_recency(visits, np.array([0, 1, 2]), EDGES)
-    assert found.same_visitor == (0.0, 0.0, 0.0)
+    table = fit_recency(visits, np.array([0, 1, 2]), EDGES)
+    assert table.same_visitor == (0.0, 0.0, 0.0)
 
 
 def test_what_crosses_is_the_same_whoever_the_people_are() -> None:

@@ -59,11 +59,11 @@ def test_groups_keep_k_and_everybody_is_accounted_for(
             regroup(assignment, stays, joining, seed)
         return
     renewed = regroup(assignment, stays, joining, seed)
-    made = renewed.assignment
-    assert len(made.groups) == staying + joining
-    assert made.group_sizes.min() >= k
-    assert made.group_size == k
-    assert made.strategy == assignment.strategy
+    result = renewed.assignment
+    assert len(result.groups) == staying + joining
+    assert result.group_sizes.min() >= k
+    assert result.group_size == k
+    assert result.strategy == assignment.strategy
     assert (renewed.joined, renewed.left) == (joining, len(stays) - staying)
     assert together(assignment, stays, renewed).sum() == staying
 
@@ -229,9 +229,9 @@ def test_a_population_lives_for_years(churn: float, replaced: float, max_moved: 
 
 def test_regrouping_refuses_what_it_cannot_read() -> None:
     assignment = groups_of(5, 5, k=5)
-    with pytest.raises(KreachError, match=r"^stays must be a truth value for each of the 10"):
+    with pytest.raises(KreachError, match=r"^stays must be a bool for each of the 10"):
         regroup(assignment, np.ones(9, dtype=np.bool_), 0, seed=1)
-    with pytest.raises(KreachError, match=r"^stays must be a truth value"):
+    with pytest.raises(KreachError, match=r"^stays must be a bool"):
         regroup(assignment, np.ones(10, dtype=np.int64), 0, seed=1)
     with pytest.raises(KreachError, match=r"^joining must be a whole number from 0"):
         regroup(assignment, np.ones(10, dtype=np.bool_), -1, seed=1)

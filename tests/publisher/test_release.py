@@ -26,7 +26,7 @@ AT_RANDOM = form_groups(PEOPLE, 20, AtRandom(), seed=1)
 CROSSED = form_groups(PEOPLE, 20, Overlapping(partitions=2, floor=10), seed=1)
 
 
-def released(
+def sample_release(
     people: People = PEOPLE,
     assignment: Assignment = AT_RANDOM,
     *,
@@ -41,7 +41,7 @@ def released(
 
 def refusal(**options: Any) -> list[str]:
     with pytest.raises(ReleaseRefused) as caught:
-        released(**options)
+        sample_release(**options)
     assert str(caught.value) == "release refused: " + "; ".join(caught.value.reasons)
     return caught.value.reasons
 
@@ -53,7 +53,7 @@ def test_a_combination_of_groups_below_the_floor_is_refused() -> None:
     reasons = refusal(assignment=CROSSED, floors=Floors(membership_class=11))
     assert len(reasons) == 1
     assert "combinations of groups are held by fewer than 11 people" in reasons[0]
-    assert released(assignment=CROSSED).catalogue.class_floor == 10
+    assert sample_release(assignment=CROSSED).catalogue.class_floor == 10
 
 
 def test_plainly_crossed_partitions_are_refused_with_everybody_counted() -> None:
@@ -83,65 +83,65 @@ def test_every_reason_is_given_at_once() -> None:
 
 
 def test_a_campaign_on_few_people_inside_a_group_is_refused() -> None:
-    made = released()
+    released = sample_release()
     targeted = np.zeros(600, dtype=np.bool_)
-    targeted[np.flatnonzero(made.group_indices[:, 0] == 3)[:4]] = True
-    targeted[np.flatnonzero(made.group_indices[:, 0] == 4)[:5]] = True
-    targeted[np.flatnonzero(made.group_indices[:, 0] == 5)[:1]] = True
+    targeted[np.flatnonzero(released.group_indices[:, 0] == 3)[:4]] = True
+    targeted[np.flatnonzero(released.group_indices[:, 0] == 4)[:5]] = True
+    targeted[np.flatnonzero(released.group_indices[:, 0] == 5)[:1]] = True
     expected = [
         "2 groups hold fewer than 5 targeted people (5 people); drop them or choose broader"
     ]
-    for attempt in (made.targeted_counts, made.audience):
+    for attempt in (released.targeted_counts, released.audience):
         with pytest.raises(ReleaseRefused) as caught:
             attempt(targeted)
         assert [reason[: len(expected[0])] for reason in caught.value.reasons] == expected
-    counts = made.targeted_counts(targeted, drop_small=True)
+    counts = released.targeted_counts(targeted, drop_small=True)
     assert np.flatnonzero(counts).tolist() == [4]
     assert counts[4] == 5
-    audience = made.audience(targeted, drop_small=True)
+    audience = released.audience(targeted, drop_small=True)
     assert audience.targeted_user_count == 5
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 20])
 def test_targeted_counts_are_zero_or_clear_the_floor(count: int) -> None:
-    made = released()
+    released = sample_release()
     targeted = np.zeros(600, dtype=np.bool_)
-    targeted[np.flatnonzero(made.group_indices[:, 0] == 7)[:count]] = True
+    targeted[np.flatnonzero(released.group_indices[:, 0] == 7)[:count]] = True
     if count < 5:
         with pytest.raises(ReleaseRefused):
-            made.targeted_counts(targeted)
+            released.targeted_counts(targeted)
     else:
-        assert made.targeted_counts(targeted)[7] == count
+        assert released.targeted_counts(targeted)[7] == count
 
 
 def test_the_floor_of_targeting_is_never_more_than_the_group_size() -> None:
     """In groups of 3 no count could reach a floor of 5."""
-    made = released(
+    released = sample_release(
         assignment=form_groups(PEOPLE, 3, AtRandom(), seed=1),
         floors=Floors(effective_anonymity=1.0),
     )
     everybody = np.ones(600, dtype=np.bool_)
-    np.testing.assert_array_equal(made.targeted_counts(everybody), made.catalogue.sizes)
+    np.testing.assert_array_equal(released.targeted_counts(everybody), released.catalogue.sizes)
 
 
 def test_a_campaign_on_few_people_of_a_class_is_refused() -> None:
-    made = released(assignment=CROSSED)
+    released = sample_release(assignment=CROSSED)
     targeted = np.zeros(600, dtype=np.bool_)
-    first = (made.group_indices == made.group_indices[0]).all(axis=1)
+    first = (released.group_indices == released.group_indices[0]).all(axis=1)
     targeted[np.flatnonzero(first)[:9]] = True
     with pytest.raises(ReleaseRefused, match=r"1 classes hold fewer than 10 targeted people \(9\)"):
-        made.audience(targeted)
-    assert made.audience(targeted, drop_small=True).targeted_user_count == 0
+        released.audience(targeted)
+    assert released.audience(targeted, drop_small=True).targeted_user_count == 0
     targeted[first] = True
-    assert made.audience(targeted).targeted_user_count == np.count_nonzero(first)
+    assert released.audience(targeted).targeted_user_count == np.count_nonzero(first)
 
 
 def test_overlapping_groups_have_no_counts_by_group() -> None:
     everybody = np.ones(600, dtype=np.bool_)
     with pytest.raises(KreachError, match=r"^catalogue must have disjoint groups"):
-        released(assignment=CROSSED).targeted_counts(everybody)
+        sample_release(assignment=CROSSED).targeted_counts(everybody)
     with pytest.raises(KreachError, match=r"^targeted_counts must be None for overlapping groups"):
-        released(assignment=CROSSED).catalogue.audience([1] * 60)
+        sample_release(assignment=CROSSED).catalogue.audience([1] * 60)
 
 
 @pytest.mark.parametrize(
@@ -160,15 +160,13 @@ def test_overlapping_groups_have_no_counts_by_group() -> None:
 )
 def test_what_release_cannot_use_is_refused(options: dict[str, Any], rule: str) -> None:
     with pytest.raises(KreachError, match=r"^" + rule.replace(",", ".")):
-        released(**options)
+        sample_release(**options)
 
 
 @pytest.mark.parametrize("wrong", [np.ones(599, dtype=np.bool_), np.ones(600, dtype=np.int64)])
 def test_targeting_must_speak_about_everybody(wrong: Any) -> None:
-    for attempt in (released().audience, released().targeted_counts):
-        with pytest.raises(
-            KreachError, match=r"^targeted must be a truth value for each of the 600"
-        ):
+    for attempt in (sample_release().audience, sample_release().targeted_counts):
+        with pytest.raises(KreachError, match=r"^targeted must be a bool for each of the 600"):
             attempt(wrong)
 
 
@@ -187,24 +185,26 @@ def test_floors_are_at_least_one(floors: dict[str, Any], name: str) -> None:
 
 
 def test_k_1_is_released_with_a_loud_warning() -> None:
-    made = released(assignment=form_groups(PEOPLE, 1, AtRandom(), seed=1))
-    assert made.warnings == ("group_size is 1: every group is one person. THIS IS NO ANONYMITY.",)
-    assert not released().warnings
+    released = sample_release(assignment=form_groups(PEOPLE, 1, AtRandom(), seed=1))
+    assert released.warnings == (
+        "group_size is 1: every group is one person. THIS IS NO ANONYMITY.",
+    )
+    assert not sample_release().warnings
 
 
 # Ids
 
 
 def test_ids_are_stable_for_one_buyer_and_version_and_strange_to_any_other() -> None:
-    made = [
-        set(released(buyer=buyer, version=version).catalogue.groups)
+    released = [
+        set(sample_release(buyer=buyer, version=version).catalogue.groups)
         for buyer, version in (("acme", "v1"), ("acme", "v2"), ("bestco", "v1"), ("acmev", "1"))
     ]
-    assert made[0] == set(released().catalogue.groups)
-    for i, one in enumerate(made):
+    assert released[0] == set(sample_release().catalogue.groups)
+    for i, one in enumerate(released):
         assert len(one) == AT_RANDOM.group_count
-        assert not any(one & other for other in made[i + 1 :])
-    assert not made[0] & set(released(key=new_key()).catalogue.groups)
+        assert not any(one & other for other in released[i + 1 :])
+    assert not released[0] & set(sample_release(key=new_key()).catalogue.groups)
 
 
 def test_keys_are_random_and_long() -> None:
@@ -218,11 +218,11 @@ def test_the_order_of_a_catalogue_tells_nothing() -> None:
     assignment = form_groups(people, 10, AtRandom(), seed=1)
     places = []
     for version in ("v1", "v2"):
-        made = released(people, assignment, version=version, knowledge="none")
+        released = sample_release(people, assignment, version=version, knowledge="none")
         position = np.empty(assignment.group_count)
-        position[assignment.group_of()] = made.group_indices[:, 0]
+        position[assignment.group_of()] = released.group_indices[:, 0]
         places.append(position)
-        assert list(made.catalogue.groups) == sorted(made.catalogue.groups)
+        assert list(released.catalogue.groups) == sorted(released.catalogue.groups)
     number = np.arange(assignment.group_count)
     allowed = 4.0 / np.sqrt(assignment.group_count)
     assert abs(np.corrcoef(places[0], number)[0, 1]) < allowed
@@ -232,24 +232,24 @@ def test_the_order_of_a_catalogue_tells_nothing() -> None:
 
 @pytest.mark.parametrize("assignment", [AT_RANDOM, CROSSED])
 def test_placed_and_sizes_agree_with_the_assignment(assignment: Assignment) -> None:
-    made = released(assignment=assignment)
-    counts = np.bincount(made.group_indices.ravel(), minlength=len(made.catalogue))
-    np.testing.assert_array_equal(counts, made.catalogue.sizes)
-    assert sorted(made.catalogue.sizes.tolist()) == sorted(assignment.group_sizes.tolist())
+    released = sample_release(assignment=assignment)
+    counts = np.bincount(released.group_indices.ravel(), minlength=len(released.catalogue))
+    np.testing.assert_array_equal(counts, released.catalogue.sizes)
+    assert sorted(released.catalogue.sizes.tolist()) == sorted(assignment.group_sizes.tolist())
     for layer in range(assignment.groups.shape[1]):
-        pairs = np.stack([assignment.groups[:, layer], made.group_indices[:, layer]], axis=1)
+        pairs = np.stack([assignment.groups[:, layer], released.group_indices[:, layer]], axis=1)
         groups = len(np.unique(assignment.groups[:, layer]))
         assert len(np.unique(pairs, axis=0)) == groups, "old and new names go one to one"
-    assert made.catalogue.group_size == 20
-    assert made.catalogue.created == NOW
-    assert made.catalogue.version == "v1"
+    assert released.catalogue.group_size == 20
+    assert released.catalogue.created == NOW
+    assert released.catalogue.version == "v1"
 
 
 # What crosses about visits
 
 
 def test_knowledge_none_tells_nothing_about_visits() -> None:
-    catalogue = released(knowledge="none").catalogue
+    catalogue = sample_release(knowledge="none").catalogue
     assert catalogue.dispersion is None
     assert catalogue.visit_shares is None
 
@@ -257,32 +257,32 @@ def test_knowledge_none_tells_nothing_about_visits() -> None:
 def test_knowledge_dispersion_is_one_number() -> None:
     visits, group_of = dirichlet_visits(400, 20, 0.7, per_group=100, seed=32)
     assignment = Assignment(group_of.reshape(-1, 1), 20, "by hand")
-    catalogue = released(People(visits), assignment).catalogue
+    catalogue = sample_release(People(visits), assignment).catalogue
     assert catalogue.dispersion == pytest.approx(0.7, rel=0.05)
     assert catalogue.visit_shares is None
-    given = released(People(visits), assignment, dispersion=1.5).catalogue
+    given = sample_release(People(visits), assignment, dispersion=1.5).catalogue
     assert given.dispersion == 1.5
 
 
 def test_even_visits_cross_as_no_dispersion() -> None:
-    catalogue = released(People(np.full(600, 3))).catalogue
+    catalogue = sample_release(People(np.full(600, 3))).catalogue
     assert catalogue.dispersion is None
 
 
 def test_people_without_history_can_be_released() -> None:
-    catalogue = released(People(np.zeros(600, dtype=np.int64))).catalogue
+    catalogue = sample_release(People(np.zeros(600, dtype=np.int64))).catalogue
     assert catalogue.dispersion is None
 
 
 def test_knowledge_shares_is_a_vector_for_each_group_in_its_place() -> None:
-    made = released(knowledge="shares")
-    shares = made.catalogue.visit_shares
+    released = sample_release(knowledge="shares")
+    shares = released.catalogue.visit_shares
     assert shares is not None
-    assert [len(vector) for vector in shares] == made.catalogue.sizes.tolist()
+    assert [len(vector) for vector in shares] == released.catalogue.sizes.tolist()
     heaviest = [vector.max() for vector in shares]
-    busiest = np.zeros(len(made.catalogue))
-    totals = np.bincount(made.group_indices[:, 0], weights=PEOPLE.visits)
-    np.maximum.at(busiest, made.group_indices[:, 0], PEOPLE.visits)
+    busiest = np.zeros(len(released.catalogue))
+    totals = np.bincount(released.group_indices[:, 0], weights=PEOPLE.visits)
+    np.maximum.at(busiest, released.group_indices[:, 0], PEOPLE.visits)
     assert np.corrcoef(heaviest, busiest / totals)[0, 1] > 0.95
 
 
@@ -290,18 +290,18 @@ def test_knowledge_shares_is_a_vector_for_each_group_in_its_place() -> None:
 
 
 def test_audiences_of_a_release_are_of_the_kind_released() -> None:
-    assert isinstance(released().audience(), DisjointAudience)
-    assert isinstance(released(knowledge="shares").audience(), ProfiledAudience)
-    assert isinstance(released(assignment=CROSSED).audience(), OverlappingAudience)
+    assert isinstance(sample_release().audience(), DisjointAudience)
+    assert isinstance(sample_release(knowledge="shares").audience(), ProfiledAudience)
+    assert isinstance(sample_release(assignment=CROSSED).audience(), OverlappingAudience)
     half = PEOPLE.attribute("device").codes == 0
-    some = released(knowledge="shares").audience(half, drop_small=True)
+    some = sample_release(knowledge="shares").audience(half, drop_small=True)
     assert isinstance(some, DisjointAudience), "shares are tied to nobody, so not to the targeted"
 
 
 def test_nobody_may_be_targeted() -> None:
     nobody = np.zeros(600, dtype=np.bool_)
     for assignment in (AT_RANDOM, CROSSED):
-        assert released(assignment=assignment).audience(nobody).targeted_user_count == 0
+        assert sample_release(assignment=assignment).audience(nobody).targeted_user_count == 0
 
 
 @pytest.mark.parametrize("knowledge", ["dispersion", "shares"])
@@ -311,12 +311,12 @@ def test_a_released_audience_measures_what_happened(knowledge: str) -> None:
     habits = generator.gamma(0.7, 1.0, 4_000)
     people = People(generator.poisson(9.0 * habits))
     assignment = form_groups(people, 20, AtRandom(), seed=1)
-    made = released(people, assignment, knowledge=knowledge)
+    released = sample_release(people, assignment, knowledge=knowledge)
     seen = generator.poisson(1.0 * habits)
-    by_group = np.bincount(made.group_indices[:, 0], weights=seen).astype(np.int64)
+    by_group = np.bincount(released.group_indices[:, 0], weights=seen).astype(np.int64)
     truth = np.count_nonzero(seen)
-    said = kr.measure(made.audience(), by_group, cap=1).reach
-    uniform = kr.measure(kr.Audience.disjoint(made.catalogue.sizes), by_group, cap=1).reach
+    said = kr.measure(released.audience(), by_group, cap=1).reach
+    uniform = kr.measure(kr.Audience.disjoint(released.catalogue.sizes), by_group, cap=1).reach
     assert said == pytest.approx(truth, rel=0.05)
     assert uniform > 1.1 * truth
 
@@ -326,11 +326,11 @@ def test_a_targeted_audience_measures_what_happened() -> None:
     generator = np.random.default_rng(34)
     people = People(np.full(4_000, 10), PEOPLE.attributes)
     assignment = form_groups(people, 20, AtRandom(), seed=1)
-    made = released(people, assignment)
+    released = sample_release(people, assignment)
     targeted = generator.random(4_000) < 0.6
-    audience = made.audience(targeted, drop_small=True)
+    audience = released.audience(targeted, drop_small=True)
     visitor = generator.integers(0, 4_000, 6_000)
-    by_group = np.bincount(made.group_indices[visitor, 0], minlength=len(made.catalogue))
+    by_group = np.bincount(released.group_indices[visitor, 0], minlength=len(released.catalogue))
     seen = np.bincount(visitor, minlength=4_000)
     report = kr.measure(audience, by_group, cap=2)
     truth = int(np.minimum(seen[targeted], 2).sum())
@@ -347,10 +347,10 @@ def columns_of(path: Path) -> dict[str, str]:
 
 
 CATALOGUES = {
-    "plain": released(knowledge="none").catalogue,
-    "dispersion": released().catalogue,
-    "shares": released(knowledge="shares").catalogue,
-    "overlapping": released(assignment=CROSSED).catalogue,
+    "plain": sample_release(knowledge="none").catalogue,
+    "dispersion": sample_release().catalogue,
+    "shares": sample_release(knowledge="shares").catalogue,
+    "overlapping": sample_release(assignment=CROSSED).catalogue,
 }
 
 
@@ -412,16 +412,16 @@ def test_the_classes_file_adds_up_to_the_groups(tmp_path: Path) -> None:
 
 
 def test_a_groups_file_for_a_campaign_holds_its_targeting(tmp_path: Path) -> None:
-    made = released(knowledge="shares")
-    counts = made.targeted_counts(PEOPLE.attribute("device").codes == 0, drop_small=True)
-    write_groups(made.catalogue, tmp_path / "campaign.parquet", counts)
+    released = sample_release(knowledge="shares")
+    counts = released.targeted_counts(PEOPLE.attribute("device").codes == 0, drop_small=True)
+    write_groups(released.catalogue, tmp_path / "campaign.parquet", counts)
     assert "visit_shares" not in columns_of(tmp_path / "campaign.parquet")
     with duckdb.connect() as engine:
         rows = engine.execute(
             f"SELECT \"group\", size, targeted FROM read_parquet('{tmp_path}/campaign.parquet')"
         ).fetchall()
-    assert [row[0] for row in rows] == list(made.catalogue.groups)
-    assert [row[1] for row in rows] == made.catalogue.sizes.tolist()
+    assert [row[0] for row in rows] == list(released.catalogue.groups)
+    assert [row[1] for row in rows] == released.catalogue.sizes.tolist()
     assert [row[2] for row in rows] == counts.tolist()
 
 
@@ -551,7 +551,7 @@ def test_segments_fit_campaigns_that_random_groups_cannot_hold() -> None:
     """With groups cut by town, a campaign on a town leaves nobody out."""
     aligned = form_groups(PEOPLE, 20, BySegments(("town",)), seed=1)
     town = PEOPLE.attribute("town").codes == 0
-    assert released(assignment=aligned).targeted_counts(town).sum() == np.count_nonzero(town)
+    assert sample_release(assignment=aligned).targeted_counts(town).sum() == np.count_nonzero(town)
     rare = PEOPLE.attribute("town").codes == 4
     with pytest.raises(ReleaseRefused):
-        released().targeted_counts(rare)
+        sample_release().targeted_counts(rare)

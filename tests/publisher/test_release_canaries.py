@@ -110,7 +110,7 @@ def test_a_build_hands_over_no_canary(strategy: str, visits: Path, tmp_path: Pat
 
 def test_an_audit_shows_no_canary(visits: Path, tmp_path: Path) -> None:
     out = tmp_path / "groups"
-    _, *made = run_kreach(
+    _, *released = run_kreach(
         *("groups", "build", "--visits", str(visits), "--group-size", "12"),
         *("--out", str(out), "--segments", "town", "--keep", "email"),
     )
@@ -119,7 +119,7 @@ def test_an_audit_shows_no_canary(visits: Path, tmp_path: Path) -> None:
         *("groups", "audit", str(out), "--segments", "town,email", "--sensitive", "email"),
         *("--html", str(page)),
     )
-    for content in (*made, *shown, page.read_text()):
+    for content in (*released, *shown, page.read_text()):
         assert found_in(content.encode()) == []
 
 
@@ -128,7 +128,7 @@ def test_released_objects_carry_no_canary(knowledge: str, visits: Path, tmp_path
     people = Directory(visits).people(("town", "email"))
     strategy = Overlapping(2, 10) if knowledge == "overlapping" else AtRandom()
     assignment = form_groups(people, 12, strategy, seed=1)
-    made = release(
+    released = release(
         people,
         assignment,
         key=KEY,
@@ -138,14 +138,18 @@ def test_released_objects_carry_no_canary(knowledge: str, visits: Path, tmp_path
         knowledge="none" if knowledge == "overlapping" else knowledge,
     )
     targeted = people.attribute("town").codes == 0
-    crossing = [made.catalogue, made.audience(), made.audience(targeted, drop_small=True)]
+    crossing = [
+        released.catalogue,
+        released.audience(),
+        released.audience(targeted, drop_small=True),
+    ]
     for value in crossing:
         assert found_in(pickle.dumps(value)) == []
         assert found_in(repr(value).encode()) == []
     assert KEY not in pickle.dumps(crossing)
     if knowledge != "overlapping":
-        counts = made.targeted_counts(targeted, drop_small=True)
-        write_groups(made.catalogue, tmp_path / "campaign.parquet", counts)
+        counts = released.targeted_counts(targeted, drop_small=True)
+        write_groups(released.catalogue, tmp_path / "campaign.parquet", counts)
         assert found_in((tmp_path / "campaign.parquet").read_bytes()) == []
 
 

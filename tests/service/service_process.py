@@ -27,8 +27,8 @@ def until(true: Callable[[], object], seconds: float = 30.0) -> None:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without settings of kreach."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
-    return {**kept, **(more or {})}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
+    return {**inherited, **(more or {})}
 
 
 class Service:
@@ -117,13 +117,13 @@ class Service:
 def raw(port: int, sent: bytes, seconds: float = 10.0, *, half_close: bool = False) -> bytes:
     """Send bytes and read until the other side closes, or nothing comes for so long."""
     got = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as made:
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         with contextlib.suppress(ConnectionError):
-            made.sendall(sent)
+            connection.sendall(sent)
             if half_close:
-                made.shutdown(socket.SHUT_WR)
+                connection.shutdown(socket.SHUT_WR)
         with contextlib.suppress(TimeoutError, ConnectionError):
-            while part := made.recv(65_536):
+            while part := connection.recv(65_536):
                 got += part
     return got
 

@@ -7,7 +7,7 @@ import numpy as np
 from kreach.service.clock import SteadyClock
 
 
-class Hand:
+class ManualClock:
     """A clock's hand that tests move."""
 
     def __init__(self, at: float) -> None:
@@ -17,13 +17,15 @@ class Hand:
         return self.at
 
 
-def made(wall: float = 1_000.0, not_before: float = 0.0) -> tuple[SteadyClock, Hand, Hand]:
-    walls, monotonic = Hand(wall), Hand(50.0)
+def sample_clock(
+    wall: float = 1_000.0, not_before: float = 0.0
+) -> tuple[SteadyClock, ManualClock, ManualClock]:
+    walls, monotonic = ManualClock(wall), ManualClock(50.0)
     return SteadyClock(not_before, walls, monotonic), walls, monotonic
 
 
 def test_it_is_the_wall_clock_while_that_is_steady() -> None:
-    clock, wall, monotonic = made()
+    clock, wall, monotonic = sample_clock()
     for _ in range(5):
         assert clock() == wall.at
         wall.at += 3.0
@@ -32,14 +34,14 @@ def test_it_is_the_wall_clock_while_that_is_steady() -> None:
 
 
 def test_a_step_forward_is_followed() -> None:
-    clock, wall, monotonic = made()
+    clock, wall, monotonic = sample_clock()
     wall.at += 3_600.0
     monotonic.at += 1.0
     assert clock() == 4_600.0
 
 
 def test_a_step_back_is_not() -> None:
-    clock, wall, monotonic = made()
+    clock, wall, monotonic = sample_clock()
     wall.at -= 3_600.0
     assert clock() == 1_000.0
     monotonic.at += 7.0
@@ -52,16 +54,16 @@ def test_a_step_back_is_not() -> None:
 
 
 def test_it_begins_no_earlier_than_it_ended() -> None:
-    clock, wall, monotonic = made(wall=1_000.0, not_before=1_500.0)
+    clock, wall, monotonic = sample_clock(wall=1_000.0, not_before=1_500.0)
     assert clock() == 1_500.0
     monotonic.at += 10.0
     wall.at += 10.0
     assert clock() == 1_510.0
-    assert made(wall=1_000.0, not_before=900.0)[0]() == 1_000.0
+    assert sample_clock(wall=1_000.0, not_before=900.0)[0]() == 1_000.0
 
 
 def test_it_never_falls_whatever_the_wall_does() -> None:
-    clock, wall, monotonic = made()
+    clock, wall, monotonic = sample_clock()
     generator = np.random.default_rng(1)
     before, passed = clock(), monotonic.at
     for _ in range(2_000):

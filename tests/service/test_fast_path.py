@@ -36,26 +36,26 @@ def bidder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def talk(service: Service, *parts: bytes, seconds: float = 2.0, answers: int = 1) -> bytes:
     """Send parts one after the other; what came back, with `<closed>` if the server closed."""
-    with socket.create_connection(("127.0.0.1", service.port), timeout=seconds) as held:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=seconds) as connection:
         for part in parts:
-            held.sendall(part)
+            connection.sendall(part)
             time.sleep(0.02)
-        heard = b""
+        received = b""
         try:
-            while not _whole(heard, answers):
-                more = held.recv(65_536)
+            while not _whole(received, answers):
+                more = connection.recv(65_536)
                 if not more:
-                    return heard + b"<closed>"
-                heard += more
+                    return received + b"<closed>"
+                received += more
         except TimeoutError:
             pass
-        return heard
+        return received
 
 
-def _whole(heard: bytes, answers: int) -> bool:
-    found = 0
-    while heard:
-        head, mark, rest = heard.partition(b"\r\n\r\n")
+def _whole(received: bytes, answers: int) -> bool:
+    count = 0
+    while received:
+        head, mark, rest = received.partition(b"\r\n\r\n")
         if not mark:
             return False
         lengths = [
@@ -66,16 +66,16 @@ def _whole(heard: bytes, answers: int) -> bool:
         length = lengths[0] if lengths else 0
         if len(rest) < length:
             return False
-        heard, found = rest[length:], found + (not head.startswith(b"HTTP/1.1 100"))
-    return found >= answers
+        received, count = rest[length:], count + (not head.startswith(b"HTTP/1.1 100"))
+    return count >= answers
 
 
 def test_requests_in_one_packet_are_answered_in_order(bidder: Service) -> None:
     wrong = post(b"nonsense")
-    heard = talk(bidder, post() + HEALTH + wrong + post() + HEALTH, answers=5)
-    statuses = [part[:3] for part in heard.split(b"HTTP/1.1 ")[1:]]
+    received = talk(bidder, post() + HEALTH + wrong + post() + HEALTH, answers=5)
+    statuses = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [b"200", b"200", b"400", b"200", b"200"]
-    assert heard.index(b'"log"') < heard.index(b'"error"') < heard.rindex(b'"seatbid"')
+    assert received.index(b'"log"') < received.index(b'"error"') < received.rindex(b'"seatbid"')
 
 
 @pytest.mark.parametrize("at", [1, 60, 100, 200])
@@ -101,9 +101,9 @@ def test_the_connection_is_kept_or_closed_as_asked(bidder: Service) -> None:
 
 
 def test_expectations_queries_and_methods_go_the_other_way(bidder: Service) -> None:
-    heard = talk(bidder, post(more="expect: 100-continue\r\n"))
-    assert heard.startswith(b"HTTP/1.1 100")
-    assert b"HTTP/1.1 200" in heard
+    received = talk(bidder, post(more="expect: 100-continue\r\n"))
+    assert received.startswith(b"HTTP/1.1 100")
+    assert b"HTTP/1.1 200" in received
     assert talk(bidder, post(path="/openrtb2/bid?x=1")).startswith(b"HTTP/1.1 200")
     assert talk(bidder, HEALTH.replace(b"/healthz", b"/openrtb2/bid")).startswith(b"HTTP/1.1 405")
 
@@ -111,19 +111,19 @@ def test_expectations_queries_and_methods_go_the_other_way(bidder: Service) -> N
 def test_a_body_that_is_too_long(bidder: Service) -> None:
     for _ in range(20):  # who is closed upon while sending may not get to read the answer
         with suppress(ConnectionResetError, BrokenPipeError):
-            heard = talk(bidder, post(b"x" * 300_000), answers=2)
+            received = talk(bidder, post(b"x" * 300_000), answers=2)
             break
     else:
         raise AssertionError("the answer never came through")
-    assert heard.startswith(b"HTTP/1.1 413")
-    assert heard.count(b"connection: close") == 1
-    assert heard.endswith(b"<closed>")
+    assert received.startswith(b"HTTP/1.1 413")
+    assert received.count(b"connection: close") == 1
+    assert received.endswith(b"<closed>")
 
 
 def test_what_is_not_openrtb(bidder: Service) -> None:
-    heard = talk(bidder, post(b'{"id": 7}'))
-    assert heard.startswith(b"HTTP/1.1 400")
-    assert b"OpenRTB" in heard
+    received = talk(bidder, post(b'{"id": 7}'))
+    assert received.startswith(b"HTTP/1.1 400")
+    assert b"OpenRTB" in received
 
 
 def test_a_silent_client_is_let_go(bidder: Service) -> None:
@@ -137,14 +137,14 @@ def test_a_silent_client_is_let_go(bidder: Service) -> None:
 
 
 def test_a_client_that_does_not_read_is_not_written_to_without_end(bidder: Service) -> None:
-    with socket.create_connection(("127.0.0.1", bidder.port), timeout=5.0) as held:
-        held.setblocking(False)
+    with socket.create_connection(("127.0.0.1", bidder.port), timeout=5.0) as connection:
+        connection.setblocking(False)
         sent, stuck = 0, 0
         many = post() * 50
         until = time.monotonic() + 10.0
         while stuck < 10 and time.monotonic() < until:  # for half a second nothing is taken
             try:
-                sent += held.send(many[sent % len(many) :])
+                sent += connection.send(many[sent % len(many) :])
                 stuck = 0
             except BlockingIOError:
                 time.sleep(0.05)

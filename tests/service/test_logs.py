@@ -26,11 +26,11 @@ def log(lines: list[str]) -> Log:
 @pytest.fixture
 def root() -> Iterator[logging.Logger]:
     """The root logger, put back as it was."""
-    found = logging.getLogger()
-    before, level = found.handlers[:], found.level
-    yield found
-    found.handlers[:] = before
-    found.setLevel(level)
+    logger = logging.getLogger()
+    before, level = logger.handlers[:], logger.level
+    yield logger
+    logger.handlers[:] = before
+    logger.setLevel(level)
 
 
 def test_a_line_is_one_json_object(log: Log, lines: list[str]) -> None:
@@ -48,16 +48,16 @@ def test_a_line_is_one_json_object(log: Log, lines: list[str]) -> None:
 
 def test_an_exception_is_logged_by_its_type(log: Log, lines: list[str]) -> None:
     log.error("broken", error=ValueError(SECRET), nested=[KeyError(SECRET)])
-    told = json.loads(lines[0])
-    assert (told["error"], told["nested"]) == ("ValueError", ["KeyError"])
+    event = json.loads(lines[0])
+    assert (event["error"], event["nested"]) == ("ValueError", ["KeyError"])
     assert SECRET not in lines[0]
 
 
 def test_fields_do_not_take_the_place_of_the_head(log: Log, lines: list[str]) -> None:
     log.info("begun", **{"level": "none", "service": "other", "ts": 0})
-    told = json.loads(lines[0])
-    assert (told["level"], told["service"], told["event"]) == ("info", "bidder", "begun")
-    assert told["ts"] != 0
+    event = json.loads(lines[0])
+    assert (event["level"], event["service"], event["event"]) == ("info", "bidder", "begun")
+    assert event["ts"] != 0
 
 
 def test_messages_of_libraries_are_not_quoted(
@@ -72,9 +72,9 @@ def test_messages_of_libraries_are_not_quoted(
     except RuntimeError:
         logger.exception("failed on %s", SECRET, extra={"request": SECRET})
     logger.error("badly formatted %d", SECRET)
-    told = [json.loads(line) for line in lines]
-    assert [event["logger"] for event in told] == ["some.library"] * 3
-    assert [event["failure"] for event in told] == [None, "RuntimeError", None]
+    events = [json.loads(line) for line in lines]
+    assert [event["logger"] for event in events] == ["some.library"] * 3
+    assert [event["failure"] for event in events] == [None, "RuntimeError", None]
     assert SECRET not in "".join(lines)
 
 
@@ -100,9 +100,9 @@ def test_a_storm_of_events_is_counted(
     for _ in range(500):
         log.warning("storm")
     log.warning("other")
-    said = [json.loads(line)["event"] for line in lines]
-    assert said.count("storm") <= 50
-    assert said.count("other") == 1
+    events = [json.loads(line)["event"] for line in lines]
+    assert events.count("storm") <= 50
+    assert events.count("other") == 1
     now[0] += 2.0
     log.warning("storm")
-    assert json.loads(lines[-1])["suppressed"] == 500 - said.count("storm")
+    assert json.loads(lines[-1])["suppressed"] == 500 - events.count("storm")

@@ -49,9 +49,9 @@ def test_gauges_are_asked_when_shown() -> None:
     metrics.gauge("alone", "Alone", lambda: {"": -2.0})
     assert read(metrics)["kreach_x_level", (("place", "b"),)] == float("inf")
     now["a"] = 7.0
-    told = read(metrics)
-    assert told["kreach_x_level", (("place", "a"),)] == 7.0
-    assert told["kreach_x_alone", ()] == -2.0
+    samples = read(metrics)
+    assert samples["kreach_x_level", (("place", "a"),)] == 7.0
+    assert samples["kreach_x_alone", ()] == -2.0
 
 
 def test_histograms_are_cumulative() -> None:
@@ -60,14 +60,14 @@ def test_histograms_are_cumulative() -> None:
     values = [0.05, 0.1, 0.11, 1.0, 5.0, 10.0, 11.0, 1e9]
     for value in values:
         histogram.observe(value)
-    told = read(metrics)
+    samples = read(metrics)
     counts = {
-        bound: told["kreach_x_seconds_bucket", (("le", bound),)]
+        bound: samples["kreach_x_seconds_bucket", (("le", bound),)]
         for bound in ("0.1", "1.0", "10.0", "+Inf")
     }
     assert counts == {"0.1": 2, "1.0": 4, "10.0": 6, "+Inf": 8}
-    assert told["kreach_x_seconds_count", ()] == 8
-    assert told["kreach_x_seconds_sum", ()] == pytest.approx(sum(values))
+    assert samples["kreach_x_seconds_count", ()] == 8
+    assert samples["kreach_x_seconds_sum", ()] == pytest.approx(sum(values))
 
 
 def test_any_values_make_a_rising_histogram() -> None:

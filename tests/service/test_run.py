@@ -15,7 +15,7 @@ import pytest
 from tests.adsystem.bidserver.bidders_made import made_request
 from tests.adsystem.bidserver.stores_made import made_store
 from tests.cli.command import kreach
-from tests.publisher.gateway.gateway_app import made_build
+from tests.publisher.gateway.sample_gateways import write_sample_build
 from tests.service.service_process import Service, environment, serving, until
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -32,7 +32,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def made_settings(folder: Path, service: str) -> Path:
     if service != "gateway":
         return made_store(folder)
-    made_build(folder / "build")
+    write_sample_build(folder / "build")
     config = folder / "publisher.toml"
     config.write_text('[gateway]\nbuild = "build"\nport = 0\n')
     return config
@@ -162,14 +162,14 @@ def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
     with serving(tmp_path, "reporting", "--config", str(config)) as service:
         body = json.dumps({"budget": 5.0, "id": "late"}).encode()
         head = b"POST /v1/campaigns HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-        with socket.create_connection(("127.0.0.1", service.port), timeout=10) as made:
-            made.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body[:5])
+        with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+            connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body[:5])
             time.sleep(0.3)
             service.send_signal(signal.SIGTERM)
             time.sleep(0.3)
             assert service.alive
-            made.sendall(body[5:])
-            assert made.recv(65_536).startswith(b"HTTP/1.1 4")  # dates are missing: an answer
+            connection.sendall(body[5:])
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 4")  # dates are missing: an answer
         assert service.stop() == 0
 
 
@@ -182,9 +182,11 @@ def test_billing_that_was_acknowledged_is_there_after_the_end(tmp_path: Path) ->
 
         def send(request: bytes) -> None:
             try:
-                with socket.create_connection(("127.0.0.1", service.port), timeout=10) as made:
-                    made.sendall(request)
-                    answers.append(made.recv(65_536))
+                with socket.create_connection(
+                    ("127.0.0.1", service.port), timeout=10
+                ) as connection:
+                    connection.sendall(request)
+                    answers.append(connection.recv(65_536))
             except OSError:
                 answers.append(b"")
 

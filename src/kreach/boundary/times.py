@@ -1,4 +1,4 @@
-"""Instants, periods and windows: the one place that knows how kreach counts time.
+"""Instants, periods and windows.
 
 Everything is UTC, and windows are half-open: [start, end). Stores and engines hold an instant as
 whole microseconds since 1970 (`_micros`), clocks as seconds (`_seconds`, float).
@@ -44,7 +44,7 @@ _MAX_PERIODS = 10_000
 
 
 def as_instant(name: str, value: object) -> datetime | None:
-    """A time in UTC from a datetime or ISO text; without a zone it is UTC; None stays None."""
+    """A datetime in UTC from a datetime or ISO text (UTC unless it has a zone); None stays None."""
     if value is None:
         return None
     moment = value
@@ -137,12 +137,12 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The instant so many microseconds after 1970."""
+    """The instant of microseconds since 1970."""
     return EPOCH + timedelta(microseconds=micros)
 
 
 def from_seconds(seconds: float) -> datetime:
-    """The instant so many seconds after 1970; what no calendar holds is its first or last second.
+    """The instant so many seconds after 1970, clamped to the years 1 to 9999.
 
     >>> from_seconds(86_400.5).isoformat()
     '1970-01-02T00:00:00.500000+00:00'

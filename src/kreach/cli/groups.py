@@ -96,7 +96,7 @@ def audit(
     kreach groups audit groups/ --segments country,device --sensitive region --html audit.html
     """
     from kreach.publisher.audit import audit as run_audit
-    from kreach.publisher.audit_page import audit_page
+    from kreach.publisher.audit.page import audit_page
     from kreach.publisher.store import read_build
 
     with progress_spinner() as progress:
@@ -185,11 +185,11 @@ def _show_columns(console: Any, report: Any) -> None:
 
     if report.diversity:
         table = Table(title="\nSensitive attributes", title_justify="left")
-        for head in ("attribute", "min values", "min effective", "people disclosed"):
+        for head in ("attribute", "min values", "min effective", "in uniform groups"):
             table.add_column(head, justify="left" if head == "attribute" else "right")
         for d in report.diversity:
-            effective, betrayed = f"{d.min_effective:.2f}", f"{d.betrayed_people:,}"
-            table.add_row(d.attribute, str(d.min_distinct), effective, betrayed)
+            effective, uniform = f"{d.min_effective:.2f}", f"{d.homogeneous_people:,}"
+            table.add_row(d.attribute, str(d.min_distinct), effective, uniform)
         console.print(table)
     if report.segments:
         table = Table(title="\nTargeting segments", title_justify="left")

@@ -15,9 +15,9 @@ from kreach.boundary.audience import Audience
 from kreach.boundary.visit_law import VisitLaw
 from kreach.lab.site import StudyCampaign
 from kreach.numeric.types import FloatArray, IntArray
-from kreach.publisher.audit import FORMED_BY_VISITS
 from kreach.publisher.crossfit import cross_fitted_on_halves
 from kreach.publisher.grouping import Strategy, form_groups
+from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.visit_knowledge import (
     match_dispersion,
     match_pseudo_visits,

@@ -1,1 +1,1 @@
-"""The publisher: knows people. Everything leaves through one door, `release`."""
+"""The publisher's side: it knows people. Only `release` passes anything on."""

@@ -1,4 +1,4 @@
-"""From a visits file to a finished build: read, group, fit, release, store."""
+"""Build groups from a visits file: read, group, fit, release, store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kreach.errors import KreachError
-from kreach.publisher.audit import FORMED_BY_VISITS, coverage
+from kreach.publisher.audit import coverage
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
 from kreach.publisher.grouping import (
@@ -22,9 +22,9 @@ from kreach.publisher.grouping import (
     form_groups,
 )
 from kreach.publisher.grouping.attributes import information_kept
-from kreach.publisher.grouping.base import Assignment
+from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment
 from kreach.publisher.people import People
-from kreach.publisher.release import Floors, new_key, release
+from kreach.publisher.release import Floors, Release, new_key, release
 from kreach.publisher.store import check_folder, write_build
 from kreach.publisher.visit_knowledge import fit_dispersion
 
@@ -35,7 +35,7 @@ STRATEGIES = ("random", "attributes", "segments", "rates", "segments+rates", "ov
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """Everything that decides a build."""
+    """The options of a build."""
 
     visits: Path
     group_size: int
@@ -44,7 +44,7 @@ class BuildOptions:
     users: Path | None = None
     attributes: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()  # further attributes for the audit
+    keep: tuple[str, ...] = ()  # further attributes to store, for the audit
     partitions: int = 2
     history_end: datetime | None = None
     buyer: str = "default"
@@ -54,9 +54,9 @@ class BuildOptions:
 
 
 def strategy_named(options: BuildOptions) -> Strategy:
-    """The strategy that the options ask for."""
+    """The strategy that the options name."""
     floor = options.floors.membership_class
-    made: dict[str, Callable[[], Strategy]] = {
+    strategies: dict[str, Callable[[], Strategy]] = {
         "random": AtRandom,
         "attributes": lambda: ByAttributes(options.attributes),
         "segments": lambda: BySegments(options.segments),
@@ -64,35 +64,26 @@ def strategy_named(options: BuildOptions) -> Strategy:
         "segments+rates": lambda: BySegments(options.segments, by_rate=True),
         "overlapping": lambda: Overlapping(options.partitions, floor),
     }
-    if options.strategy not in made:
+    if options.strategy not in strategies:
         raise KreachError.rule("strategy", f"be one of {', '.join(STRATEGIES)}", options.strategy)
-    return made[options.strategy]()
+    return strategies[options.strategy]()
 
 
 def build_groups(
     options: BuildOptions, now: datetime, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Do it all and return the facts of the build, ready for JSON."""
+    """Build, and return the facts of the build for JSON."""
     strategy = strategy_named(options)
     check_folder(options.out)
     progress("reading visits")
     directory = Directory(options.visits, options.users)
     names = tuple(dict.fromkeys((*options.attributes, *options.segments, *options.keep)))
     if options.strategy == "attributes" and not options.attributes:
-        raise KreachError.rule("attributes", "name what to group by", "none")
+        raise KreachError.rule("attributes", "name at least one column to group by", "none")
     people = directory.people(names, end=options.history_end)
     progress(f"grouping {people.count:,} people ({strategy.name})")
     assignment = form_groups(people, options.group_size, strategy, options.seed)
-    dispersion = None
-    by_visits = strategy.name in FORMED_BY_VISITS
-    if by_visits and options.knowledge == "shares":
-        rule = "be dispersion or none for groups formed by visits, which look even on them"
-        raise KreachError.rule("knowledge", rule, options.knowledge)
-    if by_visits and options.knowledge != "none":
-        progress("fitting dispersion on visits that did not form the groups")
-        dispersion = cross_fitted_dispersion(
-            directory, people, strategy, options.group_size, options.seed, options.history_end
-        )
+    dispersion = _cross_fitted(options, directory, people, strategy, progress)
     progress("checking and releasing")
     key = new_key()
     version = now.strftime("%Y%m%dT%H%M%SZ")
@@ -107,9 +98,38 @@ def build_groups(
         dispersion=dispersion,
         floors=options.floors,
     )
-    facts = {
-        "version": version,
-        "strategy": strategy.name,
+    facts = _facts(options, people, assignment, released)
+    progress("writing")
+    write_build(options.out, directory.user_ids(), people, assignment, released, key, facts)
+    return facts
+
+
+def _cross_fitted(
+    options: BuildOptions,
+    directory: Directory,
+    people: People,
+    strategy: Strategy,
+    progress: Callable[[str], None],
+) -> float | None:
+    """The dispersion of groups formed by visits; None where the release itself can fit it."""
+    if strategy.name not in FORMED_BY_VISITS or options.knowledge == "none":
+        return None
+    if options.knowledge == "shares":  # these groups look even on the visits that formed them
+        rule = "be dispersion or none for groups formed by visits"
+        raise KreachError.rule("knowledge", rule, options.knowledge)
+    progress("fitting dispersion on visits that did not form the groups")
+    return cross_fitted_dispersion(
+        directory, people, strategy, options.group_size, options.seed, options.history_end
+    )
+
+
+def _facts(
+    options: BuildOptions, people: People, assignment: Assignment, released: Release
+) -> dict[str, Any]:
+    """The contents of build.json."""
+    return {
+        "version": released.catalogue.version,
+        "strategy": assignment.strategy,
         "group_size": options.group_size,
         "people": people.count,
         "visits": int(people.visits.sum()),
@@ -125,9 +145,6 @@ def build_groups(
         "coverage": _coverages(people, assignment, options.segments),
         "warnings": list(released.warnings),
     }
-    progress("writing")
-    write_build(options.out, directory.user_ids(), people, assignment, released, key, facts)
-    return facts
 
 
 def _likelihood(people: People, assignment: Assignment) -> dict[str, float | None] | None:

@@ -1,16 +1,16 @@
 """Dispersion of groups that were themselves formed by visits.
 
-Groups of people who visited equally often look perfectly even on the visits that formed them, and
-are not on the next ones. So the same strategy is run on the earlier half of history and its
-dispersion measured on the later half. Visits even out over a longer time; how much, is seen on
-random groups, which nobody selected: their dispersion over all of history, divided by that over
-the later half, scales the result.
+Groups of people who visited equally often look perfectly even on the visits that formed them, but
+not on later ones. So the same strategy is run on the earlier half of history and its dispersion is
+measured on the later half. Visits even out over a longer time; random groups show how much: their
+dispersion over all of history, divided by that over the later half, scales the result.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 
+from kreach.boundary.times import from_micros
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.directory import Directory
@@ -31,10 +31,10 @@ def cross_fitted_dispersion(
     end: datetime | None = None,
 ) -> float:
     """Group by the earlier half of the visits before `end`, match dispersion on the later half."""
-    moments = directory.visits(end=end).at_us
-    if len(moments) < 2 or moments[0] == moments[-1]:
-        raise KreachError.rule("visits", "span some time to be split", f"{len(moments)} visits")
-    middle = datetime.fromtimestamp(float(moments[len(moments) // 2]) / 1e6, tz=UTC)
+    times = directory.visits(end=end).at_us
+    if len(times) < 2 or times[0] == times[-1]:
+        raise KreachError.rule("visits", "span some time to be split", f"{len(times)} visits")
+    middle = from_micros(int(times[len(times) // 2]))
     earlier = directory.people(end=middle).visits
     later = directory.people(start=middle, end=end).visits
     return cross_fitted_on_halves(people, earlier, later, strategy, group_size, seed)
@@ -49,9 +49,9 @@ def cross_fitted_on_halves(
     seed: int,
 ) -> float:
     """The same from visits per person in the two halves; `people` has them together."""
-    then = People(earlier, people.attributes)
-    groups = form_groups(then, group_size, strategy, seed).group_of()
-    at_random = form_groups(then, group_size, AtRandom(), seed).group_of()
+    earlier_people = People(earlier, people.attributes)
+    groups = form_groups(earlier_people, group_size, strategy, seed).group_of()
+    at_random = form_groups(earlier_people, group_size, AtRandom(), seed).group_of()
     longer = match_dispersion(people.visits, at_random)
     shorter = match_dispersion(later, at_random)
     evening_out = longer / shorter if np.isfinite(longer) and np.isfinite(shorter) else 1.0

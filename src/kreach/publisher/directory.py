@@ -1,7 +1,7 @@
-"""The users of a publisher and their visits: the sole reader of user ids.
+"""The users of a publisher and their visits. Only this module reads user ids from files.
 
-Everybody has an index 0..N−1, in the order of their ids as text. Counting, joining and sorting are
-done by the embedded engine; nothing here loops over users.
+Everybody has an index 0..N−1, in the order of their ids as text. DuckDB counts, joins and sorts;
+nothing here loops over users.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kreach.boundary.duckdb import columns_of, file_reader, new_engine, sql_name, translate_errors
+from kreach.boundary.times import to_micros
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.people import Attribute, People
@@ -20,7 +21,7 @@ __all__ = ["Directory", "Visits"]
 
 
 class Visits:
-    """Visits in the order of time: who (by index) and when (microseconds since 1970, UTC)."""
+    """Visits in order of time: the user's index and the time (microseconds since 1970)."""
 
     def __init__(self, user: IntArray, at_us: IntArray) -> None:
         self.user = user
@@ -47,19 +48,19 @@ class Directory:
             self._user_columns = self._attach("users", Path(users), ("user_id",))
         self._refuse_missing("visits", "user_id")
         self._refuse_missing("visits", "ts")
-        self._refuse_endless_times()
+        self._refuse_infinite_times()
         source = "visits"
         if users is not None:
             source = "users"
             self._refuse_missing("users", "user_id")
-            self._refuse_repeated()
+            self._refuse_duplicates()
         self._run(
             f"""CREATE TABLE people AS
             SELECT row_number() OVER (ORDER BY id) - 1 AS person, id
             FROM (SELECT DISTINCT CAST(s.user_id AS VARCHAR) AS id FROM {source} s)"""
         )
         if users is not None:
-            self._refuse_strangers()
+            self._refuse_unknown_users()
         self._run(
             """CREATE TABLE visit AS
             SELECT p.person, epoch_us(CAST(v.ts AS TIMESTAMPTZ)) AS at_us
@@ -69,7 +70,7 @@ class Directory:
     @property
     def user_count(self) -> int:
         """N."""
-        return int(self._one("SELECT count(*) FROM people"))
+        return int(self._scalar("SELECT count(*) FROM people"))
 
     @property
     def attribute_names(self) -> list[str]:
@@ -78,18 +79,18 @@ class Directory:
         return [name for name in columns if name not in {"user_id", "ts"}]
 
     def user_ids(self) -> list[str]:
-        """All user ids as text, by index. For the gateway's table only."""
+        """All user ids as text, by index. For the gateway's lookup table only."""
         rows = self._run("SELECT id FROM people ORDER BY person").fetchnumpy()
         ids: list[str] = rows["id"].tolist()
         return ids
 
     def visits(self, start: datetime | None = None, end: datetime | None = None) -> Visits:
-        """The visits in [start, end), in the order of time."""
+        """The visits in [start, end), in order of time."""
         where, bounds = _window(start, end)
         rows = self._run(
             f"SELECT person, at_us FROM visit {where} ORDER BY at_us, person", bounds
         ).fetchnumpy()
-        return Visits(_plain(rows["person"]), _plain(rows["at_us"]))
+        return Visits(_as_ints(rows["person"]), _as_ints(rows["at_us"]))
 
     def people(
         self,
@@ -105,7 +106,7 @@ class Directory:
             ORDER BY person""",
             bounds,
         ).fetchnumpy()
-        return People(_plain(rows["n"]), {name: self._attribute(name) for name in attributes})
+        return People(_as_ints(rows["n"]), {name: self._attribute(name) for name in attributes})
 
     def _attribute(self, name: str) -> Attribute:
         if name not in self.attribute_names:
@@ -125,7 +126,7 @@ class Directory:
             return Attribute.of(self._engine.execute(query).fetchnumpy()["v"])
 
     def _attach(self, name: str, path: Path, required: tuple[str, ...]) -> list[str]:
-        """Make a file a view of the engine and return its columns."""
+        """Make a file a view of the database and return its columns."""
         columns = columns_of(self._engine, name, path, required)
         reader = file_reader(name, path, text_columns=("user_id",))
         with translate_errors(name, "be a readable Parquet or CSV file"):
@@ -140,37 +141,37 @@ class Directory:
         value = f"CAST({column} AS TIMESTAMPTZ)" if column == "ts" else column
         rule = "be times" if column == "ts" else "be readable"
         with translate_errors(f"{table}.{column}", rule):
-            missing = int(self._one(f"SELECT count(*) FROM {table} WHERE {value} IS NULL"))
+            missing = int(self._scalar(f"SELECT count(*) FROM {table} WHERE {value} IS NULL"))
         if missing:
             raise KreachError.rule(
                 f"{table}.{column}", "not be missing", f"{missing:,} rows without"
             )
 
-    def _refuse_endless_times(self) -> None:
-        endless = int(
-            self._one("SELECT count(*) FROM visits WHERE NOT isfinite(CAST(ts AS TIMESTAMPTZ))")
+    def _refuse_infinite_times(self) -> None:
+        infinite = int(
+            self._scalar("SELECT count(*) FROM visits WHERE NOT isfinite(CAST(ts AS TIMESTAMPTZ))")
         )
-        if endless:
-            raise KreachError.rule("visits.ts", "be finite times", f"{endless:,} infinite ones")
+        if infinite:
+            raise KreachError.rule("visits.ts", "be finite times", f"{infinite:,} infinite ones")
 
-    def _refuse_repeated(self) -> None:
+    def _refuse_duplicates(self) -> None:
         distinct = "count(DISTINCT CAST(user_id AS VARCHAR))"
-        twice = int(self._one(f"SELECT count(*) - {distinct} FROM users"))
-        if twice:
-            raise KreachError.rule("users.user_id", "be unique", f"{twice:,} repeated rows")
+        duplicates = int(self._scalar(f"SELECT count(*) - {distinct} FROM users"))
+        if duplicates:
+            raise KreachError.rule("users.user_id", "be unique", f"{duplicates:,} duplicate rows")
 
-    def _refuse_strangers(self) -> None:
-        strangers = int(
-            self._one(
+    def _refuse_unknown_users(self) -> None:
+        unknown = int(
+            self._scalar(
                 """SELECT count(DISTINCT v.user_id) FROM visits v
                 WHERE CAST(v.user_id AS VARCHAR) NOT IN (SELECT id FROM people)"""
             )
         )
-        if strangers:
-            rule = "hold only users of the users file"
-            raise KreachError.rule("visits", rule, f"{strangers:,} other users")
+        if unknown:
+            rule = "contain only users of the users file"
+            raise KreachError.rule("visits", rule, f"{unknown:,} other users")
 
-    def _one(self, query: str) -> Any:
+    def _scalar(self, query: str) -> Any:
         row = self._engine.execute(query).fetchone()
         return row[0] if row else 0
 
@@ -183,9 +184,9 @@ def _window(start: datetime | None, end: datetime | None) -> tuple[str, list[int
             if moment.tzinfo is None:
                 raise KreachError.rule(name, "have a time zone", moment.isoformat())
             conditions.append(condition)
-            bounds.append(round(moment.timestamp() * 1_000_000))
+            bounds.append(to_micros(moment))
     return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), bounds
 
 
-def _plain(column: Any) -> IntArray:
+def _as_ints(column: Any) -> IntArray:
     return np.asarray(np.ma.getdata(column), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What grouping may look at: people by index, with their traits and without their ids."""
+"""People as the grouping strategies see them: by index, with attributes, without ids."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ __all__ = ["Attribute", "People"]
 
 @dataclass(frozen=True)
 class Attribute:
-    """One trait of everybody: a number, or a code of a category.
+    """One attribute of everybody: a number, or the code of a category.
 
     `codes` are positions in the sorted list of distinct `labels`, for both kinds.
     """
@@ -41,7 +41,7 @@ class Attribute:
         return Attribute(codes, (*first, *labels.tolist()))
 
     def ranks(self) -> FloatArray:
-        """Everybody's mid-rank in [0, 1]: equal values share one, rare outliers cannot stretch."""
+        """Everybody's mid-rank in [0, 1]; equal values share one, and outliers do not matter."""
         count = np.bincount(self.codes, minlength=len(self.labels)).astype(np.float64)
         middle = np.cumsum(count) - count / 2.0
         result: FloatArray = (middle / max(len(self.codes), 1))[self.codes]

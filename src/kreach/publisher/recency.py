@@ -3,23 +3,18 @@
 import numpy as np
 
 from kreach.boundary.recency import RecencyTable
+from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS, MICROS
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.directory import Visits
 
 __all__ = ["DEFAULT_EDGES_SECONDS", "fit_recency"]
 
-MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+_MINUTE = 60.0
 DEFAULT_EDGES_SECONDS = (
-    MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    20 * MINUTE,
-    40 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    6 * HOUR,
-    DAY,
+    *(minutes * _MINUTE for minutes in (1, 5, 10, 20, 40)),
+    *(hours * float(HOUR_SECONDS) for hours in (1, 2, 6)),
+    float(DAY_SECONDS),
 )
 
 
@@ -33,7 +28,7 @@ def fit_recency(
 
     If a visit continues the session before it with probability s, and else is anybody's, two
     successive visits are one person's with probability s + (1 − s)·q, where q is the chance of
-    meeting somebody twice. The table holds s. Ranges with few pairs are drawn towards the overall
+    meeting somebody twice. The table holds s. Ranges with few pairs are shrunk towards the overall
     share by `prior_pairs`.
     """
     if len(visits) < 2:
@@ -42,15 +37,15 @@ def fit_recency(
     order = np.lexsort((visits.at_us, group))
     group, user, at = group[order], visits.user[order], visits.at_us[order]
     follows = group[1:] == group[:-1]
-    gap = (at[1:] - at[:-1])[follows] / 1e6
+    gap = (at[1:] - at[:-1])[follows] / MICROS
     same = (user[1:] == user[:-1])[follows]
     cell = np.searchsorted(np.array(edges_seconds), gap, side="right")
     pairs = np.bincount(cell, minlength=len(edges_seconds) + 1)
     hits = np.bincount(cell, weights=same, minlength=len(edges_seconds) + 1)
     overall = float(same.mean()) if same.size else 0.0
-    met = (hits + prior_pairs * overall) / np.maximum(pairs + prior_pairs, 1e-300)
+    same_share = (hits + prior_pairs * overall) / np.maximum(pairs + prior_pairs, 1e-300)
     chance = _chance_meeting(group, user)
-    shares = np.clip((met - chance) / max(1.0 - chance, 1e-12), 0.0, 1.0)
+    shares = np.clip((same_share - chance) / max(1.0 - chance, 1e-12), 0.0, 1.0)
     return RecencyTable(edges_seconds, tuple(shares.tolist()))
 
 

@@ -1,9 +1,9 @@
-"""A living population: people join and leave, groups keep at least k, and few people move.
+"""Regroup a population that changes: groups keep at least k members, and few people move.
 
 An observer who sees somebody's group in every version intersects the groups. If they are formed
-anew each time, a few versions single the person out (see `audit`). If they are kept, whoever moves
-*alone* is singled out all the same. So nobody is ever moved alone: newcomers fill gaps, groups that
-stay broken are merged whole, and a group is split only when each part keeps a crowd.
+anew each time, a few versions single the person out (see `audit`). If groups stay, whoever moves
+*alone* is singled out too. So nobody is ever moved alone: newcomers fill gaps, groups that remain
+below k are merged whole, and a group is split only when nobody ends up alone.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = ["Regrouping", "regroup"]
 
 @dataclass(frozen=True)
 class Regrouping:
-    """A new assignment and what it cost.
+    """A new assignment, and how many people and groups changed.
 
     People keep their order, without those who left and with those who joined at the end. `moved`
     counts people who stayed in the population and yet changed group.
@@ -36,7 +36,7 @@ class Regrouping:
 
 
 def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -> Regrouping:
-    """Take leavers out, put `joining` new people in (appended at the end), mend what broke.
+    """Remove leavers, append `joining` new people at the end, and repair groups below k.
 
     Newcomers complete the groups that lack the fewest, then form groups of their own. Groups that
     still have fewer than k merge with each other. Groups may grow to 3k − 1 before they split, and
@@ -46,7 +46,7 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     joining = as_whole_number("joining", joining, minimum=0)
     old = assignment.group_of()
     if stays.shape != old.shape or stays.dtype != np.bool_:
-        rule = f"be a truth value for each of the {len(old)} people"
+        rule = f"be a bool for each of the {len(old)} people"
         raise KreachError.rule("stays", rule, f"shape {stays.shape} of {stays.dtype}")
     staying = old[stays]
     total = len(staying) + joining
@@ -54,7 +54,7 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
         raise KreachError.rule("people", f"be at least group_size ({k}) people", total)
     generator = np.random.default_rng(as_whole_number("seed", seed, minimum=0))
     sizes = np.bincount(staying, minlength=assignment.group_count)
-    seats, new_groups = _seats(sizes, joining, k)
+    seats, new_groups = _assign_newcomers(sizes, joining, k)
     groups = np.concatenate([staying, generator.permutation(seats)])
     merged = _merge(groups, k)
     before = np.concatenate([staying, np.full(joining, -1)])
@@ -66,19 +66,19 @@ def regroup(assignment: Assignment, stays: BoolArray, joining: int, seed: int) -
     return Regrouping(renewed, joining, left, moved, new_groups, merged, split)
 
 
-def _seats(sizes: IntArray, joining: int, k: int) -> tuple[IntArray, int]:
+def _assign_newcomers(sizes: IntArray, joining: int, k: int) -> tuple[IntArray, int]:
     """A group for each newcomer, and how many of the groups are new."""
-    broken = np.flatnonzero((sizes > 0) & (sizes < k))
-    lacking = k - sizes[broken]
+    small = np.flatnonzero((sizes > 0) & (sizes < k))
+    lacking = k - sizes[small]
     order = np.argsort(lacking, kind="stable")
-    seats = np.repeat(broken[order], lacking[order])[:joining]
+    seats = np.repeat(small[order], lacking[order])[:joining]
     rest = joining - len(seats)
     if rest >= k:
         fresh = len(sizes) + cut_evenly(np.array([rest]), k)
         return np.concatenate([seats, fresh]), rest // k
-    alive = np.flatnonzero(sizes > 0)
+    occupied = np.flatnonzero(sizes > 0)
     level = sizes + np.bincount(seats, minlength=len(sizes))
-    smallest = alive[np.argsort(level[alive], kind="stable")]
+    smallest = occupied[np.argsort(level[occupied], kind="stable")]
     if rest:  # fewer than k: one each to the smallest groups
         seats = np.concatenate([seats, np.tile(smallest, -(-rest // len(smallest)))[:rest]])
     return seats, 0
@@ -87,30 +87,30 @@ def _seats(sizes: IntArray, joining: int, k: int) -> tuple[IntArray, int]:
 def _merge(groups: IntArray, k: int) -> int:
     """Merge groups of fewer than k, smallest first, under the name of the largest of them."""
     sizes = np.bincount(groups)
-    broken = np.flatnonzero((sizes > 0) & (sizes < k))
-    broken = broken[np.argsort(sizes[broken], kind="stable")]
+    small = np.flatnonzero((sizes > 0) & (sizes < k))
+    small = small[np.argsort(sizes[small], kind="stable")]
     name = np.arange(len(sizes))
     bundle: list[int] = []
     people = 0
-    for group in broken.tolist():
+    for group in small.tolist():
         bundle.append(group)
         people += int(sizes[group])
         if people >= k:
             name[bundle] = group  # the largest comes last
             bundle, people = [], 0
-    if bundle:  # what is left joins the smallest group that is whole
-        whole = np.bincount(name, weights=sizes, minlength=len(sizes))
-        whole[whole < k] = np.inf
-        name[bundle] = int(whole.argmin())
+    if bundle:  # the rest joins the smallest group of at least k
+        merged = np.bincount(name, weights=sizes, minlength=len(sizes))
+        merged[merged < k] = np.inf
+        name[bundle] = int(merged.argmin())
     groups[:] = name[groups]
-    return len(broken)
+    return len(small)
 
 
 def _split(groups: IntArray, before: IntArray, k: int, generator: np.random.Generator) -> int:
-    """Split groups of 3k and more in two, again and again, as long as nobody ends up alone.
+    """Split groups of 3k and more in two, repeatedly, as long as nobody ends up alone.
 
-    Members stand by the group they were in before, newcomers last. The cut nearest the middle is
-    taken that leaves both parts at least k, and no old group with a single member on a side.
+    Members are ordered by the group they were in before, newcomers last. Of the cuts that leave
+    both parts at least k and no member of an old group alone, the one nearest the middle is taken.
     """
     split = 0
     queue = np.flatnonzero(np.bincount(groups) >= 3 * k).tolist()
@@ -129,7 +129,7 @@ def _split(groups: IntArray, before: IntArray, k: int, generator: np.random.Gene
 
 
 def _safe_cut(before: IntArray, k: int) -> int | None:
-    """Where to cut a line of people, or None if every cut would leave somebody alone."""
+    """The position of a cut, or None if every cut would leave somebody alone."""
     count = len(before)
     cuts = np.arange(k, count - k + 1)
     run_start = np.flatnonzero(np.concatenate([[True], before[1:] != before[:-1]]))

@@ -209,7 +209,7 @@ class Release:
 
     def _check_length(self, targeted: BoolArray) -> None:
         if targeted.shape != (len(self.group_indices),) or targeted.dtype != np.bool_:
-            rule = f"be a truth value for each of the {len(self.group_indices)} people"
+            rule = f"be a bool for each of the {len(self.group_indices)} people"
             raise KreachError.rule("targeted", rule, f"shape {targeted.shape} of {targeted.dtype}")
 
 

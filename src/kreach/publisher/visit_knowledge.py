@@ -1,12 +1,12 @@
-"""What history says about how unevenly members visit, in a form that may cross.
+"""How unevenly members visit, estimated from history, in a form that may be released.
 
-Either one number, `dispersion`, which tells nothing about any group; or a property vector for each
-group: sorted, coarse, and shrunk towards equal shares, because a user with no history is not a
-user with share 0.
+Either one number, `dispersion`, which says nothing about any single group; or a vector of visit
+shares for each group: sorted, coarse, and shrunk towards equal shares, because a user without
+history is not a user with share 0.
 
-Both come in two ways. *Likelihood* is right when visits are independent draws. Real visits come in
-sessions and habits change, so *matching* asks for less: the value with which the formulas give
-the reach that history itself shows when a random part of its visits is won.
+Each is estimated in two ways. *Likelihood* is right when visits are independent draws. Real visits
+come in sessions and habits change, so *matching* assumes less: it is the value with which the
+formulas give the reach that history itself shows when a random part of its visits is won.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,9 @@ __all__ = [
     "visit_profiles",
 ]
 
-_LEAST, _MOST = 1e-6, 1e6
+_MIN, _MAX = 1e-6, 1e6  # of a dispersion
 WON_SHARE = 0.1  # the share of the visits won at which reach is matched
-_LARGEST_THINNED = 2_000  # above so many visits a group's wins no longer stray enough to matter
+_MAX_BINOMIAL_VISITS = 2_000  # for more visits the mean number of wins is accurate enough
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def fit_dispersion(visits: IntArray, group_of: IntArray) -> DispersionFit:
         return likelihood.derivatives(float(np.exp(log_a)))[0]
 
     groups, total = len(sizes), int(totals.sum())
-    if slope(np.log(_MOST)) >= 0.0:
+    if slope(np.log(_MAX)) >= 0.0:
         return DispersionFit(np.inf, np.nan, groups, total)
-    if slope(np.log(_LEAST)) <= 0.0:
-        return DispersionFit(_LEAST, np.nan, groups, total)
-    a = float(np.exp(brentq(slope, np.log(_LEAST), np.log(_MOST), xtol=1e-12)))
+    if slope(np.log(_MIN)) <= 0.0:
+        return DispersionFit(_MIN, np.nan, groups, total)
+    a = float(np.exp(brentq(slope, np.log(_MIN), np.log(_MAX), xtol=1e-12)))
     curvature = likelihood.derivatives(a)[1]
     error = 1.0 / np.sqrt(-curvature) if curvature < 0.0 else np.nan
     return DispersionFit(a, float(error), groups, total)
@@ -103,7 +103,7 @@ class _Likelihood:
 
 
 def match_dispersion(visits: IntArray, group_of: IntArray, won_share: float = WON_SHARE) -> float:
-    """The dispersion whose expected unique reach agrees with history; infinity if none is too even.
+    """The dispersion whose expected unique reach agrees with history; infinity for even visits.
 
     If a random share s of the visits is won, history says that Σ_i 1 − (1−s)^{x_i} people are
     reached. The model says Σ_g k_g (1 − E[P(X = 0)]) with n ~ Binomial(N_g, s). The two are made
@@ -111,7 +111,7 @@ def match_dispersion(visits: IntArray, group_of: IntArray, won_share: float = WO
     """
     sizes, totals = _group_totals(visits, group_of)
     kinds, groups = np.unique(np.stack([sizes, totals], axis=1), axis=0, return_counts=True)
-    return _matched(visits, won_share, lambda a: _dispersed_reach(kinds, groups, a, won_share))
+    return _solve(visits, won_share, lambda a: _dispersed_reach(kinds, groups, a, won_share))
 
 
 def match_pseudo_visits(
@@ -128,7 +128,7 @@ def match_pseudo_visits(
         q = shrunk_shares(visits, group_of, pseudo)
         return float(-np.expm1(totals[group_of] * np.log1p(-won_share * q)).sum())
 
-    return _matched(visits, won_share, reach)
+    return _solve(visits, won_share, reach)
 
 
 def _group_totals(visits: IntArray, group_of: IntArray) -> tuple[IntArray, IntArray]:
@@ -139,60 +139,60 @@ def _group_totals(visits: IntArray, group_of: IntArray) -> tuple[IntArray, IntAr
     return sizes, totals
 
 
-def _matched(visits: IntArray, won_share: float, reach: Callable[[float], float]) -> float:
-    """The value at which the model's reach, rising in it, meets the reach of thinned history."""
+def _solve(visits: IntArray, won_share: float, reach: Callable[[float], float]) -> float:
+    """The value at which the model's reach, which rises with it, equals the reach in history."""
     from scipy.optimize import brentq  # noqa: PLC0415
 
     if not 0.0 < won_share < 1.0:
         raise KreachError.rule("won_share", "lie between 0 and 1, both excluded", won_share)
     count, people = np.unique(visits, return_counts=True)
-    seen = float(-np.expm1(count * np.log1p(-won_share)) @ people)
+    reached = float(-np.expm1(count * np.log1p(-won_share)) @ people)
 
     def excess(log_value: float) -> float:
-        return reach(float(np.exp(log_value))) / seen - 1.0
+        return reach(float(np.exp(log_value))) / reached - 1.0
 
-    if excess(np.log(_MOST)) <= 0.0:
-        return np.inf  # even uniform shares do not reach too many
-    if excess(np.log(_LEAST)) >= 0.0:
-        return _LEAST
-    return float(np.exp(brentq(excess, np.log(_LEAST), np.log(_MOST), xtol=1e-6)))
+    if excess(np.log(_MAX)) <= 0.0:
+        return np.inf  # even uniform shares do not reach more people
+    if excess(np.log(_MIN)) >= 0.0:
+        return _MIN
+    return float(np.exp(brentq(excess, np.log(_MIN), np.log(_MAX), xtol=1e-6)))
 
 
 def _dispersed_reach(kinds: IntArray, groups: IntArray, a: float, s: float) -> float:
     """Expected unique reach of groups by (size, visits) with Dirichlet(a) shares, s of it won."""
     reach = 0.0
     for size in np.unique(kinds[:, 0]).tolist():
-        mine = kinds[:, 0] == size
-        total = kinds[mine, 1].astype(np.float64)
+        of_size = kinds[:, 0] == size
+        total = kinds[of_size, 1].astype(np.float64)
         if size == 1:
-            reach += float(groups[mine] @ -np.expm1(total * np.log1p(-s)))
+            reach += float(groups[of_size] @ -np.expm1(total * np.log1p(-s)))
             continue
-        most = int(min(total.max(), _LARGEST_THINNED))
+        top = int(min(total.max(), _MAX_BINOMIAL_VISITS))
         rest = np.array((size - 1.0) * a)
-        never = np.exp(log_gamma_cross(rest, np.array(a), np.arange(most + 1.0)))
-        won = binomial_law(np.minimum(total, most), np.full(len(total), s), most).pmf
+        never = np.exp(log_gamma_cross(rest, np.array(a), np.arange(top + 1.0)))
+        won = binomial_law(np.minimum(total, top), np.full(len(total), s), top).pmf
         typical = np.exp(log_gamma_cross(rest, np.array(a), s * total))
-        missed = np.where(total <= most, won @ never, typical)
-        reach += size * float(groups[mine] @ (1.0 - missed))
+        missed = np.where(total <= top, won @ never, typical)
+        reach += size * float(groups[of_size] @ (1.0 - missed))
     return reach
 
 
 def people_by_visits(visits: IntArray, floor: int = 20) -> IntArray:
-    """How many people made 0, 1, 2, ... visits, for a `VisitLaw`; nobody stands out in it.
+    """How many people made 0, 1, 2, ... visits, for a `VisitLaw`, without revealing anybody.
 
     Numbers of visits that fewer than `floor` people made are pooled, from the busiest down, at
-    their mean: the total of people stays, that of visits up to rounding.
+    their mean: the number of people is exact, that of visits up to rounding.
     """
     floor = as_whole_number("floor", floor, minimum=1)
     counts = np.bincount(visits)
     result = np.zeros(len(counts), dtype=np.int64)
-    held, made = 0, 0
+    pooled_people, pooled_visits = 0, 0
     for number in range(len(counts) - 1, -1, -1):
         here = int(counts[number])
-        held, made = held + here, made + here * number
-        if held >= floor or (number == 0 and held):
-            result[round(made / held)] += held
-            held, made = 0, 0
+        pooled_people, pooled_visits = pooled_people + here, pooled_visits + here * number
+        if pooled_people >= floor or (number == 0 and pooled_people):
+            result[round(pooled_visits / pooled_people)] += pooled_people
+            pooled_people, pooled_visits = 0, 0
     return result
 
 
@@ -213,8 +213,8 @@ def shrunk_shares(visits: IntArray, group_of: IntArray, pseudo_visits: float) ->
 def effective_anonymity(shares: FloatArray, group_of: IntArray) -> FloatArray:
     """How many equally active people each group is worth: the perplexity exp(−Σ q ln q).
 
-    A group of 20 in which one person makes nearly all visits hides that person about as well as a
-    group of one, and this number says so.
+    A group of 20 in which one person makes nearly all visits hides that person hardly better than
+    a group of one; this number shows it.
     """
     terms = -shares * np.log(np.where(shares > 0.0, shares, 1.0))
     result: FloatArray = np.exp(np.bincount(group_of, weights=terms))
@@ -228,12 +228,12 @@ def visit_profiles(
     min_anonymity: float,
     steps: int = 1000,
 ) -> tuple[list[FloatArray], int]:
-    """A property vector per group, fit to cross, and how many groups had to be masked.
+    """The visit shares of each group, safe to release, and how many groups are masked.
 
     Shares are shrunk by pseudo visits, sorted and rounded to multiples of 1/steps, at least one
     each. A group whose effective anonymity is below the threshold gets the average vector of
-    the other groups of its size instead, or equal shares if there are none: that says nothing
-    about it in particular.
+    the other groups of its size instead, or equal shares if there are none: neither says
+    anything about this group.
     """
     steps = as_whole_number("steps", steps, minimum=2)
     sizes = np.bincount(group_of)
@@ -247,8 +247,8 @@ def visit_profiles(
     for size in np.unique(sizes).tolist():
         groups = np.flatnonzero(sizes == size)
         table = shares[order][starts[groups][:, None] + np.arange(size)]
-        shown = table[~masked[groups]]
-        table[masked[groups]] = shown.mean(axis=0) if len(shown) else 1.0 / size
+        unmasked = table[~masked[groups]]
+        table[masked[groups]] = unmasked.mean(axis=0) if len(unmasked) else 1.0 / size
         for group, row in zip(groups.tolist(), _rounded(table, steps), strict=True):
             profiles[group] = row
     return profiles, int(masked.sum())
@@ -263,7 +263,7 @@ def _rounded(table: FloatArray, steps: int) -> FloatArray:
         missing = steps - whole.sum(axis=1)
         if not missing.any():
             return np.sort(whole, axis=1) / steps
-        pull = np.where(missing > 0, 1.0, -1.0)[:, None]
-        wish = np.where((whole > 1.0) | (pull > 0), (exact - whole) * pull, -np.inf)
-        column = wish.argmax(axis=1)
+        sign = np.where(missing > 0, 1.0, -1.0)[:, None]
+        gain = np.where((whole > 1.0) | (sign > 0), (exact - whole) * sign, -np.inf)
+        column = gain.argmax(axis=1)
         whole[rows, column] += np.sign(missing)

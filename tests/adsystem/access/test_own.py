@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 
 from kreach.adsystem.api.scope import OwnCampaigns
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignExists, UnknownCampaign
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import ReportingSettings

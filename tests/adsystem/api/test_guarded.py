@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.reports.guarded import GuardedReporting
 
 from kreach.adsystem.api import models
 from kreach.adsystem.api.scope import OwnCampaigns, Reports
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import UnknownCampaign
-from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.reports.guarded import GuardedReporting
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.reports.window import reach_documents
 from kreach.adsystem.settings import GuardSettings, ReportingSettings

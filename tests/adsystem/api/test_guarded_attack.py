@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from kreach.adsystem.campaigns.questions import ReachQuestion
 from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.reports.guarded import GuardedReporting
+
 from kreach.boundary.times import Window
 from tests.adsystem.api.stores import (
     END,

@@ -8,10 +8,10 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 import pytest
-
 from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.check import check_adsystem
 from kreach.adsystem.disclosure.guard import Withheld
+
+from kreach.adsystem.check import check_adsystem
 from kreach.adsystem.reports.catalogue_cache import Shelf
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError

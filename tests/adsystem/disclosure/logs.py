@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from kreach.adsystem.log.totals import Standing
 
 from kreach.adsystem.disclosure.audiences import served_people
 from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
@@ -12,7 +13,6 @@ from kreach.adsystem.disclosure.chapters.store import ChapterStore
 from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.log.snapshot import LiveLog, Snapshot
-from kreach.adsystem.log.totals import Standing
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
 from kreach.numeric.types import IntArray

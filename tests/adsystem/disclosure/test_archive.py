@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.chapters.chapter import ChapterList, Chapter, ChapterCounts
+from kreach.adsystem.disclosure.chapters.chapter import Chapter, ChapterCounts, ChapterList
 from kreach.adsystem.disclosure.chapters.store import FILE, ChapterStore, Flight, _packed, _unpacked
 from kreach.errors import KreachError
 
@@ -28,7 +28,9 @@ def chapter(start: int, end: int, rows: int = 3, final: bool = False) -> Chapter
 @given(st.dictionaries(st.integers(0, 2**32 - 1), st.integers(1, 2**32 - 1), max_size=30))
 def test_contents_are_read_as_they_were_written(counts: dict[int, int]) -> None:
     groups = np.array(sorted(counts), dtype=np.int64)
-    held = ChapterCounts(groups, np.array([counts[g] for g in sorted(counts)], dtype=np.int64), 0, 0)
+    held = ChapterCounts(
+        groups, np.array([counts[g] for g in sorted(counts)], dtype=np.int64), 0, 0
+    )
     read, numbers = _unpacked(_packed(held))
     assert dict(zip(read.tolist(), numbers.tolist(), strict=True)) == counts
 

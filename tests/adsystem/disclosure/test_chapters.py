@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kreach.adsystem.disclosure.chapters.chapter import (
     EMPTY,
-    ChapterList,
     Chapter,
     ChapterCounts,
+    ChapterList,
     Edges,
     Floors,
     close_chapters,

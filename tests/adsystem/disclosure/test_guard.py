@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 
 from kreach.adsystem.catalogues import read_audience
 from kreach.adsystem.check import check_adsystem, check_closing
 from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight, stored_audiences
 from kreach.adsystem.disclosure.chapters.writer import _seen
-from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 from kreach.adsystem.settings import (
     AdSystemSettings,
     BidderSettings,

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kreach.adsystem.disclosure.guard import Withheld
 
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.disclosure.noise.grid import FlightGrid, iso_of, flight_grid, window_in
+from kreach.adsystem.disclosure.noise.grid import FlightGrid, flight_grid, iso_of, window_in
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
@@ -94,7 +94,9 @@ def test_weeks_begin_on_mondays_and_hours_need_cells_of_an_hour() -> None:
     assert len(span.periods(first, first + 12 * DAY, "day")) == 12
     with pytest.raises(KreachError, match="by must be one of day, week: with noise a cell has"):
         span.periods(first, first + DAY, "hour")
-    hours = FlightGrid(3_600, first, first + DAY, first + DAY, 3_600).periods(first, first + DAY, "hour")
+    hours = FlightGrid(3_600, first, first + DAY, first + DAY, 3_600).periods(
+        first, first + DAY, "hour"
+    )
     assert len(hours) == 24
 
 

@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.disclosure.guard import Withheld
+from kreach.adsystem.reports.guarded import GuardedReporting
+from kreach.adsystem.reports.noisy import NoisyReporting, check_noise
 
 import kreach as kr
 from kreach.adsystem.api import models
 from kreach.adsystem.campaigns.campaign import Cap
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
-from kreach.adsystem.disclosure.guard import Withheld
 from kreach.adsystem.disclosure.noise.ledger import FILE, MARK, PrivacyLedger
 from kreach.adsystem.disclosure.noise.mechanism import Draw, Part
 from kreach.adsystem.log.snapshot import LogFailing
-from kreach.adsystem.reports.guarded import GuardedReporting
-from kreach.adsystem.reports.noisy import NoisyReporting, check_noise
 from kreach.adsystem.reports.service import Reporting
 from kreach.adsystem.settings import (
     AdSystemSettings,

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 import kreach as kr
-from kreach.adsystem.disclosure.noise.answers import NoisyAnswer, AudienceFacts, draw_answer, exact_counts
+from kreach.adsystem.disclosure.noise.answers import (
+    AudienceFacts,
+    NoisyAnswer,
+    draw_answer,
+    exact_counts,
+)
 from kreach.adsystem.disclosure.noise.consistency import consistent, grown, nearest_falling
 from kreach.adsystem.disclosure.noise.intervals import Intervals
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Draw, Part, Strength, Vector
@@ -104,7 +109,9 @@ def test_where_everybody_is_targeted_impressions_and_people_mend_each_other() ->
 
 
 @given(several=st.lists(vectors, min_size=1, max_size=12), target=targets)
-def test_numbers_so_far_never_fall_and_break_no_rule(several: list[Vector], target: AudienceFacts) -> None:
+def test_numbers_so_far_never_fall_and_break_no_rule(
+    several: list[Vector], target: AudienceFacts
+) -> None:
     shown = None
     for noisy in several:
         now = consistent(noisy, STRENGTH, target.people, target.everyone)
@@ -266,7 +273,9 @@ def test_without_overlap_in_time_std_is_noise_and_model_together() -> None:
 
 @settings(max_examples=60)
 @given(noisy=vectors, target=targets, level=st.floats(0.01, 0.9999))
-def test_documents_agree_with_themselves(noisy: Vector, target: AudienceFacts, level: float) -> None:
+def test_documents_agree_with_themselves(
+    noisy: Vector, target: AudienceFacts, level: float
+) -> None:
     shown = consistent(noisy, STRENGTH, target.people, target.everyone)
     documents = cap_documents(NoisyAnswer(noisy, shown, STRENGTH, target), (1, 3, 5), level)
     for told in documents:

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from kreach.adsystem.disclosure.noise.ledger import (
     FILE,
     MARK,
-    Charge,
-    RecordedAnswer,
-    LedgerUnavailable,
-    LedgerQuestion,
     BudgetExhausted,
+    Charge,
+    LedgerQuestion,
+    LedgerUnavailable,
     PrivacyLedger,
+    RecordedAnswer,
     check_ledger,
 )
 from kreach.errors import KreachError
@@ -75,10 +75,10 @@ def test_the_same_question_is_answered_the_same_and_for_free(tmp_path: Path) -> 
     assert one(first.ask([window(0, 2)], WINDOW, draw)) == answer
     first.close()
     again = PrivacyLedger(tmp_path)
-    assert one(again.ask([window(0, 2)], WINDOW, draw)) == answer == again.kept(window(0, 2))
+    assert one(again.ask([window(0, 2)], WINDOW, draw)) == answer == again.recorded(window(0, 2))
     assert draw.drawn == 1
     assert again.peak(window(0, 2), 10).nanos == 10
-    assert again.kept(window(0, 1)) is None
+    assert again.recorded(window(0, 1)) is None
     other = [window(0, 2, campaign="autumn"), window(0, 2, catalogue="v2"), point(2)]
     values = {one(again.ask([q], WINDOW, draw)).answer["value"] for q in other}
     assert draw.drawn == 4
@@ -93,7 +93,7 @@ def test_a_question_that_does_not_fit_is_refused_where_it_is_short(ledger: Priva
     refused = BudgetExhausted(window(1, 4), 2, 5)
     assert ledger.refusal(window(1, 4), WINDOW) == refused
     assert ledger.ask([window(1, 4)], WINDOW, draw) == [refused]
-    assert ledger.kept(window(1, 4)) is None
+    assert ledger.recorded(window(1, 4)) is None
     assert ledger.refusal(window(0, 2), WINDOW) is None  # apart from the full stretch
     assert ledger.refusal(window(3, 9), WINDOW) is None
     assert one(ledger.ask([window(2, 5)], WINDOW, draw)).question == window(2, 5)
@@ -104,7 +104,12 @@ def test_a_question_that_does_not_fit_is_refused_where_it_is_short(ledger: Priva
 def test_answers_in_one_call_count_against_each_other(ledger: PrivacyLedger) -> None:
     asked = [window(0, end) for end in (1, 2, 3, 4)]
     told = ledger.ask(asked, WINDOW, Drawer())
-    assert [type(one) for one in told] == [RecordedAnswer, RecordedAnswer, RecordedAnswer, BudgetExhausted]
+    assert [type(one) for one in told] == [
+        RecordedAnswer,
+        RecordedAnswer,
+        RecordedAnswer,
+        BudgetExhausted,
+    ]
     assert ledger.peak(window(0, 9), 10) == (30, 0)
 
 
@@ -216,7 +221,7 @@ def test_a_killed_process_has_shown_nothing_that_is_not_charged(tmp_path: Path) 
             assert shown.setdefault((start, end), value) == value  # the same after every kill
     ledger = PrivacyLedger(tmp_path)
     for (start, end), value in shown.items():
-        found = ledger.kept(window(start, end))
+        found = ledger.recorded(window(start, end))
         assert found is not None
         assert found.answer == {"value": value}
     assert ledger.peak(window(0, 100), 10).nanos <= 500
@@ -295,7 +300,7 @@ def test_a_ledger_that_is_taken_away_meanwhile_is_not_used(swap: bool, tmp_path:
     if swap:
         copy.rename(tmp_path / FILE)
     for call in (
-        lambda: ledger.kept(window(0, 1)),
+        lambda: ledger.recorded(window(0, 1)),
         lambda: ledger.ask([window(1, 2)], WINDOW, Drawer()),
         lambda: ledger.refusal(window(1, 2), WINDOW),
     ):
@@ -314,7 +319,7 @@ def test_a_ledger_that_cannot_be_written_shows_nothing_new(tmp_path: Path) -> No
     spoiler.commit()
     with pytest.raises(LedgerUnavailable, match="cannot be written"):
         ledger.ask([window(1, 2)], WINDOW, draw)
-    assert ledger.kept(window(1, 2)) is None
+    assert ledger.recorded(window(1, 2)) is None
     assert one(ledger.ask([window(0, 1)], WINDOW, draw)) == known
     spoiler.execute("DROP TRIGGER full")
     spoiler.commit()
@@ -373,13 +378,13 @@ def test_a_closed_ledger_is_told_as_failing(tmp_path: Path) -> None:
     ledger = PrivacyLedger(tmp_path)
     ledger.close()
     with pytest.raises(LedgerUnavailable):
-        ledger.kept(window(0, 1))
+        ledger.recorded(window(0, 1))
 
 
 def test_a_ledger_with_the_former_names_is_migrated(tmp_path: Path) -> None:
     """Its charges still count, and its answers are still given."""
     strength = {"max_per_person": 10, "max_frequency": 5, "max_price_micros": 20_000}
-    with closing(Spending(tmp_path)) as ledger:
+    with closing(PrivacyLedger(tmp_path)) as ledger:
         for end in (5, 6, 7):
             ledger.ask([window(1, end)], WINDOW, lambda question, before: {"strength": strength})
         peak = ledger.peak(window(1, 9), 10)
@@ -390,9 +395,9 @@ def test_a_ledger_with_the_former_names_is_migrated(tmp_path: Path) -> None:
         old.commit()
         assert '"most_frequency"' in old.execute("SELECT answer FROM answers").fetchone()[0]
     assert check_ledger(tmp_path) == 3
-    with closing(Spending(tmp_path)) as ledger:
+    with closing(PrivacyLedger(tmp_path)) as ledger:
         assert ledger.peak(window(1, 9), 10) == peak
-        assert isinstance(ledger.ask([window(1, 9)], WINDOW, Drawer())[0], Refused)
-        stored = ledger.kept(window(1, 5))
+        assert isinstance(ledger.ask([window(1, 9)], WINDOW, Drawer())[0], BudgetExhausted)
+        stored = ledger.recorded(window(1, 5))
         assert stored is not None
         assert stored.answer == {"strength": strength}

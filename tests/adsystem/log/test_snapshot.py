@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from kreach.adsystem.log.totals import Standing
 
 from kreach.adsystem.log.snapshot import LiveLog, LogFailing
-from kreach.adsystem.log.totals import Standing
 from tests.adsystem.api.stores import (
     GROUPS,
     START,

@@ -85,10 +85,10 @@ def test_normal_law_without_spread() -> None:
 @every_world
 def test_method_follows_the_kind(world: str) -> None:
     campaign = SAMPLE_CAMPAIGNS[world]
-    found = kr.measure(campaign.audience, campaign.impressions, 2).distribution()
+    actual = kr.measure(campaign.audience, campaign.impressions, 2).distribution()
     wanted = "sampled" if world.startswith("overlapping") else "exact"
-    assert found.method == wanted
-    assert found.exact == (wanted == "exact")
+    assert actual.method == wanted
+    assert actual.exact == (wanted == "exact")
 
 
 def test_too_costly_for_exact_is_sampled_then_normal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ def assert_measures(meter: kr.ReachMeter, counts: list[int], rel: float = 1e-11)
         report = kr.measure(audience, counts, cap)
         assert meter.reach[cap] == pytest.approx(report.reach, rel=rel, abs=rel)
         chances = kr.reach_probability(audience, counts, cap)
-        found = [meter.reach_probability(j, cap) for j in range(len(counts))]
-        assert found == pytest.approx(chances.tolist(), rel=rel, abs=rel)
+        actual = [meter.reach_probability(j, cap) for j in range(len(counts))]
+        assert actual == pytest.approx(chances.tolist(), rel=rel, abs=rel)
 
 
 @every_world

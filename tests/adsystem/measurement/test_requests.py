@@ -103,8 +103,8 @@ def test_groups_are_added_and_kinds_shared() -> None:
 
 def test_nothing_won_reaches_nobody() -> None:
     law = VisitLaw.of_people([1, 1])
-    found = measure_with_requests(groups_of([3, 4]), law, [2, 0], [0, 0])
-    assert (found.cap, found.reach, found.std) == (1, 0.0, 0.0)
+    actual = measure_with_requests(groups_of([3, 4]), law, [2, 0], [0, 0])
+    assert (actual.cap, actual.reach, actual.std) == (1, 0.0, 0.0)
     assert measure_with_requests(groups_of([3]), law, [2], [2], cap=2).std is None
     unaimed = measure_with_requests(groups_of([3], [0]), law, [2], [2])
     assert (unaimed.reach, unaimed.std) == (0.0, 0.0)
@@ -122,18 +122,18 @@ def test_known_laws_agree_with_the_other_formulas() -> None:
         (uneven, kr.Audience.disjoint(sizes, dispersion=0.4)),
     ):
         for cap in (1, 2, 4):
-            found = measure_with_requests(groups_of(sizes), law, requests, won, cap)
-            assert found.reach == pytest.approx(kr.measure(audience, won, cap).reach, rel=1e-5)
+            actual = measure_with_requests(groups_of(sizes), law, requests, won, cap)
+            assert actual.reach == pytest.approx(kr.measure(audience, won, cap).reach, rel=1e-5)
 
 
 def test_more_requests_than_anybody_ever_made_are_measured_too() -> None:
     """What history never saw is unlikely, not impossible: finite, and no more than was won."""
     law = VisitLaw.of_people([9, 1])
     for k, requests, won in [(1, 50, 7), (5, 400, 3), (5, 400, 400), (20, 3_000, 11)]:
-        found = measure_with_requests(groups_of([k]), law, [requests], [won])
-        assert 0.0 < found.reach <= min(won, k) * (1.0 + 1e-6)
-        assert found.std is not None
-        assert 0.0 <= found.std <= k
+        actual = measure_with_requests(groups_of([k]), law, [requests], [won])
+        assert 0.0 < actual.reach <= min(won, k) * (1.0 + 1e-6)
+        assert actual.std is not None
+        assert 0.0 <= actual.std <= k
 
 
 @pytest.mark.parametrize("share", [0.03, 0.2, 0.6, 1.0])
@@ -149,9 +149,9 @@ def test_unequal_people_are_measured_without_bias(share: float) -> None:
             np.bincount(generator.poisson(generator.lognormal(0.0, 1.5, 40_000)))
         )
         requests, won, reached = some_won(visits, sizes, share, generator)
-        found = measure_with_requests(groups_of([sizes] * 60), law, requests, won)
-        assert found.std is not None
-        z.append((found.reach - reached) / found.std)
+        actual = measure_with_requests(groups_of([sizes] * 60), law, requests, won)
+        assert actual.std is not None
+        z.append((actual.reach - reached) / actual.std)
     assert abs(np.mean(z)) < 4.0 / np.sqrt(60.0)
     assert 0.63 < np.std(z) < 1.37
 
@@ -217,17 +217,17 @@ def test_a_law_of_history_becomes_that_of_the_window(activity: float, intensity:
     truth = HISTORY.stretched(activity, intensity)
     sizes = np.full(1_500, 10)
     requests = people_of(truth, 15_000, generator).reshape(-1, 10).sum(axis=1)
-    found = adapted(HISTORY, sizes, requests)
-    assert found.mean == pytest.approx(requests.sum() / 15_000, rel=1e-9)
-    assert 1.0 - found.pmf[0] == pytest.approx(1.0 - truth.pmf[0], rel=0.06)
-    assert distance(found.pmf, truth.pmf) < 0.04
+    actual = adapted(HISTORY, sizes, requests)
+    assert actual.mean == pytest.approx(requests.sum() / 15_000, rel=1e-9)
+    assert 1.0 - actual.pmf[0] == pytest.approx(1.0 - truth.pmf[0], rel=0.06)
+    assert distance(actual.pmf, truth.pmf) < 0.04
 
 
 def test_no_change_leaves_the_law_nearly_as_it_was() -> None:
     generator = np.random.default_rng(20)
     requests = people_of(HISTORY, 40_000, generator).reshape(-1, 20).sum(axis=1)
-    found = adapted(HISTORY, np.full(2_000, 20), requests)
-    assert distance(found.pmf, HISTORY.pmf) < 0.02
+    actual = adapted(HISTORY, np.full(2_000, 20), requests)
+    assert distance(actual.pmf, HISTORY.pmf) < 0.02
 
 
 def test_adapting_measures_a_quieter_window_better() -> None:
@@ -237,21 +237,21 @@ def test_adapting_measures_a_quieter_window_better() -> None:
     requests, won, reached = some_won(visits, 20, 0.7, generator)
     audience = groups_of([20] * 300)
     law = adapted(HISTORY, audience.group_sizes, requests)
-    found = measure_with_requests(audience, law, requests, won).reach
+    actual = measure_with_requests(audience, law, requests, won).reach
     untouched = measure_with_requests(audience, HISTORY, requests, won).reach
-    assert found == pytest.approx(reached, rel=0.04)
-    assert abs(found - reached) < 0.3 * abs(untouched - reached)
+    assert actual == pytest.approx(reached, rel=0.04)
+    assert abs(actual - reached) < 0.3 * abs(untouched - reached)
 
 
 def test_a_window_without_requests_tells_nothing() -> None:
-    found = adapted(HISTORY, np.array([5, 5]), np.array([0, 0]))
-    assert found.pmf.tolist() == HISTORY.pmf.tolist()
+    actual = adapted(HISTORY, np.array([5, 5]), np.array([0, 0]))
+    assert actual.pmf.tolist() == HISTORY.pmf.tolist()
 
 
 def test_a_history_without_visits_can_be_adapted() -> None:
     """Nothing to stretch: some law comes back, without warnings, and it can be measured with."""
     empty = VisitLaw.of_people([10])
-    found = adapted(empty, np.array([5, 5]), np.array([3, 1]))
-    assert found.pmf.sum() == pytest.approx(1.0)
-    reach = measure_with_requests(groups_of([5, 5]), found, [3, 1], [2, 1]).reach
+    actual = adapted(empty, np.array([5, 5]), np.array([3, 1]))
+    assert actual.pmf.sum() == pytest.approx(1.0)
+    reach = measure_with_requests(groups_of([5, 5]), actual, [3, 1], [2, 1]).reach
     assert 0.0 < reach <= 3.0 * (1.0 + 1e-6)

@@ -108,8 +108,8 @@ def check(campaign: Campaign) -> None:
         assert tallied.variance(cap) == pytest.approx(classes.variance(cap), rel=CLOSE, abs=CLOSE)
         number, wanted = tallied.at_least_variance(cap), classes.at_least_variance(cap)
         assert number == pytest.approx(wanted, rel=CLOSE, abs=CLOSE)
-        found, exact = tallied.frequency(cap), classes.frequency(cap)
-        assert found.tolist() == pytest.approx(exact.tolist(), rel=CLOSE, abs=CLOSE)
+        actual, exact = tallied.frequency(cap), classes.frequency(cap)
+        assert actual.tolist() == pytest.approx(exact.tolist(), rel=CLOSE, abs=CLOSE)
 
 
 @settings(max_examples=60)
@@ -293,10 +293,10 @@ def test_a_count_beyond_any_frequency() -> None:
     """Nobody saw it so often; if it is refused, the complaint names the caller's argument."""
     report = kr.measure(kr.Audience.disjoint([2]), [3], 1)
     try:
-        found = report.at_least_interval(10**7)
+        actual = report.at_least_interval(10**7)
     except KreachError as error:
-        found = (0.0, 0.0) if str(error).startswith("count") else (1.0, 1.0)
-    assert found == (0.0, 0.0)
+        actual = (0.0, 0.0) if str(error).startswith("count") else (1.0, 1.0)
+    assert actual == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95])

@@ -21,17 +21,17 @@ from kreach.publisher.gateway import HardCap
 from kreach.publisher.group_lookup import GroupLookup
 from kreach.publisher.store import read_build
 from kreach.service.metrics import Metrics
-from tests.publisher.gateway.gateway_app import (
+from tests.publisher.gateway.sample_gateways import (
     IDS,
     ask,
-    asking,
-    living,
-    made_build,
-    made_site,
-    processing,
-    served,
+    gateway_process,
+    replies_to,
+    running_app,
+    sample_gateway,
+    serve_on_socket,
     swap_link,
     until,
+    write_sample_build,
 )
 
 SPRING = HardCap(campaign="spring", cap=2)
@@ -40,12 +40,12 @@ IDENTIFY = "POST /v1/identify"
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_build(tmp_path_factory.mktemp("builds") / "one")
+    return write_sample_build(tmp_path_factory.mktemp("builds") / "one")
 
 
 @pytest.fixture(scope="module")
 def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_build(tmp_path_factory.mktemp("builds") / "two", "v2", seed=2)
+    return write_sample_build(tmp_path_factory.mktemp("builds") / "two", "v2", seed=2)
 
 
 @cache
@@ -55,14 +55,14 @@ def gateway_of(build: Path) -> GroupLookup:
 
 def named(build: Path, user: str) -> dict[str, Any]:
     """The user object that the contract promises."""
-    found = gateway_of(build).identify(user)
-    segment, ext = [{"id": found.group}], {"catalogue": found.catalogue}
+    answer = gateway_of(build).identify(user)
+    segment, ext = [{"id": answer.group}], {"catalogue": answer.catalogue}
     return {"data": [{"name": "kreach", "segment": segment, "ext": ext}]}
 
 
 def test_a_user_gets_the_user_object_of_the_contract(build: Path) -> None:
     expected = {user: named(build, user) for user in (*IDS[:5], "a stranger", "naïve 用户")}
-    with served(made_site(build)) as url, httpx.Client(base_url=url) as client:
+    with serve_on_socket(sample_gateway(build)) as url, httpx.Client(base_url=url) as client:
         for user, document in expected.items():
             reply = client.post("/v1/identify", json={"user_id": user, "unknown": [1]})
             assert (reply.status_code, reply.json()) == (200, document)
@@ -70,16 +70,16 @@ def test_a_user_gets_the_user_object_of_the_contract(build: Path) -> None:
 
 
 def test_overlapping_groups_and_another_provider(tmp_path: Path) -> None:
-    build = made_build(tmp_path / "two", layers=2)
-    site = made_site(build, provider='the "press"')
+    build = write_sample_build(tmp_path / "two", layers=2)
+    app = sample_gateway(build, provider='the "press"')
     for user, reply in zip(
-        IDS, asking(site, *((IDENTIFY, {"user_id": u}) for u in IDS)), strict=True
+        IDS, replies_to(app, *((IDENTIFY, {"user_id": u}) for u in IDS)), strict=True
     ):
         expected = named(build, user)
         expected["data"][0]["name"] = 'the "press"'
         assert reply.document == expected
-    drawn = made_site(build, choice="each_visit")
-    replies = asking(drawn, *[(IDENTIFY, {"user_id": IDS[0]})] * 60)
+    drawn = sample_gateway(build, choice="each_visit")
+    replies = replies_to(drawn, *[(IDENTIFY, {"user_id": IDS[0]})] * 60)
     assert len({reply.body for reply in replies}) == 2
 
 
@@ -106,7 +106,7 @@ WRONG = [
 @pytest.mark.parametrize(("body", "error"), WRONG)
 def test_what_is_no_visit_is_refused_without_an_echo(build: Path, body: bytes, error: str) -> None:
     lines: list[str] = []
-    reply = asking(made_site(build, lines), (IDENTIFY, body))[0]
+    reply = replies_to(sample_gateway(build, lines), (IDENTIFY, body))[0]
     assert (reply.status, reply.document["error"]["message"]) == (400, error)
     assert "CANARY" not in "".join(lines)
 
@@ -116,11 +116,11 @@ def test_what_is_no_visit_is_refused_without_an_echo(build: Path, body: bytes, e
     [("GET /v1/identify", 405), ("POST /v1/identify/x", 404), ("POST /v1/reload", 404)],
 )
 def test_other_routes_are_refused(build: Path, route: str, status: int) -> None:
-    assert asking(made_site(build), (route, b""))[0].status == status
+    assert replies_to(sample_gateway(build), (route, b""))[0].status == status
 
 
 def test_a_body_that_is_too_long_is_refused(build: Path) -> None:
-    assert asking(made_site(build), (IDENTIFY, b" " * 500_000))[0].status == 413
+    assert replies_to(sample_gateway(build), (IDENTIFY, b" " * 500_000))[0].status == 413
 
 
 ANY_JSON = st.recursive(
@@ -136,15 +136,15 @@ BODIES = st.binary(max_size=60) | ANY_JSON.map(lambda d: json.dumps(d).encode())
 
 
 def test_no_body_makes_the_gateway_fail(build: Path, tmp_path: Path) -> None:
-    site = made_site(build, store=tmp_path, caps=(SPRING,))
+    app = sample_gateway(build, store=tmp_path, caps=(SPRING,))
     with asyncio.Runner() as runner:
-        context = living(site)
+        context = running_app(app)
         runner.run(context.__aenter__())
 
         @settings(max_examples=400)
         @given(st.sampled_from(["identify", "allow", "shown"]), BODIES)
         def fuzz(route: str, body: bytes) -> None:
-            reply = runner.run(ask(site, f"POST /v1/{route}", body))
+            reply = runner.run(ask(app, f"POST /v1/{route}", body))
             assert reply.status in {200, 400}
             assert (reply.status == 400) == ("error" in reply.document)
 
@@ -155,9 +155,9 @@ def test_no_body_makes_the_gateway_fail(build: Path, tmp_path: Path) -> None:
 
 
 def test_health_and_metrics(build: Path, tmp_path: Path) -> None:
-    site = made_site(build)
+    app = sample_gateway(build)
     visits = [(IDENTIFY, {"user_id": user}) for user in (*IDS[:7], "stranger 1", "stranger 2")]
-    *_, health, metrics = asking(site, *visits, ("GET /healthz", b""), ("GET /metrics", b""))
+    *_, health, metrics = replies_to(app, *visits, ("GET /healthz", b""), ("GET /metrics", b""))
     assert health[:2] == (200, {"status": "ok", "catalogue": "v1", "hard_cap": "off"})
     lines = metrics.body.decode().splitlines()
     assert 'kreach_gateway_identifications_total{catalogue="v1"} 9.0' in lines
@@ -166,12 +166,12 @@ def test_health_and_metrics(build: Path, tmp_path: Path) -> None:
     assert 'kreach_gateway_catalogue{catalogue="v1"} 1.0' in lines
     assert "kreach_gateway_people 120.0" in lines
     assert not (tmp_path / "gateway-store").exists()
-    capped = made_site(build, store=tmp_path / "made", caps=(SPRING,))
-    assert asking(capped, ("GET /healthz", b""))[0].document["hard_cap"] == "on"
+    capped = sample_gateway(build, store=tmp_path / "made", caps=(SPRING,))
+    assert replies_to(capped, ("GET /healthz", b""))[0].document["hard_cap"] == "on"
 
 
 def test_versions_roll_over_under_load_without_a_failed_request(tmp_path: Path) -> None:
-    builds = [made_build(tmp_path / f"b{i}", f"v{i}", seed=i) for i in range(4)]
+    builds = [write_sample_build(tmp_path / f"b{i}", f"v{i}", seed=i) for i in range(4)]
     valid = {
         (f"v{i}", user, named(build, user)["data"][0]["segment"][0]["id"])
         for i, build in enumerate(builds)
@@ -180,7 +180,7 @@ def test_versions_roll_over_under_load_without_a_failed_request(tmp_path: Path) 
     link = tmp_path / "current"
     link.symlink_to(builds[0])
     metrics = Metrics("gateway")
-    site = made_site(link, metrics=metrics, reload_seconds=0.02)
+    app = sample_gateway(link, metrics=metrics, reload_seconds=0.02)
     seen: list[tuple[int, str, str, str]] = []
     done = threading.Event()
 
@@ -194,7 +194,7 @@ def test_versions_roll_over_under_load_without_a_failed_request(tmp_path: Path) 
                 version, group = data["ext"]["catalogue"], data["segment"][0]["id"]
                 seen.append((reply.status_code, version, user, group))
 
-    with served(site) as url:
+    with serve_on_socket(app) as url:
         threads = [threading.Thread(target=visit, args=(url, seed)) for seed in range(3)]
         for thread in threads:
             thread.start()
@@ -233,18 +233,18 @@ def break_people(build: Path) -> None:
 
 def mix_halves(build: Path) -> None:
     shutil.rmtree(build / "release")
-    other = made_build(build.parent / "other", "v7", seed=7)
+    other = write_sample_build(build.parent / "other", "v7", seed=7)
     shutil.copytree(other / "release", build / "release")
 
 
 def mix_people(build: Path) -> None:
-    other = made_build(build.parent / "other", "v2", [f"u{i}" for i in range(100)])
+    other = write_sample_build(build.parent / "other", "v2", [f"u{i}" for i in range(100)])
     shutil.copy(other / "publisher" / "people.parquet", build / "publisher")
 
 
 def same_version(build: Path) -> None:
     shutil.rmtree(build)
-    made_build(build, "v1", [f"u{i}" for i in range(200)], seed=9)
+    write_sample_build(build, "v1", [f"u{i}" for i in range(200)], seed=9)
 
 
 def remove(build: Path) -> None:
@@ -270,19 +270,19 @@ def test_a_broken_build_is_refused_and_the_old_one_goes_on(
     damage(new)
     link, lines = tmp_path / "current", list[str]()
     link.symlink_to(old)
-    site = made_site(link, lines, reload_seconds=0.01)
+    app = sample_gateway(link, lines, reload_seconds=0.01)
 
     def refused() -> list[dict[str, Any]]:
         return [event for event in map(json.loads, lines) if event["event"] == "build refused"]
 
     async def story() -> None:
-        async with living(site):
+        async with running_app(app):
             swap_link(link, new)
             await _until(refused)
-            reply = await ask(site, IDENTIFY, {"user_id": IDS[0]})
+            reply = await ask(app, IDENTIFY, {"user_id": IDS[0]})
             assert reply.document == named(old, IDS[0])
-            assert (await ask(site, "GET /healthz")).status == 200
-            metrics = (await ask(site, "GET /metrics")).body.decode()
+            assert (await ask(app, "GET /healthz")).status == 200
+            metrics = (await ask(app, "GET /metrics")).body.decode()
             assert 'kreach_gateway_reloads_total{result="failed"} 1.0' in metrics
             assert "kreach_gateway_build_refused 1.0" in metrics
             await asyncio.sleep(0.1)
@@ -291,9 +291,9 @@ def test_a_broken_build_is_refused_and_the_old_one_goes_on(
             assert refused()[0]["serving"] == "v1"
             swap_link(link, later)
             await _until(lambda: '"catalogue": "v2"' in lines[-1])
-            reply = await ask(site, IDENTIFY, {"user_id": IDS[0]})
+            reply = await ask(app, IDENTIFY, {"user_id": IDS[0]})
             assert reply.document == named(later, IDS[0])
-            metrics = (await ask(site, "GET /metrics")).body.decode()
+            metrics = (await ask(app, "GET /metrics")).body.decode()
             assert "kreach_gateway_build_refused 0.0" in metrics
 
     asyncio.run(story())
@@ -309,34 +309,36 @@ def test_a_folder_that_is_replaced_in_place_is_seen(
     build: Path, later: Path, tmp_path: Path
 ) -> None:
     place, lines = shutil.copytree(build, tmp_path / "build"), list[str]()
-    site = made_site(place, lines, reload_seconds=0.01)
+    app = sample_gateway(place, lines, reload_seconds=0.01)
 
     async def story() -> None:
-        async with living(site):
+        async with running_app(app):
             new = shutil.copytree(later, tmp_path / "new")
             place.rename(tmp_path / "old")
             await asyncio.sleep(0.03)  # nothing is there for a while
             new.rename(place)
             await _until(lambda: '"catalogue": "v2"' in lines[-1])
-            assert (await ask(site, "GET /healthz")).document["catalogue"] == "v2"
+            assert (await ask(app, "GET /healthz")).document["catalogue"] == "v2"
 
     asyncio.run(story())
 
 
 def test_a_gateway_does_not_start_on_a_broken_build(tmp_path: Path) -> None:
-    build = made_build(tmp_path / "build")
+    build = write_sample_build(tmp_path / "build")
     mix_people(build)
     with pytest.raises(KreachError, match=r"folder must|build must"):
-        made_site(build)
+        sample_gateway(build)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
 def test_a_signal_makes_it_look_at_once(tmp_path: Path) -> None:
-    builds = [made_build(tmp_path / name, name, seed=i) for i, name in enumerate(("va", "vb"))]
+    builds = [
+        write_sample_build(tmp_path / name, name, seed=i) for i, name in enumerate(("va", "vb"))
+    ]
     link = tmp_path / "current"
     link.symlink_to(builds[0])
     toml = 'build = "current"\nreload_seconds = 86400\n'
-    with processing(tmp_path, toml) as process:
+    with gateway_process(tmp_path, toml) as process:
         assert httpx.get(f"{process.url}/healthz").json()["catalogue"] == "va"
         swap_link(link, builds[1])
         os.kill(process.popen.pid, signal.SIGHUP)

@@ -18,18 +18,18 @@ from kreach.publisher.gateway import GatewaySettings, HardCap, check, hard_cap, 
 from kreach.publisher.gateway.hard_cap import HardCaps, Holds
 from kreach.publisher.gateway.showings import FILE, StoreUnavailable
 from kreach.service.web import App
-from tests.publisher.gateway.gateway_app import (
+from tests.publisher.gateway.sample_gateways import (
     IDS,
+    ManualClock,
     Reply,
-    Steps,
     ask,
-    asking,
-    living,
-    made_build,
-    made_site,
-    processing,
-    served,
+    gateway_process,
+    replies_to,
+    running_app,
+    sample_gateway,
+    serve_on_socket,
     until,
+    write_sample_build,
 )
 
 ONCE = HardCap(campaign="once", cap=1)
@@ -40,11 +40,11 @@ ALL = ["once", "free", "daily", "off"]
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_build(tmp_path_factory.mktemp("builds") / "one")
+    return write_sample_build(tmp_path_factory.mktemp("builds") / "one")
 
 
 def capped(build: Path, store: Path, lines: list[str] | None = None, **options: Any) -> App:
-    return made_site(build, lines, **{"store": store, "caps": (ONCE, DAILY, OFF), **options})
+    return sample_gateway(build, lines, **{"store": store, "caps": (ONCE, DAILY, OFF), **options})
 
 
 def allow(user: str, campaigns: list[str], **options: Any) -> tuple[str, object]:
@@ -62,10 +62,10 @@ def documents(replies: list[Reply]) -> list[Any]:
 
 
 def test_a_user_at_the_cap_is_dropped_and_others_are_not(build: Path, tmp_path: Path) -> None:
-    site = capped(build, tmp_path)
+    app = capped(build, tmp_path)
     answers = documents(
-        asking(
-            site,
+        replies_to(
+            app,
             allow("ann", ALL),
             shown("ann", "once", "i1"),
             shown("ann", "daily", "i1"),
@@ -91,7 +91,7 @@ def test_a_user_at_the_cap_is_dropped_and_others_are_not(build: Path, tmp_path: 
         ignored,
         {"allowed": []},
     ]
-    metrics = asking(site, ("GET /metrics", b""))[0].body.decode().splitlines()
+    metrics = replies_to(app, ("GET /metrics", b""))[0].body.decode().splitlines()
     assert 'kreach_gateway_capped_total{campaign="once"} 2.0' in metrics
     assert 'kreach_gateway_capped_total{campaign="daily"} 1.0' in metrics
     assert 'kreach_gateway_showings_total{campaign="daily"} 2.0' in metrics
@@ -100,7 +100,7 @@ def test_a_user_at_the_cap_is_dropped_and_others_are_not(build: Path, tmp_path: 
 
 def test_an_impression_counts_once_for_its_user_and_campaign(build: Path, tmp_path: Path) -> None:
     first, again, other, more, free = documents(
-        asking(
+        replies_to(
             capped(build, tmp_path),
             shown("ann", "daily", "i1"),
             shown("ann", "daily", "i1"),
@@ -114,21 +114,21 @@ def test_an_impression_counts_once_for_its_user_and_campaign(build: Path, tmp_pa
 
 
 def test_a_span_rolls_to_the_microsecond(build: Path, tmp_path: Path) -> None:
-    clock = Steps()
-    site = capped(build, tmp_path, clock=clock)
+    clock = ManualClock()
+    app = capped(build, tmp_path, clock=clock)
 
     async def story() -> None:
-        async with living(site):
+        async with running_app(app):
             for at, impression in ((0.0, "i1"), (3_600.0, "i2")):
                 clock.now = 1_000_000.0 + at
-                await ask(site, *shown("ann", "daily", impression))
-                await ask(site, *shown("ann", "once", impression))
+                await ask(app, *shown("ann", "daily", impression))
+                await ask(app, *shown("ann", "once", impression))
             for at, free in ((86_399.999_999, []), (86_400.0, ["daily"])):
                 clock.now = 1_000_000.0 + at
-                reply = await ask(site, *allow("ann", ["daily", "once"]))
+                reply = await ask(app, *allow("ann", ["daily", "once"]))
                 assert reply.document["allowed"] == free
-            await ask(site, *shown("ann", "daily", "i3"))
-            assert (await ask(site, *allow("ann", ["daily"]))).document["allowed"] == []
+            await ask(app, *shown("ann", "daily", "i3"))
+            assert (await ask(app, *allow("ann", ["daily"]))).document["allowed"] == []
 
     asyncio.run(story())
 
@@ -155,7 +155,7 @@ def test_the_cap_agrees_with_counting(tmp_path: Path) -> None:
 
     async def told(acts: list[tuple[str, str, str, int, float]]) -> None:
         told.number += 1  # type: ignore[attr-defined]
-        clock = Steps()
+        clock = ManualClock()
         caps = HardCaps(tmp_path / str(told.number), (ONCE, DAILY), 30.0, clock)  # type: ignore[attr-defined]
         caps.showings.start()
         happened: dict[tuple[str, str, int], float] = {}
@@ -183,10 +183,10 @@ def test_the_cap_agrees_with_counting(tmp_path: Path) -> None:
 
 
 def test_it_remembers_over_a_restart_and_a_new_catalogue(build: Path, tmp_path: Path) -> None:
-    asking(capped(build, tmp_path / "store"), shown("ann", "once", "i1"))
-    other = made_build(tmp_path / "other", "v2", seed=3)
+    replies_to(capped(build, tmp_path / "store"), shown("ann", "once", "i1"))
+    other = write_sample_build(tmp_path / "other", "v2", seed=3)
     repeat, free = documents(
-        asking(
+        replies_to(
             capped(other, tmp_path / "store"), shown("ann", "once", "i1"), allow("ann", ["once"])
         )
     )
@@ -195,29 +195,29 @@ def test_it_remembers_over_a_restart_and_a_new_catalogue(build: Path, tmp_path: 
 
 def test_a_clock_that_was_set_back_does_not_reopen_a_span(build: Path, tmp_path: Path) -> None:
     """The store's latest time carries the clock over a restart."""
-    ahead = Steps(2_000_000_000.0)
+    ahead = ManualClock(2_000_000_000.0)
     brief = HardCap(campaign="brief", cap=1, span_seconds=300_000_000)
-    asking(capped(build, tmp_path, clock=ahead, caps=(brief,)), shown("ann", "brief", "i1"))
-    site = capped(build, tmp_path, caps=(brief,))
-    assert documents(asking(site, allow("ann", ["brief"]))) == [{"allowed": []}]
+    replies_to(capped(build, tmp_path, clock=ahead, caps=(brief,)), shown("ann", "brief", "i1"))
+    app = capped(build, tmp_path, caps=(brief,))
+    assert documents(replies_to(app, allow("ann", ["brief"]))) == [{"allowed": []}]
     caps = HardCaps(tmp_path, (brief,), 30.0)
     assert caps.now_us() >= 2_000_000_000_000_000
 
 
 def test_old_rows_are_pruned(build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that no span needs go; a whole flight's and a listed but disabled campaign's stay."""
-    clock = Steps()
+    clock = ManualClock()
     caps = [HardCap(campaign=name, cap=9) for name in ("flight", "off", "gone")]
     daily = HardCap(campaign="daily", cap=9, span_seconds=86_400)
     rows = [shown(f"u{i}", c, "i") for i in range(30) for c in ("flight", "off", "gone", "daily")]
-    asking(capped(build, tmp_path, caps=(*caps, daily), clock=clock), *rows)
+    replies_to(capped(build, tmp_path, caps=(*caps, daily), clock=clock), *rows)
     monkeypatch.setattr(showings, "MAX_PRUNED", 7)
 
     def left(now: float) -> dict[str, int]:
         clock.now = now
         off = HardCap(campaign="off", cap=9, enabled=False)
-        site = capped(build, tmp_path, caps=(caps[0], off, daily), clock=clock)
-        asking(site, ("GET /healthz", b""), *[shown("late", "flight", "i")] * 40)
+        app = capped(build, tmp_path, caps=(caps[0], off, daily), clock=clock)
+        replies_to(app, ("GET /healthz", b""), *[shown("late", "flight", "i")] * 40)
         with sqlite3.connect(tmp_path / FILE) as database:
             query = "SELECT campaign, count(*) FROM showing GROUP BY 1"
             counts = dict(database.execute(query).fetchall())
@@ -231,14 +231,14 @@ def test_old_rows_are_pruned(build: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_many_showings_share_a_transaction(build: Path, tmp_path: Path) -> None:
-    site = capped(build, tmp_path)
+    app = capped(build, tmp_path)
 
     async def story() -> str:
-        async with living(site):
-            calls = (ask(site, *shown(f"u{i}", "once", "i")) for i in range(600))
+        async with running_app(app):
+            calls = (ask(app, *shown(f"u{i}", "once", "i")) for i in range(600))
             replies = await asyncio.gather(*calls)
             assert all(reply.document["recorded"] for reply in replies)
-            return (await ask(site, "GET /metrics")).body.decode()
+            return (await ask(app, "GET /metrics")).body.decode()
 
     lines = dict(
         line.rsplit(" ", 1) for line in asyncio.run(story()).splitlines() if line[0] != "#"
@@ -267,7 +267,9 @@ def test_a_writer_that_meets_the_unforeseen_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story() -> None:
-        caps = HardCaps(tmp_path, (ONCE,), 30.0, clock := Steps(1e15))  # no time a row could hold
+        caps = HardCaps(
+            tmp_path, (ONCE,), 30.0, clock := ManualClock(1e15)
+        )  # no time a row could hold
         caps.showings.start()
         with pytest.raises(StoreUnavailable, match="the store cannot be written: OverflowError"):
             await caps.shown("ann", "once", "i1")
@@ -287,31 +289,31 @@ def test_a_writer_that_meets_the_unforeseen_goes_on(
 
 
 def test_without_a_hold_two_page_loads_may_both_be_allowed(build: Path, tmp_path: Path) -> None:
-    both = asking(capped(build, tmp_path), allow("ann", ["once"]), allow("ann", ["once"]))
+    both = replies_to(capped(build, tmp_path), allow("ann", ["once"]), allow("ann", ["once"]))
     assert documents(both) == [{"allowed": ["once"]}] * 2
 
 
 def test_a_hold_is_taken_by_one_of_many(build: Path, tmp_path: Path) -> None:
-    clock = Steps()
-    site = capped(build, tmp_path, clock=clock, hold_seconds=5)
+    clock = ManualClock()
+    app = capped(build, tmp_path, clock=clock, hold_seconds=5)
 
     async def free(**options: Any) -> list[str]:
-        reply = await ask(site, *allow("ann", ["once", "daily"], **options))
+        reply = await ask(app, *allow("ann", ["once", "daily"], **options))
         allowed: list[str] = reply.document["allowed"]
         return allowed
 
     async def story() -> None:
-        async with living(site):
+        async with running_app(app):
             asked = await asyncio.gather(*(free(hold=True) for _ in range(20)))
             assert sum("once" in allowed for allowed in asked) == 1
             assert sum("daily" in allowed for allowed in asked) == 2
             assert await free() == []
             clock.now += 5.0  # nothing was shown: the holds end
             assert await free(hold=True) == ["once", "daily"]
-            await ask(site, *shown("ann", "once", "i1"))  # turns the hold into a showing
-            await ask(site, *shown("ann", "daily", "i1"))
+            await ask(app, *shown("ann", "once", "i1"))  # turns the hold into a showing
+            await ask(app, *shown("ann", "daily", "i1"))
             assert await free() == ["daily"]
-            metrics = (await ask(site, "GET /metrics")).body.decode()
+            metrics = (await ask(app, "GET /metrics")).body.decode()
             assert "kreach_gateway_holds 0.0" in metrics
 
     asyncio.run(story())
@@ -319,7 +321,7 @@ def test_a_hold_is_taken_by_one_of_many(build: Path, tmp_path: Path) -> None:
 
 def test_with_holds_no_interleaving_goes_over_the_cap(build: Path, tmp_path: Path) -> None:
     """Page loads at once over real HTTP: ask with a hold, show what is allowed."""
-    site = capped(build, tmp_path, caps=(HardCap(campaign="three", cap=3),))
+    app = capped(build, tmp_path, caps=(HardCap(campaign="three", cap=3),))
     users = ["ann", "bob", "cyd"]
     seen: list[str] = []
 
@@ -333,7 +335,7 @@ def test_with_holds_no_interleaving_goes_over_the_cap(build: Path, tmp_path: Pat
                     assert client.post("/v1/shown", json=body).json()["recorded"]
                     seen.append(user)
 
-    with served(site) as url:
+    with serve_on_socket(app) as url:
         threads = [threading.Thread(target=load, args=(url, number)) for number in range(4)]
         for thread in threads:
             thread.start()
@@ -361,13 +363,13 @@ def test_two_gateways_may_share_a_store(build: Path, tmp_path: Path) -> None:
     one, two = capped(build, tmp_path), capped(build, tmp_path)
 
     async def story() -> None:
-        async with living(one), living(two):
+        async with running_app(one), running_app(two):
             calls = (ask(s, *shown(f"u{i}", "once", "i")) for i in range(50) for s in (one, two))
             replies = await asyncio.gather(*calls)
             assert {reply.status for reply in replies} == {200}
             assert sum(reply.document["recorded"] for reply in replies) == 50
-            for site in (one, two):
-                assert (await ask(site, *allow("u7", ["once"]))).document == {"allowed": []}
+            for app in (one, two):
+                assert (await ask(app, *allow("u7", ["once"]))).document == {"allowed": []}
 
     asyncio.run(story())
 
@@ -380,7 +382,7 @@ caps = [{campaign = "once", cap = 1}, {campaign = "many", cap = 1000000, span_se
 
 
 def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path) -> None:
-    made_build(tmp_path / "build")
+    write_sample_build(tmp_path / "build")
     acknowledged: list[str] = []
     tried: list[str] = []
 
@@ -398,7 +400,7 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path) -> None:
 
     for life in range(2):
         before = len(acknowledged)
-        with processing(tmp_path, TOML) as process:
+        with gateway_process(tmp_path, TOML) as process:
             threads = [
                 threading.Thread(target=show, args=(process.url, f"{life}{n}")) for n in range(6)
             ]
@@ -415,11 +417,11 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path: Path) -> None:
     assert len(acknowledged) <= rows <= len(tried)
 
     async def story() -> None:
-        site = capped(
+        app = capped(
             tmp_path / "build", tmp_path / "store", caps=(HardCap(campaign="many", cap=1),)
         )
-        async with living(site):
-            replies = [await ask(site, *shown("ann", "many", i)) for i in acknowledged[::7]]
+        async with running_app(app):
+            replies = [await ask(app, *shown("ann", "many", i)) for i in acknowledged[::7]]
             assert not any(reply.document["recorded"] for reply in replies)
 
     asyncio.run(story())
@@ -430,9 +432,9 @@ def test_a_disk_that_takes_no_more_is_said_and_got_over(tmp_path: Path) -> None:
     """The limit on a file's size makes every write fail, as a full disk does."""
     import resource
 
-    made_build(tmp_path / "build")
+    write_sample_build(tmp_path / "build")
     with (
-        processing(tmp_path, TOML) as process,
+        gateway_process(tmp_path, TOML) as process,
         httpx.Client(base_url=process.url) as client,
     ):
 
@@ -461,19 +463,19 @@ def test_a_disk_that_takes_no_more_is_said_and_got_over(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_damaged_under_way_is_said(build: Path, tmp_path: Path) -> None:
-    site = capped(build, tmp_path)
+    app = capped(build, tmp_path)
 
     async def story() -> None:
-        async with living(site):
-            await ask(site, *shown("ann", "once", "i1"))
+        async with running_app(app):
+            await ask(app, *shown("ann", "once", "i1"))
             for path in tmp_path.glob(f"{FILE}*"):
                 path.write_bytes(b"no database" * 1_000)
-            replies = [await ask(site, *shown(f"u{i}", "once", "i")) for i in range(3)]
+            replies = [await ask(app, *shown(f"u{i}", "once", "i")) for i in range(3)]
             assert {reply.status for reply in replies} == {503}
-            assert (await ask(site, *allow("ann", ["once"]))).status == 503
-            assert (await ask(site, *allow("ann", ["free"]))).status == 200
-            assert (await ask(site, "GET /healthz")).status == 503
-            assert (await ask(site, "POST /v1/identify", {"user_id": "ann"})).status == 200
+            assert (await ask(app, *allow("ann", ["once"]))).status == 503
+            assert (await ask(app, *allow("ann", ["free"]))).status == 200
+            assert (await ask(app, "GET /healthz")).status == 503
+            assert (await ask(app, "POST /v1/identify", {"user_id": "ann"})).status == 200
 
     asyncio.run(story())
 
@@ -521,22 +523,22 @@ WRONG = [
 def test_wrong_questions_are_refused_without_an_echo(
     build: Path, tmp_path: Path, route: str, body: object, error: str
 ) -> None:
-    reply = asking(capped(build, tmp_path), (f"POST /v1/{route}", body))[0]
+    reply = replies_to(capped(build, tmp_path), (f"POST /v1/{route}", body))[0]
     assert (reply.status, reply.document["error"]["message"]) == (400, error)
 
 
 def test_without_caps_everything_is_allowed_and_nothing_kept(build: Path, tmp_path: Path) -> None:
-    site = made_site(build, store=tmp_path / "store", caps=(OFF,))
-    answers = documents(asking(site, shown("ann", "off", "i"), allow("ann", ["off", "x"])))
+    app = sample_gateway(build, store=tmp_path / "store", caps=(OFF,))
+    answers = documents(replies_to(app, shown("ann", "off", "i"), allow("ann", ["off", "x"])))
     assert answers == [{"capped": False, "recorded": False}, {"allowed": ["off", "x"]}]
     assert not (tmp_path / "store").exists()
 
 
 def test_no_user_id_is_in_answers_logs_metrics_or_the_store(tmp_path: Path) -> None:
     canaries = [f"CANARY-{i}-Zq" for i in range(40)]
-    made_build(tmp_path / "build", ids=[*canaries[:20], *IDS])
+    write_sample_build(tmp_path / "build", ids=[*canaries[:20], *IDS])
     answers = b""
-    with processing(tmp_path, TOML) as process, httpx.Client(base_url=process.url) as client:
+    with gateway_process(tmp_path, TOML) as process, httpx.Client(base_url=process.url) as client:
         for user in canaries:
             for path, body in (
                 ("identify", {"user_id": user}),
@@ -555,17 +557,17 @@ def test_no_user_id_is_in_answers_logs_metrics_or_the_store(tmp_path: Path) -> N
         stored = {path.name: path.read_bytes() for path in (tmp_path / "store").iterdir()}
         assert len(stored[FILE]) + len(stored[f"{FILE}-wal"]) > 10_000
         process.end()
-    for held in (answers, process.log_path.read_bytes(), *stored.values()):
-        assert b"CANARY" not in held.replace(b"\0", b"")
+    for content in (answers, process.log_path.read_bytes(), *stored.values()):
+        assert b"CANARY" not in content.replace(b"\0", b"")
         for user in canaries[:3]:
-            assert user.encode("utf-16-le") not in held
+            assert user.encode("utf-16-le") not in content
 
 
 def test_the_store_is_closed_to_others_and_its_names_need_the_key(
     build: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    asking(capped(build, store), shown("ann", "once", "i1"), shown("ann", "daily", "i1"))
+    replies_to(capped(build, store), shown("ann", "once", "i1"), shown("ann", "daily", "i1"))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.iterdir()}
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
     assert modes == {"key": 0o600, FILE: 0o600}
@@ -574,7 +576,7 @@ def test_the_store_is_closed_to_others_and_its_names_need_the_key(
     database.close()
     assert len(users) == 2  # not linked from campaign to campaign
     other = capped(build, tmp_path / "other")
-    asking(other, shown("ann", "once", "i1"))
+    replies_to(other, shown("ann", "once", "i1"))
     assert (store / "key").read_bytes() != (tmp_path / "other" / "key").read_bytes()
 
 
@@ -612,7 +614,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_store_that_is_not_ours_is_refused(build: Path, tmp_path: Path, damage: Any) -> None:
-    asking(capped(build, tmp_path), shown("ann", "once", "i1"))
+    replies_to(capped(build, tmp_path), shown("ann", "once", "i1"))
     damage(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(KreachError, match=DAMAGES[damage]):

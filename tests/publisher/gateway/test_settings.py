@@ -9,7 +9,7 @@ import pytest
 from kreach.errors import KreachError
 from kreach.publisher.gateway import GatewaySettings, HardCap, check
 from kreach.service.config import load_settings, read_file
-from tests.publisher.gateway.gateway_app import made_build, made_site
+from tests.publisher.gateway.sample_gateways import sample_gateway, write_sample_build
 
 
 def loaded(folder: Path, toml: str, **environment: str) -> GatewaySettings:
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, toml: str, error: str) -> None:
 
 def test_the_check_says_what_would_be_served_and_makes_nothing(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
-        "build": made_build(tmp_path / "build"),
+        "build": write_sample_build(tmp_path / "build"),
         "store": tmp_path / "deep" / "store",
     }
     facts = {"catalogue": "v1", "people": 120, "groups": 12, "hard_caps": [], "store": None}
@@ -123,7 +123,7 @@ def test_the_check_says_what_would_be_served_and_makes_nothing(tmp_path: Path) -
     capped = facts | {"hard_caps": ["a"], "store": str(settings["store"])}
     assert check(GatewaySettings(**settings)) == capped
     assert sorted(path.name for path in tmp_path.iterdir()) == ["build"]
-    made_site(**settings)
+    sample_gateway(**settings)
     assert check(GatewaySettings(**settings)) == capped
 
 
@@ -131,7 +131,7 @@ def test_the_check_refuses_what_cannot_serve(tmp_path: Path) -> None:
     caps = (HardCap(campaign="a", cap=1),)
     with pytest.raises(KreachError, match="be a folder made by `kreach groups build`"):
         check(GatewaySettings(build=tmp_path / "nothing"))
-    build = made_build(tmp_path / "build")
+    build = write_sample_build(tmp_path / "build")
     (tmp_path / "file").write_text("x")
     for store, rule in (
         (tmp_path / "file", "be a folder that can be written"),
@@ -141,12 +141,12 @@ def test_the_check_refuses_what_cannot_serve(tmp_path: Path) -> None:
         with pytest.raises(KreachError, match=rule):
             check(settings)
         with pytest.raises(KreachError, match="store must be a folder"):
-            made_site(build, store=store, caps=caps)
+            sample_gateway(build, store=store, caps=caps)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write all")
 def test_the_check_refuses_a_store_that_cannot_be_written(tmp_path: Path) -> None:
-    build, store = made_build(tmp_path / "build"), tmp_path / "store"
+    build, store = write_sample_build(tmp_path / "build"), tmp_path / "store"
     store.mkdir(mode=0o500)
     with pytest.raises(KreachError, match="be a folder that can be written"):
         check(GatewaySettings(build=build, store=store, caps=(HardCap(campaign="a", cap=1),)))

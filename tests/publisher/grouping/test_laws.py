@@ -34,19 +34,19 @@ def test_everybody_is_in_one_group_of_each_partition_or_there_are_too_few(
         with pytest.raises(KreachError, match=rf"^people must be at least group_size \({k}\)"):
             form_groups(people, k, strategy, seed)
         return
-    made = form_groups(people, k, strategy, seed)
-    layers = made.groups.shape[1]
-    assert made.groups.shape[0] == people.count
-    assert made.group_sizes.min() >= k
+    assignment = form_groups(people, k, strategy, seed)
+    layers = assignment.groups.shape[1]
+    assert assignment.groups.shape[0] == people.count
+    assert assignment.group_sizes.min() >= k
     named: set[int] = set()
     for layer in range(layers):
-        here = Counter(made.groups[:, layer].tolist())
+        here = Counter(assignment.groups[:, layer].tolist())
         assert sum(here.values()) == people.count
-        assert all(here[group] == made.group_sizes[group] for group in here)
+        assert all(here[group] == assignment.group_sizes[group] for group in here)
         assert not named & set(here), "a group number serves in two partitions"
         named |= set(here)
-    assert named == set(range(made.group_count))
-    assert made.overlapping == (layers > 1)
+    assert named == set(range(assignment.group_count))
+    assert assignment.overlapping == (layers > 1)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -66,8 +66,8 @@ def test_everybody_is_in_one_group_of_each_partition_or_there_are_too_few(
 @given(people=populations(), k=sizes_k, seed=st.integers(0, 99))
 def test_no_group_reaches_twice_k(name: str, people: People, k: int, seed: int) -> None:
     if people.count >= k:
-        made = form_groups(people, k, STRATEGIES[name], seed)
-        assert made.group_sizes.max() <= 2 * k - 1 == largest_group(k)
+        assignment = form_groups(people, k, STRATEGIES[name], seed)
+        assert assignment.group_sizes.max() <= 2 * k - 1 == largest_group(k)
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
@@ -100,16 +100,16 @@ def test_every_combination_of_overlapping_groups_is_held_by_the_floor(
 ) -> None:
     if people.count < k:
         return
-    made = form_groups(people, k, Overlapping(partitions, floor), seed)
-    assert made.groups.shape == (people.count, partitions)
-    _, headcounts = np.unique(made.groups, axis=0, return_counts=True)
+    assignment = form_groups(people, k, Overlapping(partitions, floor), seed)
+    assert assignment.groups.shape == (people.count, partitions)
+    _, headcounts = np.unique(assignment.groups, axis=0, return_counts=True)
     assert headcounts.min() >= min(floor, people.count)
 
 
 def test_overlapping_partitions_really_cross() -> None:
     """With a floor of 5 and k = 20, hardly two bundles share all three groups."""
-    made = form_groups(crowd(2_000, seed=2), 20, Overlapping(partitions=3, floor=5), seed=3)
-    classes = np.unique(made.groups, axis=0)
+    assignment = form_groups(crowd(2_000, seed=2), 20, Overlapping(partitions=3, floor=5), seed=3)
+    classes = np.unique(assignment.groups, axis=0)
     assert len(classes) > 350  # of 400 bundles; one partition alone would make 100
 
 
@@ -117,11 +117,11 @@ def test_overlapping_partitions_really_cross() -> None:
 def test_with_k_1_everybody_may_be_alone(name: str) -> None:
     people = crowd(50, seed=4)
     traits = {**people.attributes, "same": column([0] * 50), "unknown": column([None] * 50)}
-    made = form_groups(People(people.visits, traits), 1, STRATEGIES[name], seed=0)
+    assignment = form_groups(People(people.visits, traits), 1, STRATEGIES[name], seed=0)
     if name == "overlapping":
-        assert made.group_sizes.min() >= 4  # its floor ties people together even then
+        assert assignment.group_sizes.min() >= 4  # its floor ties people together even then
     else:
-        assert (made.group_sizes == 1).all()
+        assert (assignment.group_sizes == 1).all()
 
 
 @given(lengths=st.lists(st.integers(1, 200), min_size=1, max_size=8), k=sizes_k)
@@ -151,9 +151,9 @@ def test_an_assignment_that_breaks_its_promise_cannot_be_made() -> None:
 
 
 def test_overlapping_assignments_have_no_one_group() -> None:
-    made = form_groups(crowd(40, seed=5), 4, Overlapping(2, 4), seed=0)
+    assignment = form_groups(crowd(40, seed=5), 4, Overlapping(2, 4), seed=0)
     with pytest.raises(KreachError, match="assignment must be a partition, got 2 layers"):
-        made.group_of()
+        assignment.group_of()
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, float("nan"), "20"])
@@ -185,9 +185,9 @@ def test_strategies_check_their_own_settings() -> None:
 
 
 def test_missing_values_are_a_category_of_their_own() -> None:
-    made = Attribute.of(np.array([3.0, np.nan, 1.0, 3.0]))
-    assert made.labels == (None, 1.0, 3.0)
-    assert made.codes.tolist() == [2, 0, 1, 2]
+    assignment = Attribute.of(np.array([3.0, np.nan, 1.0, 3.0]))
+    assert assignment.labels == (None, 1.0, 3.0)
+    assert assignment.codes.tolist() == [2, 0, 1, 2]
     masked = np.ma.masked_array(np.array([7, 8, 9]), mask=[False, True, False])
     assert Attribute.of(masked).labels == (None, 7, 9)
     assert column(["b", None, "a"]).codes.tolist() == [2, 0, 1]

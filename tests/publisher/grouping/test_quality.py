@@ -27,18 +27,18 @@ def test_segments_cut_a_cell_of_at_least_k_on_its_own(people: People, k: int, se
     """Nobody of another cell joins, except where fewer than k people are left over in all."""
     if people.count < k:
         return
-    made = form_groups(people, k, BySegments(("town", "age")), seed).group_of()
+    group_of = form_groups(people, k, BySegments(("town", "age")), seed).group_of()
     cells = people.codes(("town", "age"))
     _, cell_of, cell_sizes = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     cell_of = cell_of.ravel()
     left_over = 0
     for cell in np.flatnonzero(cell_sizes >= k).tolist():
         members = cell_of == cell
-        groups = np.unique(made[members])
-        strangers = int(np.count_nonzero(np.isin(made, groups) & ~members))
-        if not strangers:
+        groups = np.unique(group_of[members])
+        outsiders = int(np.count_nonzero(np.isin(group_of, groups) & ~members))
+        if not outsiders:
             assert len(groups) == cell_sizes[cell] // k
-        left_over += strangers
+        left_over += outsiders
     assert left_over < k
 
 
@@ -64,8 +64,8 @@ def test_segments_cover_no_less_than_random_groups(
 def test_people_left_over_from_one_cell_stay_together() -> None:
     """Seven in Bath make two groups; the two in York spoil one of them, not both."""
     people = People(np.zeros(9, dtype=np.int64), {"town": column(["Bath"] * 7 + ["York"] * 2)})
-    made = form_groups(people, 3, BySegments(("town",)), seed=0)
-    assert len(set(made.group_of()[7:].tolist())) == 1
+    assignment = form_groups(people, 3, BySegments(("town",)), seed=0)
+    assert len(set(assignment.group_of()[7:].tolist())) == 1
 
 
 @pytest.mark.parametrize("by_rate", [False, True])
@@ -85,19 +85,19 @@ def test_small_cells_are_pooled_with_neighbours_of_the_same_town_first() -> None
         np.zeros(16, dtype=np.int64),
         {"town": Attribute.of(towns), "device": Attribute.of(devices)},
     )
-    made = form_groups(people, 4, BySegments(("town", "device")), seed=0)
-    assert made.group_sizes.tolist() == [4, 4, 4, 4]
-    assert len(np.unique(np.stack([made.group_of(), towns], axis=1), axis=0)) == 4
+    assignment = form_groups(people, 4, BySegments(("town", "device")), seed=0)
+    assert assignment.group_sizes.tolist() == [4, 4, 4, 4]
+    assert len(np.unique(np.stack([assignment.group_of(), towns], axis=1), axis=0)) == 4
 
 
 @given(people=populations(), k=st.integers(1, 12), seed=st.integers(0, 99))
 def test_rates_make_groups_contiguous_in_visits(people: People, k: int, seed: int) -> None:
     if people.count < k:
         return
-    made = form_groups(people, k, ByRates(), seed)
+    assignment = form_groups(people, k, ByRates(), seed)
     lows, highs = [], []
-    for group in range(made.group_count):
-        mine = people.visits[made.group_of() == group]
+    for group in range(assignment.group_count):
+        mine = people.visits[assignment.group_of() == group]
         lows.append(int(mine.min()))
         highs.append(int(mine.max()))
     order = np.lexsort((highs, lows))
@@ -108,23 +108,23 @@ def test_rates_make_groups_contiguous_in_visits(people: People, k: int, seed: in
 def test_equal_rates_are_mixed_at_random() -> None:
     """Who visited equally often is not grouped by their place in the file."""
     people = People(np.ones(400, dtype=np.int64))
-    made = form_groups(people, 20, ByRates(), seed=1).group_of()
-    spread = [np.ptp(np.flatnonzero(made == group)) for group in range(20)]
+    group_of = form_groups(people, 20, ByRates(), seed=1).group_of()
+    spread = [np.ptp(np.flatnonzero(group_of == group)) for group in range(20)]
     assert min(spread) > 200
 
 
 def test_segments_and_rates_line_up_rates_inside_a_cell() -> None:
     people = crowd(3_000, seed=12)
-    made = form_groups(people, 20, BySegments(("device",), by_rate=True), seed=1)
+    assignment = form_groups(people, 20, BySegments(("device",), by_rate=True), seed=1)
     plain = form_groups(people, 20, BySegments(("device",)), seed=1)
 
     def spread(group_of: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
         groups = range(int(group_of.max()) + 1)
         return float(np.mean([np.ptp(people.visits[group_of == group]) for group in groups]))
 
-    assert spread(made.group_of()) < spread(plain.group_of()) / 8
-    pairs = np.stack([made.group_of(), people.attribute("device").codes], axis=1)
-    assert len(np.unique(pairs, axis=0)) == made.group_count, "every group is in one cell"
+    assert spread(assignment.group_of()) < spread(plain.group_of()) / 8
+    pairs = np.stack([assignment.group_of(), people.attribute("device").codes], axis=1)
+    assert len(np.unique(pairs, axis=0)) == assignment.group_count, "every group is in one cell"
 
 
 @pytest.mark.parametrize("names", [("town",), ("town", "device"), ("town", "device", "age")])
@@ -144,8 +144,8 @@ def test_attributes_keep_everything_where_cells_are_large_enough() -> None:
             "device": column((["desk"] * 10 + ["phone"] * 10) * 3),
         },
     )
-    made = form_groups(people, 10, ByAttributes(), seed=3)
-    assert information_kept(people, made.group_of(), ("town", "device")) == {
+    assignment = form_groups(people, 10, ByAttributes(), seed=3)
+    assert information_kept(people, assignment.group_of(), ("town", "device")) == {
         "town": 1.0,
         "device": 1.0,
     }
@@ -162,6 +162,6 @@ def test_information_kept_by_hand() -> None:
 def test_attributes_cut_between_values_not_inside_them() -> None:
     """11 of one value, 9 of the other: a cut in the middle would split the larger."""
     people = People(np.zeros(20, dtype=np.int64), {"town": column(["Bath"] * 11 + ["York"] * 9)})
-    made = form_groups(people, 8, ByAttributes(("town",)), seed=5)
-    assert sorted(made.group_sizes.tolist()) == [9, 11]
-    assert len(set(made.group_of()[:11].tolist())) == 1
+    assignment = form_groups(people, 8, ByAttributes(("town",)), seed=5)
+    assert sorted(assignment.group_sizes.tolist()) == [9, 11]
+    assert len(set(assignment.group_of()[:11].tolist())) == 1

@@ -54,8 +54,8 @@ def _split_boxes(
     box = np.repeat(np.arange(len(sizes)), sizes)
     value = np.empty(len(order))
     for index, column in enumerate(ranks):
-        mine = widest[box] == index
-        value[mine] = column[order[mine]]
+        chosen = widest[box] == index
+        value[chosen] = column[order[chosen]]
     line = np.lexsort((value, box))  # stable: equal values keep their random order
     order, value = order[line], value[line]
     cut = _cut_positions(value, starts, sizes, group_size)
@@ -82,22 +82,22 @@ def _cut_positions(
     distance = np.where(allowed, np.abs(place - middle), len(value))
     nearest = np.minimum.reduceat(distance, starts)
     at = np.where(allowed & (distance == nearest[box]), place, len(value))
-    found = np.minimum.reduceat(at, starts)
-    return np.where(found < sizes, found, centre)
+    cut = np.minimum.reduceat(at, starts)
+    return np.where(cut < sizes, cut, centre)
 
 
 def information_kept(people: People, groups: IntArray, names: tuple[str, ...]) -> dict[str, float]:
     """For each attribute 1 − the mean spread of ranks inside a person's group.
 
-    1: everybody in a group is equal in it; 0: every group spans the whole population. (The paper
-    trail calls the complement the normalised certainty penalty.)
+    1: everybody in a group is equal in it; 0: every group spans the whole population. (The
+    literature calls the complement the normalised certainty penalty.)
     """
     order = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups)
     starts = np.cumsum(sizes) - sizes
-    kept = {}
+    shares = {}
     for name in names:
         here = people.attribute(name).ranks()[order]
         spread = np.maximum.reduceat(here, starts) - np.minimum.reduceat(here, starts)
-        kept[name] = 1.0 - float(spread @ sizes) / max(people.count, 1)
-    return kept
+        shares[name] = 1.0 - float(spread @ sizes) / max(people.count, 1)
+    return shares

@@ -1,4 +1,4 @@
-"""What every strategy promises: each group has at least k members, and a seed decides alone."""
+"""Grouping: every group has at least k members, and the same seed gives the same groups."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,18 +10,27 @@ from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.people import People
 
-__all__ = ["Assignment", "Strategy", "cut_evenly", "form_groups", "largest_group"]
+__all__ = [
+    "FORMED_BY_VISITS",
+    "Assignment",
+    "Strategy",
+    "cut_evenly",
+    "form_groups",
+    "largest_group",
+]
+
+FORMED_BY_VISITS = ("rates", "segments+rates")  # strategies that look at visits
 
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Who is in which groups: row i holds the groups of person i, one column per partition.
+    """The groups of everybody: row i holds the groups of person i, one column per partition.
 
     A plain partition has one column. Groups are numbered 0..M−1 over all columns.
     """
 
     groups: IntArray
-    group_size: int  # k, the least size promised
+    group_size: int  # k, the minimum size
     strategy: str
     group_sizes: IntArray = field(init=False)
 
@@ -51,7 +60,7 @@ class Assignment:
 
 
 class Strategy(Protocol):
-    """Decides who is with whom. `name` appears in reports and on the command line."""
+    """Puts people into groups. `name` appears in reports and on the command line."""
 
     @property
     def name(self) -> str: ...
@@ -63,8 +72,8 @@ class Strategy(Protocol):
 def form_groups(people: People, group_size: int, strategy: Strategy, seed: int) -> Assignment:
     """Put people into groups of at least `group_size` by a strategy; the same seed, same groups.
 
-    With group_size 1 everybody is alone: allowed, as the yardstick that the paper compares with,
-    but it is no anonymity, and `release` says so loudly.
+    With group_size 1 everybody is alone. It is allowed as the baseline of the paper, but it is no
+    anonymity, and `release` warns about it.
     """
     group_size = as_whole_number("group_size", group_size, minimum=1)
     seed = as_whole_number("seed", seed, minimum=0)
@@ -81,7 +90,7 @@ def largest_group(group_size: int) -> int:
 
 
 def cut_evenly(lengths: IntArray, group_size: int) -> IntArray:
-    """Cut runs of people in line into groups; the group number of each position.
+    """Cut runs of consecutive people into groups; the group number of each position.
 
     A run of n ≥ k becomes ⌊n/k⌋ groups whose sizes differ by at most one, so all lie between k and
     2k − 1 and there is no small last group.

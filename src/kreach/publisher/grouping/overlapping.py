@@ -1,8 +1,8 @@
 """Overlapping groups: several partitions at once, with a floor on every membership class.
 
-In m independent random partitions almost everybody has a combination of groups of their own, and
-that combination is as good as a name. So people are first tied into bundles of at least `floor`
-that stay together in every partition; the partitions shuffle bundles. A class (a combination of
+In m independent random partitions almost everybody has a unique combination of groups, which
+identifies the person. So people are first put into bundles of at least `floor` that stay together
+in every partition; the partitions shuffle bundles. A class (a combination of
 groups) is then one or more whole bundles.
 """
 
@@ -37,8 +37,8 @@ class Overlapping:
         bundle = np.empty(people.count, dtype=np.int64)
         bundle[generator.permutation(people.count)] = cut_evenly(np.array([people.count]), floor)
         bundles = int(bundle.max()) + 1
-        least = int(np.bincount(bundle).min())
-        per_group = -(-group_size // least)  # bundles that make at least k
+        smallest = int(np.bincount(bundle).min())
+        per_group = -(-group_size // smallest)  # bundles that make at least k
         layers, next_group = [], 0
         for _ in range(self.partitions):
             group_of_bundle = np.zeros(bundles, dtype=np.int64)

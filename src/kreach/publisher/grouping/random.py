@@ -10,7 +10,7 @@ __all__ = ["AtRandom"]
 
 
 class AtRandom:
-    """Shuffle everybody and cut."""
+    """Shuffle all people and cut."""
 
     name = "random"
 

@@ -10,7 +10,7 @@ __all__ = ["ByRates"]
 
 
 class ByRates:
-    """Line up by past visits, equal ones at random, and cut."""
+    """Sort by past visits, ties at random, and cut."""
 
     name = "rates"
 

@@ -18,12 +18,12 @@ __all__ = ["BySegments"]
 
 @dataclass(frozen=True)
 class BySegments:
-    """Cut inside cells of equal targeting attributes; merge cells that are too small, last first.
+    """Cut inside cells of equal targeting attributes; pool cells that are too small.
 
     A cell is a combination of values of `attributes`, the most important first. Cells of at least
-    k are cut on their own. What is too small is pooled with its neighbours that agree on all but
-    the last attribute, then on all but the last two, and so on. Inside a cell people stand at
-    random or, with `by_rate`, by past visits ("segments first, rates inside").
+    k are cut on their own. Smaller ones are pooled with cells that agree on all but the last
+    attribute, then on all but the last two, and so on. Inside a cell people are in random order
+    or, with `by_rate`, ordered by past visits.
     """
 
     attributes: tuple[str, ...]
@@ -55,7 +55,7 @@ class BySegments:
                 cut = cut_evenly(lengths[enough], group_size)
                 groups[chosen] = next_group + cut
                 next_group += int(cut[-1]) + 1
-        _place_rest(groups, codes, group_size)
+        _place_remainder(groups, codes, group_size)
         return groups
 
 
@@ -67,8 +67,8 @@ def _run_lengths(rows: IntArray) -> IntArray:
     return np.diff(np.concatenate([starts, [len(rows)]]))
 
 
-def _place_rest(groups: IntArray, codes: IntArray, group_size: int) -> None:
-    """Fewer than k people are left: those of one cell join one group, the most alike with room.
+def _place_remainder(groups: IntArray, codes: IntArray, group_size: int) -> None:
+    """Place the last people, fewer than k: each cell joins the most similar group with room.
 
     Where a group would reach 2k, it is cut in two along its cells.
     """
@@ -78,11 +78,11 @@ def _place_rest(groups: IntArray, codes: IntArray, group_size: int) -> None:
     placed = np.flatnonzero(groups >= 0)
     sizes = np.bincount(groups[placed])
     _, first = np.unique(groups[placed], return_index=True)
-    portrait = codes[placed[first]]  # one member stands for each group
+    example = codes[placed[first]]  # one member of each group
     cells, cell_of = np.unique(codes[rest], axis=0, return_inverse=True)
     for cell, values in enumerate(cells):
         people = rest[cell_of.reshape(-1) == cell]
-        alike = (portrait == values).cumprod(axis=1).sum(axis=1)
+        alike = (example == values).cumprod(axis=1).sum(axis=1)
         crowded = sizes + len(people) > largest_group(group_size)
         best = int(np.lexsort((sizes, -alike, crowded))[0])
         groups[people] = best

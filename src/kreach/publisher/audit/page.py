@@ -1,9 +1,9 @@
-"""The audit as one self-contained page."""
+"""The audit as one self-contained HTML page."""
 
 from html import escape
 from typing import Any
 
-from kreach.publisher.audit import Audit, Spread
+from kreach.publisher.audit.report import Audit, Spread
 
 __all__ = ["audit_page"]
 
@@ -25,11 +25,11 @@ p.note { opacity: .8; }
 
 
 def audit_page(report: Audit, title: str) -> str:
-    """HTML that needs nothing from anywhere."""
+    """HTML without external files."""
     findings = "".join(
         f'<li class="{f.level}"><b>{f.level}</b> {escape(f.text)}</li>' for f in report.findings
     )
-    parts = [
+    sections = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{report.people:,} people in {report.groups:,} groups of at least "
         f"{report.group_size} (strategy {escape(report.strategy)}).</p>",
@@ -43,7 +43,7 @@ def audit_page(report: Audit, title: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
+        f"<style>{_STYLE}</style></head><body>{''.join(sections)}</body></html>\n"
     )
 
 
@@ -81,7 +81,7 @@ def _sizes(report: Audit) -> str:
         '<p class="note">A group in which one person makes nearly all visits hides that person '
         "hardly better than a group of one; the second line counts that.</p>"
     )
-    return "<h2>How large the crowds are</h2>" + _table(heads, rows) + note
+    return "<h2>Group sizes</h2>" + _table(heads, rows) + note
 
 
 def _linkage(report: Audit) -> str:
@@ -116,15 +116,15 @@ def _intersection(report: Audit) -> str:
         ["of these, with a difference that isolates few people", f"{crossing.small_differences:,}"],
         ["people in such differences", f"{crossing.people_in_small_differences:,}"],
     ]
-    return "<h2>Attack: intersection</h2>" + _table(["what comparing isolates", ""], rows)
+    return "<h2>Attack: intersection</h2>" + _table(["comparison", ""], rows)
 
 
 def _diversity(report: Audit) -> str:
     if not report.diversity:
         return ""
-    heads = ["sensitive attribute", "fewest values", "fewest effective", "people given away"]
+    heads = ["sensitive attribute", "fewest values", "fewest effective", "in uniform groups"]
     rows: list[list[Any]] = [
-        [d.attribute, d.min_distinct, f"{d.min_effective:.2f}", f"{d.betrayed_people:,}"]
+        [d.attribute, d.min_distinct, f"{d.min_effective:.2f}", f"{d.homogeneous_people:,}"]
         for d in report.diversity
     ]
     return "<h2>Diversity inside groups</h2>" + _table(heads, rows)
@@ -140,6 +140,6 @@ def _segments(report: Audit) -> str:
     ]
     note = (
         '<p class="note">Coverage: targeted members among all members of groups that hold any. '
-        "An audience with people below the floor is refused, or leaves them out if so asked.</p>"
+        "An audience with people below the floor is refused unless they are dropped.</p>"
     )
     return "<h2>Targeting segments</h2>" + _table(heads, rows) + note

@@ -27,26 +27,26 @@ from tests.publisher.populations import KEY, NOW
 
 __all__ = [
     "IDS",
-    "Process",
+    "GatewayProcess",
+    "ManualClock",
     "Reply",
-    "Steps",
     "ask",
-    "asking",
-    "living",
-    "made_build",
-    "made_site",
-    "processing",
-    "quiet",
-    "served",
+    "gateway_process",
+    "log_to",
+    "replies_to",
+    "running_app",
+    "sample_gateway",
+    "serve_on_socket",
     "swap_link",
     "until",
+    "write_sample_build",
 ]
 
 IDS = [f"user-{i}" for i in range(120)]
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def made_build(
+def write_sample_build(
     folder: Path, version: str = "v1", ids: list[str] = IDS, layers: int = 1, seed: int = 1
 ) -> Path:
     """A build of these people in groups of at least ten."""
@@ -68,18 +68,18 @@ def swap_link(link: Path, target: Path) -> None:
     fresh.replace(link)
 
 
-def quiet(lines: list[str] | None = None) -> Log:
+def log_to(lines: list[str] | None = None) -> Log:
     """A log into a list, or into nothing."""
     return Log("gateway", (lambda _: None) if lines is None else lines.append)
 
 
-def made_site(build: Path, lines: list[str] | None = None, **options: Any) -> App:
-    """A site on a build; `clock` and `metrics` go to the site, the rest are settings."""
+def sample_gateway(build: Path, lines: list[str] | None = None, **options: Any) -> App:
+    """A app on a build; `clock` and `metrics` go to the app, the rest are settings."""
     given = {name: options.pop(name) for name in ("clock", "metrics") if name in options}
-    return gateway_app(GatewaySettings(build=build, **options), quiet(lines), **given)
+    return gateway_app(GatewaySettings(build=build, **options), log_to(lines), **given)
 
 
-class Steps:
+class ManualClock:
     """A clock that tests set."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
@@ -97,7 +97,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-async def ask(site: App, route: str, body: object = b"") -> Reply:
+async def ask(app: App, route: str, body: object = b"") -> Reply:
     """One request, straight to the application."""
     method, path = route.split(" ")
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -110,44 +110,44 @@ async def ask(site: App, route: str, body: object = b"") -> Reply:
         sent.append(message)
 
     scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": []}
-    await site(scope, receive, send)
+    await app(scope, receive, send)
     answered = sent[1]["body"]
     is_json = answered.startswith(b"{")
     return Reply(sent[0]["status"], json.loads(answered) if is_json else None, answered)
 
 
 @asynccontextmanager
-async def living(site: App) -> AsyncIterator[App]:
+async def running_app(app: App) -> AsyncIterator[App]:
     """The application between its start and its stop."""
     inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    task = asyncio.create_task(site({"type": "lifespan"}, inbox.get, outbox.put))
+    task = asyncio.create_task(app({"type": "lifespan"}, inbox.get, outbox.put))
     await inbox.put({"type": "lifespan.startup"})
     assert (await outbox.get())["type"] == "lifespan.startup.complete"
     try:
-        yield site
+        yield app
     finally:
         await inbox.put({"type": "lifespan.shutdown"})
         assert (await outbox.get())["type"] == "lifespan.shutdown.complete"
         await task
 
 
-def asking(site: App, *requests: tuple[str, object]) -> list[Reply]:
+def replies_to(app: App, *requests: tuple[str, object]) -> list[Reply]:
     """Replies to requests one after the other."""
 
     async def all_of_them() -> list[Reply]:
-        async with living(site):
-            return [await ask(site, route, body) for route, body in requests]
+        async with running_app(app):
+            return [await ask(app, route, body) for route, body in requests]
 
     return asyncio.run(all_of_them())
 
 
 @contextmanager
-def served(site: App) -> Iterator[str]:
-    """The application on a socket of this machine, served by a thread; its address."""
+def serve_on_socket(app: App) -> Iterator[str]:
+    """The application on a socket of this machine, serve_on_socket by a thread; its address."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(site, log_config=None, access_log=False, lifespan="on", ws="none")
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -184,7 +184,7 @@ serve(gateway_app(settings, log), log, bind(settings.host, settings.port))
 """
 
 
-class Process:
+class GatewayProcess:
     """A gateway in a process of its own."""
 
     def __init__(self, folder: Path, toml: str) -> None:
@@ -221,9 +221,9 @@ class Process:
 
 
 @contextmanager
-def processing(folder: Path, toml: str) -> Iterator[Process]:
+def gateway_process(folder: Path, toml: str) -> Iterator[GatewayProcess]:
     """A gateway in a process of its own, ended in any case."""
-    process = Process(folder, toml)
+    process = GatewayProcess(folder, toml)
     try:
         yield process
     finally:

@@ -1,0 +1,116 @@
+"""Assess what an attacker could learn from a release, on the publisher's own data.
+
+Sizes, effective anonymity, diversity, coverage and small audiences are counted; linkage and
+intersection are attacks that are run (see attacks.py).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from kreach.boundary.checks import as_whole_number
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+from kreach.publisher.audit.attacks import intersection_attack, linkage_attack
+from kreach.publisher.audit.findings import findings_of
+from kreach.publisher.audit.report import Audit, Diversity, SegmentView, Spread
+from kreach.publisher.grouping.base import Assignment
+from kreach.publisher.people import People
+from kreach.publisher.release import Floors
+from kreach.publisher.visit_knowledge import (
+    effective_anonymity,
+    match_pseudo_visits,
+    shrunk_shares,
+)
+
+__all__ = ["audit", "coverage"]
+
+
+def audit(
+    people: People,
+    assignment: Assignment,
+    *,
+    sensitive: tuple[str, ...] = (),
+    segments: tuple[str, ...] = (),
+    floors: Floors | None = None,
+    churn: float = 0.05,
+    seed: int = 0,
+) -> Audit:
+    """Audit an assignment. `churn` is the share of people who leave from version to version."""
+    floors = floors or Floors()
+    if not 0.0 <= churn < 1.0:
+        raise KreachError.rule("churn", "lie between 0 and 1", churn)
+    seed = as_whole_number("seed", seed, minimum=0)
+    effective, low = _effective_anonymity(people, assignment, floors)
+    report = Audit(
+        people.count,
+        assignment.group_count,
+        assignment.group_size,
+        assignment.strategy,
+        Spread.of(assignment.group_sizes),
+        effective,
+        low,
+        tuple(_diversity(people, assignment.groups[:, 0], name) for name in sensitive),
+        tuple(_segment_views(people, assignment, segments, floors)),
+        linkage_attack(assignment, churn, seed),
+        intersection_attack(people, assignment, segments, floors),
+        (),
+    )
+    return replace(report, findings=tuple(findings_of(report, floors)))
+
+
+def _effective_anonymity(
+    people: People, assignment: Assignment, floors: Floors
+) -> tuple[Spread | None, int]:
+    """The effective anonymity of groups, and how many groups are below the floor."""
+    if assignment.overlapping or people.visits.sum() == 0:
+        return None, 0
+    group_of = assignment.group_of()
+    pseudo = match_pseudo_visits(people.visits, group_of)
+    worth = effective_anonymity(shrunk_shares(people.visits, group_of, pseudo), group_of)
+    low = int(np.count_nonzero(worth < floors.effective_anonymity))
+    return Spread.of(worth), low
+
+
+def _diversity(people: People, group_of: IntArray, name: str) -> Diversity:
+    attribute = people.attribute(name)
+    values = len(attribute.labels)
+    cell, count = np.unique(group_of * values + attribute.codes, return_counts=True)
+    group = cell // values
+    distinct = np.bincount(group)
+    sizes = np.bincount(group, weights=count)
+    share = count / sizes[group]
+    entropy = np.bincount(group, weights=-share * np.log(share))
+    homogeneous = int(sizes[distinct == 1].sum())
+    return Diversity(name, int(distinct.min()), float(np.exp(entropy.min())), homogeneous)
+
+
+def coverage(group_of: IntArray, targeted: IntArray) -> float:
+    """Targeted members / members of groups that hold any; 1 where nobody is targeted."""
+    sizes = np.bincount(group_of)
+    counts = np.bincount(group_of, weights=targeted, minlength=len(sizes))
+    members = sizes[counts > 0].sum()
+    return float(counts.sum() / members) if members else 1.0
+
+
+def _segment_views(
+    people: People, assignment: Assignment, segments: tuple[str, ...], floors: Floors
+) -> list[SegmentView]:
+    """One view per value of each targeting attribute that at least k people have."""
+    views = []
+    group_of = assignment.groups[:, 0]
+    floor = min(floors.targeted, assignment.group_size)
+    for name in segments:
+        attribute = people.attribute(name)
+        for code, label in enumerate(attribute.labels):
+            targeted = (attribute.codes == code).astype(np.int64)
+            if targeted.sum() < assignment.group_size:
+                continue
+            counts = np.bincount(group_of, weights=targeted)
+            exposed = int(counts[(counts > 0) & (counts < floor)].sum())
+            views.append(
+                SegmentView(
+                    f"{name}={label}", int(targeted.sum()), coverage(group_of, targeted), exposed
+                )
+            )
+    return views

@@ -1,0 +1,117 @@
+"""The report of an audit."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["Audit", "Diversity", "Finding", "Intersection", "Linkage", "SegmentView", "Spread"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict: `level` is "ok", "warning" or "danger", `text` says what and why."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The minimum, the 5 % quantile, the median and the mean of some numbers."""
+
+    least: float
+    p05: float
+    median: float
+    mean: float
+
+    @staticmethod
+    def of(values: FloatArray | IntArray) -> "Spread":
+        if len(values) == 0:
+            return Spread(0.0, 0.0, 0.0, 0.0)
+        least, p05, median = np.quantile(values, [0.0, 0.05, 0.5]).tolist()
+        return Spread(least, p05, median, float(np.mean(values)))
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """l-diversity of a sensitive attribute: distinct values, and equally likely ones (exp entropy).
+
+    `homogeneous_people` are in a group where everybody has the same value: the group reveals it.
+    """
+
+    attribute: str
+    min_distinct: int
+    min_effective: float
+    homogeneous_people: int
+
+
+@dataclass(frozen=True)
+class SegmentView:
+    """A targeting segment in these groups.
+
+    `coverage`: targeted members / members of groups that hold any. `exposed_people`: targeted
+    people who are fewer than the floor in their group, so that an audience would single them out.
+    """
+
+    segment: str
+    people: int
+    coverage: float
+    exposed_people: int
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """Share of people whose sequence of group ids is theirs alone after so many versions."""
+
+    method: str
+    versions: tuple[int, ...]
+    unique_share: tuple[float, ...]
+    min_crowd: tuple[int, ...]  # people with the same sequence, for the most exposed person
+    median_crowd: tuple[float, ...]  # and for the median person
+    moved_share: float  # of people, per version
+
+
+@dataclass(frozen=True)
+class Intersection:
+    """The people that a comparison of groups or audiences isolates.
+
+    `classes`: people by combination of groups, for overlapping groups. `small_differences`: pairs
+    of segments whose head-counts in some group differ by fewer than the floor, and the people in
+    such differences.
+    """
+
+    classes: Spread | None
+    people_in_small_classes: int
+    compared_pairs: int
+    small_differences: int
+    people_in_small_differences: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The full report; `document()` is its JSON form."""
+
+    people: int
+    groups: int
+    group_size: int
+    strategy: str
+    sizes: Spread
+    effective: Spread | None
+    groups_below_effective_floor: int
+    diversity: tuple[Diversity, ...]
+    segments: tuple[SegmentView, ...]
+    linkage: tuple[Linkage, ...]
+    intersection: Intersection
+    findings: tuple[Finding, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+    @property
+    def safe(self) -> bool:
+        """No finding is a danger."""
+        return all(finding.level != "danger" for finding in self.findings)
