@@ -20,20 +20,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from kreach.adsystem.campaigns.questions import ReachQuestion
-from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.reports.guarded import GuardedReporting
-from kreach.adsystem.reports.noisy import NoisyReporting
 
+from kreach.adsystem.api.app import advertiser_policy
 from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import Journal
-from kreach.adsystem.reports.service import Reporting
+from kreach.adsystem.reports.policy import Withheld
+from kreach.adsystem.reports.questions import ReachQuestion
+from kreach.adsystem.reports.report import Allowed
+from kreach.adsystem.reports.service import ReportService
+from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import (
     AdSystemSettings,
     GuardSettings,
     NoiseSettings,
-    ReportingSettings,
 )
 from kreach.adsystem.store_layout import GUARD_KEY
 from kreach.boundary.catalogue import Catalogue
@@ -55,8 +55,6 @@ _SECOND = timedelta(seconds=1)
 _REPEATS = 50
 
 Counts = list[int]  # people of an audience, by group
-
-View = Reporting | GuardedReporting | NoisyReporting
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class _Scene:
         )
         self.group = int(chance.integers(_GROUPS))
         self._row = 0
-        self._view: View | None = None
+        self._view: ReportService | None = None
         self._open_ones = ExitStack()
         self.shared.store.mkdir()
         (self.shared.store / GUARD_KEY).write_text(chance.bytes(32).hex() + "\n")  # as seeded
@@ -155,26 +153,21 @@ class _Scene:
         self.show(name, chosen, self.chance.integers(0, _GROUPS, len(chosen)).tolist())
         return len(chosen)
 
-    def seen(self, mode: str) -> View:
+    def seen(self, mode: str) -> ReportService:
         """Reports as this mode shows them; opened once a game."""
         if self._view is None:
             self._view = self._open(mode)
         return self._view
 
-    def _open(self, mode: str) -> View:
-        reporting = Reporting(self.shared, ReportingSettings(), Log("lab", lambda line: None))
-        self._open_ones.callback(reporting.close)
-        if mode == "open":
-            return reporting
-        guard = GuardSettings()
-        guarded = GuardedReporting(reporting, guard, lambda: self.now)
-        if mode == "guard":
-            self._open_ones.callback(guarded.close)
-            return guarded
-        settings = NoiseSettings(enabled=True)
-        noisy = NoisyReporting(reporting, guarded, settings, guard, lambda: self.now)
-        self._open_ones.callback(noisy.close)
-        return noisy
+    def _open(self, mode: str) -> ReportService:
+        store = ReportStore(self.shared, "1500MB", Log("lab", lambda line: None))
+        self._open_ones.callback(store.close)
+        guard = GuardSettings(enabled=mode != "open")
+        noise = NoiseSettings(enabled=mode == "noise")
+        policy = advertiser_policy(store, guard, noise, lambda: self.now)
+        service = ReportService(store, policy, lambda: self.now)
+        self._open_ones.callback(service.close)
+        return service
 
     def close(self) -> None:
         """Let go of the store."""
@@ -195,19 +188,22 @@ Guess = tuple[bool | None, bool]
 """What is guessed (None: a coin, worth half a game), and whether something was refused."""
 
 
-def _impressions(view: View, name: str, start: datetime | None, end: datetime | None) -> int | None:
-    found = view.reach(name, ReachQuestion(Window(start, end), (1,)))["impressions"]
-    return None if found is None else int(found)
+def _impressions(
+    view: ReportService, name: str, start: datetime | None, end: datetime | None
+) -> int | None:
+    return view.reach(name, ReachQuestion(Window(start, end), (1,))).impressions
 
 
-def _around(view: View, name: str, moment: datetime) -> tuple[datetime, datetime, int] | None:
+def _around(
+    view: ReportService, name: str, moment: datetime
+) -> tuple[datetime, datetime, int] | None:
     """The smallest window around a moment that is told, and its impressions."""
     try:
         _impressions(view, name, moment, moment + _SECOND)
     except Withheld as refused:
-        allowed = refused.allowed or {}
-        starts = [datetime.fromisoformat(text) for text in allowed.get("start", ())]
-        ends = [datetime.fromisoformat(text) for text in allowed.get("end", ())]
+        allowed = refused.allowed or Allowed()
+        starts = [datetime.fromisoformat(text) for text in allowed.start]
+        ends = [datetime.fromisoformat(text) for text in allowed.end]
         for start in sorted((s for s in starts if s <= moment), reverse=True):
             for end in sorted(e for e in ends if e > moment):
                 try:
@@ -267,7 +263,7 @@ def _polling(scene: _Scene, mode: str, secret: bool) -> Guess:
             scene.show("mine", [scene.second], [scene.group])
         scene.now = (scene.second + wait).timestamp()
         view = scene.seen(mode)
-        spent.append(view.status("mine", 0.95)["status"]["spend_micros"])
+        spent.append(view.status("mine", 0.95).status.spend_micros)
     if None in spent:
         return None, True
     return spent[1] != spent[0] if spent[1] != spent[0] or mode == "open" else None, False
@@ -298,8 +294,7 @@ def _people(scene: _Scene, mode: str, name: str, audience: str) -> int | str:
         view.create(scene.campaign(name, audience))
         scene.background(name)
         view = scene.seen(mode)
-        found = view.reach(name, ReachQuestion(caps=(1,)))["people"]
-        return "not told" if found is None else int(found)
+        return view.reach(name, ReachQuestion(caps=(1,))).people
     except KreachError as error:
         return type(error).__name__
 

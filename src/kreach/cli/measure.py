@@ -1,14 +1,16 @@
 """`kreach measure`: a reach report for any window of a log."""
 
-import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kreach.cli.common import progress_spinner
 from kreach.errors import KreachError
 from kreach.extras import require_extra
+
+if TYPE_CHECKING:
+    from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
 
 __all__ = ["measure"]
 
@@ -66,6 +68,7 @@ def measure(
     """
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.reports.report import ReachDocument, to_json
     from kreach.adsystem.reports.window import measure_series, measure_window
     from kreach.boundary.checks import as_probability
     from kreach.boundary.times import Window, as_period
@@ -80,6 +83,7 @@ def measure(
         log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
         progress("counting impressions")
         if by is None:
+            document: ReachDocument
             report = measure_window(log, table, cap, campaign=campaign, start=start, end=end)
             progress("computing reach")
             document = report.document(level)
@@ -88,7 +92,7 @@ def measure(
             progress("computing reach")
             document = series.document(level)
     if as_json or (as_json is None and not sys.stdout.isatty()):
-        typer.echo(json.dumps(document))
+        typer.echo(to_json(document).decode())
     else:
         _show(document)
 
@@ -106,79 +110,82 @@ def _open_engine(name: str, master: str, memory: str) -> Any:
     raise KreachError.rule("engine", "be duckdb or spark", name)
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: "ReachDocument") -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from kreach.adsystem.reports.report import SeriesDocument
+
     console = Console(highlight=False)
-    campaign = "all campaigns" if document["campaign"] is None else escape(document["campaign"])
+    campaign = "all campaigns" if document.campaign is None else escape(document.campaign)
     span = "all time"
-    if document["start"] or document["end"]:
-        span = f"{document['start'] or 'the start'} to {document['end'] or 'now'}"
+    if document.start or document.end:
+        span = f"{document.start or 'the start'} to {document.end or 'now'}"
     console.print(f"\n[bold]{campaign}[/bold], {span}")
     console.print(
-        f"{document['impressions']:,} impressions on an audience of {document['people']:,} people\n"
+        f"{document.impressions:,} impressions on an audience of {document.people:,} people\n"
     )
-    if "series" in document:
+    if isinstance(document, SeriesDocument):
         _show_series(console, document)
     _show_reports(console, document)
-    _show_frequency(console, document["reports"][0])
+    _show_frequency(console, document.reports[0])
     _show_warnings(console, document)
-    console.print(f"[dim]{document['basis']}[/dim]\n")
+    console.print(f"[dim]{document.basis}[/dim]\n")
 
 
-def _show_reports(console: Any, document: dict[str, Any]) -> None:
+def _show_reports(console: Any, document: "ReachDocument") -> None:
     from rich.table import Table
 
-    level = document["reports"][0]["level"]
+    level = document.reports[0].level
     table = Table(title="Reach", title_justify="left", pad_edge=False)
     heads = ("cap", "reach", f"{level:.0%} interval", "possible", "over-exposed", "frequency")
     for head in heads:
         table.add_column(head, justify="right")
-    for row in document["reports"]:
+    for row in document.reports:
         table.add_row(
-            str(row["cap"]),
-            f"{row['reach']:,.1f}",
-            _range(row["interval"]),
-            _range(row["bounds"]),
-            f"{row['over_exposed']:,.1f}",
-            f"{row['average_frequency']:.2f}",
+            str(row.cap),
+            f"{row.reach:,.1f}",
+            _range(row.interval),
+            _range(row.bounds),
+            f"{row.over_exposed:,.1f}",
+            f"{row.average_frequency:.2f}",
         )
     console.print(table)
 
 
-def _range(ends: list[float]) -> str:
-    return f"{ends[0]:,.0f} to {ends[1]:,.0f}"
+def _range(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:,.0f} to {ends[1]:,.0f}"
 
 
-def _show_series(console: Any, document: dict[str, Any]) -> None:
+def _show_series(console: Any, document: "SeriesDocument") -> None:
     from rich.table import Table
 
-    first = document["series"][0]["cumulative"][0]
-    title = f"By {document['by']}, cap {first['cap']} (reach does not add up over periods)"
+    title = f"By {document.by}, cap {document.reports[0].cap} (reach does not add up over periods)"
     table = Table(title=title, title_justify="left", pad_edge=False)
-    for head in (document["by"], "impressions", "reach", "reach so far", "interval", "1+", "2+"):
+    for head in (document.by, "impressions", "reach", "reach so far", "interval", "1+", "2+"):
         table.add_column(head, justify="right")
     table.add_column("frequency", justify="right")
-    for element in document["series"]:
-        alone, so_far = element["period"][0], element["cumulative"][0]
+    for element in document.series:
+        if element.period is None or element.cumulative is None:
+            continue  # nothing is withheld from reports on files
+        alone, so_far = element.period[0], element.cumulative[0]
         table.add_row(
-            element["start"].replace("T00:00:00Z", ""),
-            f"{element['impressions']:,}",
-            f"{alone['reach']:,.1f}",
-            f"{so_far['reach']:,.1f}",
-            _range(so_far["interval"]),
-            f"{so_far['at_least'][0]:,.1f}",
-            f"{so_far['at_least'][1]:,.1f}",
-            f"{so_far['average_frequency']:.2f}",
+            element.start.replace("T00:00:00Z", ""),
+            f"{element.impressions:,}",
+            f"{alone.reach:,.1f}",
+            f"{so_far.reach:,.1f}",
+            _range(so_far.interval),
+            f"{so_far.at_least[0]:,.1f}",
+            f"{so_far.at_least[1]:,.1f}",
+            f"{so_far.average_frequency:.2f}",
         )
     console.print(table)
     console.print()
 
 
-def _show_frequency(console: Any, report: dict[str, Any]) -> None:
+def _show_frequency(console: Any, report: "CapReport") -> None:
     """A bar chart of expected people by frequency."""
-    people = report["frequency"]
+    people = report.frequency
     last = max((at for at, value in enumerate(people) if value >= 0.5), default=0)
     most = max(people[1:], default=0.0) or 1.0
     console.print("\nPeople by frequency")
@@ -189,9 +196,10 @@ def _show_frequency(console: Any, report: dict[str, Any]) -> None:
     console.print(f"  never: {people[0]:,.1f}\n")
 
 
-def _show_warnings(console: Any, document: dict[str, Any]) -> None:
-    for title, key, colour in (("rejected", "rejected", "red"), ("note", "warnings", "yellow")):
-        for reason, rows in document[key].items():
+def _show_warnings(console: Any, document: "ReachDocument") -> None:
+    shown = (("rejected", document.rejected, "red"), ("note", document.warnings, "yellow"))
+    for title, by_reason, colour in shown:
+        for reason, rows in by_reason.items():
             if rows and reason == "several_campaigns":
                 console.print(
                     f"[{colour}]{title}:[/] the log holds several campaigns, measured as one "
