@@ -165,16 +165,16 @@ def _window(rows: int, folder: Path) -> tuple[float, str]:
     log, _, _, groups = _files(rows, folder)
     with _opened(kr.EmbeddedEngine(), log, groups) as (opened, known):
         start = time.perf_counter()
-        first = kr.measure_window(opened, known, _CAPS, **_ASKED).document()["reports"][0]
+        first = kr.measure_window(opened, known, _CAPS, **_ASKED).document().reports[0]
         spent = time.perf_counter() - start
-    return spent, f"reach {first['reach']:,.0f} ± {first['std']:,.0f}, three caps"
+    return spent, f"reach {first.reach:,.0f} ± {first.std:,.0f}, three caps"
 
 
 def _series(rows: int, folder: Path) -> tuple[float, str]:
     log, _, _, groups = _files(rows, folder)
     with _opened(kr.EmbeddedEngine(), log, groups) as (opened, known):
         start = time.perf_counter()
-        days = len(kr.measure_series(opened, known, _CAPS, **_ASKED).document()["series"])
+        days = len(kr.measure_series(opened, known, _CAPS, **_ASKED).document().series)
         spent = time.perf_counter() - start
     return spent, f"{days} days, each alone and cumulative, three caps"
 

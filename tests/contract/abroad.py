@@ -32,7 +32,7 @@ def answers(engine: Engine, folder: Path) -> dict[str, Any]:
     groups = kr.open_groups(engine, str(folder / "groups.parquet"))
     series = kr.measure_series(made, groups, [1], by="day", end=end)
     result["late"] = series.whole.warnings["late"]
-    result["day"] = series.document()["start"]
+    result["day"] = series.document().start
     held = {"campaign": ["c"], "group": ["a"], "ts": [naive]}
     result["memory"] = kr.ImpressionLog.open(engine, held).counts(None, naive, just_after)
     return result

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -186,7 +187,7 @@ def documents(*reports: kr.ReachReport) -> list[dict[str, Any]]:
     """Reports of one window as plain values."""
     seen = reports[0].impressions
     report = kr.WindowReport(None, Window(), None, seen, {}, {}, reports)
-    listed: list[dict[str, Any]] = report.document()["reports"]
+    listed: list[dict[str, Any]] = msgspec.to_builtins(report.document().reports)
     return listed
 
 

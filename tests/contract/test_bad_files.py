@@ -186,7 +186,7 @@ def test_a_csv_with_only_a_header(engine: Engine, tmp_path: Path) -> None:
     assert log.counts() == {}
     groups = write_groups(tmp_path / "groups.parquet", group=["a"], size=[2])
     found = kr.measure_window(log, kr.open_groups(engine, groups), [1], campaign="c")
-    assert found.document()["impressions"] == 0
+    assert found.document().impressions == 0
 
 
 def test_csv_quirks_are_read_alike(engine: Engine, tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_odd_group_ids(engine: Engine, tmp_path: Path) -> None:
         assert found.impressions == len(odd)
         assert found.rejected["unknown_group"] == 0
         if overlap:
-            assert found.document()["people"] == plain.targeted_user_count
+            assert found.document().people == plain.targeted_user_count
             reach = kr.measure(plain, [1] * len(odd), 1).reach
             assert found.report(1).reach == pytest.approx(reach, rel=1e-12)
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 import kreach as kr
 from kreach.adsystem.log import exposures as folds
 from kreach.adsystem.log.engine import Engine
-from kreach.adsystem.log.queries import Scope, counts, histogram
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.queries import counts, histogram
 from kreach.adsystem.reports.window import WindowReport
 from kreach.boundary.audience import OverlappingAudience
 from kreach.boundary.times import Window
@@ -170,7 +172,7 @@ def test_both_engines_give_the_same_report(
         truth = expected(case.rows, case.campaign, case.window)
         assert_report(other, case.audience, case.ids, truth)
         if kind == "profiled":
-            assert_close(one.document(), other.document(), rel=1e-12)
+            assert_close(to_builtins(one.document()), to_builtins(other.document()), rel=1e-12)
         else:
             assert one.document() == other.document()
 
@@ -229,7 +231,7 @@ def test_both_engines_give_the_same_histogram(
     for engine in (duckdb, spark):
         table = kr.ImpressionLog.open(engine, log).table
         opened = kr.open_groups(engine, groups)
-        found = engine.columns(histogram(counts(table, Scope("c"), slots), opened, len(slots)))
+        found = engine.columns(histogram(counts(table, Place("c"), slots), opened, len(slots)))
         names = ("status", "size", "targeted", "dispersion", "code", "groups", "copies")
         listed = zip(*(found[name].tolist() for name in names), strict=True)
         cells.append(sorted(listed, key=repr))
@@ -318,7 +320,7 @@ def test_groups_without_classes_reach_nobody(engine: Engine, tmp_path: Path) -> 
     )
     assert found.impressions == 1
     assert found.report(1).reach == 0.0
-    assert found.document()["people"] == 0
+    assert found.document().people == 0
 
 
 def test_an_empty_log_reaches_nobody(engine: Engine, tmp_path: Path) -> None:
@@ -329,5 +331,5 @@ def test_an_empty_log_reaches_nobody(engine: Engine, tmp_path: Path) -> None:
     found = kr.measure_window(kr.ImpressionLog.open(engine, log), opened, [1], campaign="c")
     assert found.impressions == 0
     assert set(found.rejected.values()) == {0}
-    assert found.document()["reports"][0]["interval"] == [0.0, 0.0]
-    assert found.document()["people"] == 5
+    assert found.document().reports[0].interval == (0.0, 0.0)
+    assert found.document().people == 5

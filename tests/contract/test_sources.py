@@ -267,8 +267,8 @@ def test_groups_in_memory_and_in_text(engine: Engine, tmp_path: Path) -> None:
         for source in sources
     ]
     assert found[0] == found[1]
-    assert found[0]["impressions"] == 3
-    assert found[0]["people"] == 5
+    assert found[0].impressions == 3
+    assert found[0].people == 5
 
 
 def test_classes_in_text(engine: Engine, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_source_that_changed_is_read_again(engine: Engine, tmp_path: Path) -> 
         opened = kr.open_groups(engine, groups, classes)
         log = kr.ImpressionLog.open(engine, str(log_path))
         found = kr.measure_window(log, opened, [1])
-        return found.impressions, found.document()["people"]
+        return found.impressions, found.document().people
 
     assert ask(3, 2) == (1, 3)
     write_log(log_path / "1.parquet", [Row("2", "c", "b", START)])

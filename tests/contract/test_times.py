@@ -135,7 +135,7 @@ def test_a_series_is_its_windows(engine: Engine, tmp_path: Path, by: str) -> Non
     truth = expected(rows, "c", Window(start, end))
     assert series.whole.rejected["duplicate"] == truth.duplicate
     assert series.whole.impressions == sum(truth.counts.get(group, 0) for group in IDS)
-    assert len(series.document()["series"]) == periods + 1
+    assert len(series.document().series) == periods + 1
 
 
 @given(

@@ -34,8 +34,8 @@ def assert_refused(answer: httpx.Response, status: int, part: str = "") -> None:
     assert answer.status_code == status, answer.text
     document = answer.json()
     assert list(document) == ["error"]
-    assert part in document["error"]
-    assert len(document["error"]) < 400
+    assert part in document["error"]["message"]
+    assert len(document["error"]["message"]) < 400
 
 
 def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kreach as kr
-from kreach.adsystem.reports.window import reach_documents
+from kreach.adsystem.reports.measure import cap_reports
+from kreach.adsystem.reports.report import CapReport
 from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
 
 
@@ -51,11 +51,11 @@ def test_a_series_that_is_asked_again_is_the_same_and_costs_nothing(
 ) -> None:
     made = []
 
-    def counted(reports: tuple[kr.ReachReport, ...], level: float) -> list[dict[str, Any]]:
+    def counted(reports: tuple[kr.ReachReport, ...], level: float) -> tuple[CapReport, ...]:
         made.append(reports)
-        return reach_documents(reports, level)
+        return cap_reports(reports, level)
 
-    monkeypatch.setattr("kreach.adsystem.reports.documents.reach_documents", counted)
+    monkeypatch.setattr("kreach.adsystem.reports.measure.cap_reports", counted)
 
     async def run() -> None:
         shop = Shop(tmp_path, make_catalogue("dispersed"))

@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import httpx
 import pytest
 
 from kreach.adsystem.api import web
-from kreach.adsystem.api.web import Busy, Guard, Workers
-from kreach.adsystem.reports import reach
-from kreach.adsystem.reports.service import Reporting
+from kreach.adsystem.api.web import Busy, RequestGuard, Workers
+from kreach.adsystem.disclosure.counting import CountingView
+from kreach.adsystem.reports.service import ReportService
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
@@ -40,8 +39,7 @@ def test_a_queue_that_grows_too_long_is_refused() -> None:
 def test_a_series_that_takes_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hurried = partial(reach.series_of, max_seconds=-1.0)
-    monkeypatch.setattr("kreach.adsystem.reports.service.series_of", hurried)
+    monkeypatch.setattr(CountingView, "max_seconds", -1.0)
 
     async def run() -> None:
         shop = Shop(tmp_path, make_catalogue("disjoint"))
@@ -50,7 +48,7 @@ def test_a_series_that_takes_too_long_is_refused(
             path = "/v1/campaigns/spring/series?start=2026-11-01&end=2026-11-09"
             answer = await client.get(path)
             assert answer.status_code == 422
-            assert "ask for fewer periods" in answer.json()["error"]
+            assert "ask for fewer periods" in answer.json()["error"]["message"]
 
     asyncio.run(run())
 
@@ -59,7 +57,7 @@ def test_a_failure_inside_tells_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def broken(*_: object) -> None:
         raise RuntimeError("canary")
 
-    monkeypatch.setattr(Reporting, "status", broken)
+    monkeypatch.setattr(ReportService, "status", broken)
 
     async def run() -> None:
         shop = Shop(tmp_path, make_catalogue("disjoint"))
@@ -67,14 +65,14 @@ def test_a_failure_inside_tells_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         async with reporting(shop) as client:
             answer = await client.get("/v1/campaigns/spring")
             assert answer.status_code == 500
-            assert answer.json() == {"error": "something went wrong inside"}
+            assert answer.json()["error"]["message"] == "internal error"
             shown = (await client.get("/metrics")).text
             assert 'http_failures_total{kind="RuntimeError"} 1.0' in shown
 
     asyncio.run(run())
 
 
-async def _through(guard: Guard, receive: Callable[[], Awaitable[Any]]) -> list[Any]:
+async def _through(guard: RequestGuard, receive: Callable[[], Awaitable[Any]]) -> list[Any]:
     told: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -92,7 +90,7 @@ def test_a_body_that_does_not_come_or_end(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError("a route was asked")
 
     async def run() -> None:
-        guard = Guard(never, Log("test", lines.append), Metrics("test"), 1_000)
+        guard = RequestGuard(never, Log("test", lines.append), Metrics("test"), 1_000)
 
         async def slow() -> Any:
             await asyncio.sleep(10)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kreach.adsystem.catalogues import headcounts
 from kreach.adsystem.disclosure import combinations as module
 from kreach.adsystem.disclosure.audiences import (
     CHANGED,
@@ -16,7 +17,6 @@ from kreach.adsystem.disclosure.audiences import (
     TOO_CLOSE,
     TOO_SMALL,
     distance,
-    headcounts,
     margins,
     packed,
     served_people,

@@ -15,7 +15,7 @@ from kreach.adsystem.jobs.output import MANIFEST, read_manifest
 from kreach.adsystem.jobs.runs import Summary
 from kreach.adsystem.log.exposures import _disjoint
 from kreach.adsystem.log.tables import GroupTable
-from kreach.adsystem.reports.window import interval_method
+from kreach.adsystem.reports.measure import interval_method
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_groups
@@ -67,7 +67,7 @@ def check(
         interval = wanted.interval(0.95, interval_method(wanted))
         drawn = 0.0 if catalogue.classes is None else 3.0  # simulated, class by class
         assert (row["low"], row["high"]) == pytest.approx(interval, abs=drawn)
-        assert (row["least"], row["most"]) == wanted.bounds
+        assert (row["min_reach"], row["max_reach"]) == wanted.bounds
         assert row["over_exposed"] == pytest.approx(wanted.over_exposed, abs=1e-12)
         assert row["average_frequency"] == pytest.approx(wanted.average_frequency)
         assert (row["rejected"], row["note"], row["level"]) == (0, None, 0.95)

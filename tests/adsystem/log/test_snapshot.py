@@ -7,11 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import httpx
+import ibis
 import numpy as np
 import pytest
-from kreach.adsystem.log.totals import Standing
 
-from kreach.adsystem.log.snapshot import LiveLog, LogFailing
+from kreach.adsystem.log.running_counts import RunningCounts
+from kreach.adsystem.log.snapshot import LiveLog, LogUnavailable
 from tests.adsystem.api.stores import (
     GROUPS,
     START,
@@ -132,7 +133,7 @@ async def _let_go(folder: Path) -> None:
     shop = Shop(folder, catalogue)
     shop.add(make_campaign("a"), make_campaign("b", start=START + timedelta(hours=1)))
     live = LiveLog(shop.shared.store, "200MB")
-    small = Standing(max_counts=GROUPS)  # room for one
+    small = RunningCounts(max_counts=GROUPS)  # room for one
     async with shop.open():
         await shop.sell([0, 0, 1])
         shop.now += 4_000.0
@@ -141,14 +142,14 @@ async def _let_go(folder: Path) -> None:
             await shop.sell([2, 3, 4, 4])
             shop.compact()
             with live.snapshot() as now:
-                number = now.numbers["v1"]
                 for campaign, name in ((1, "a"), (2, "b"), (1, "a")):
-                    found = small.counts(now, campaign, number, GROUPS)
+                    found = small.counts(now, now.place(campaign, "v1"), GROUPS)
                     assert found.tolist() == shop.counts(name, catalogue).tolist()
-                both = dict(small.counts_of(now, [1, 2], number, GROUPS))
-                assert both[2].tolist() == shop.counts("b", catalogue).tolist()
+                places = [now.place(1, "v1"), now.place(2, "v1")]
+                both = dict(small.counts_of(now, places, GROUPS))
+                assert both[places[1]].tolist() == shop.counts("b", catalogue).tolist()
                 totals = small.totals(now)
-                assert sum(total.impressions for total in totals.values()) == len(shop.sold)
+                assert sum(total.rows for total in totals.values()) == len(shop.sold)
     live.close()
 
 
@@ -208,9 +209,9 @@ def test_a_journal_without_tables_is_empty(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "live.sqlite3").close()
     live = LiveLog(tmp_path, "200MB")
     with live.snapshot() as now:
-        assert Standing().totals(now) == {}
-        with pytest.raises(LogFailing):
-            now.ask("SELECT 1 FROM nothing")
+        assert RunningCounts().totals(now) == {}
+        with pytest.raises(LogUnavailable):
+            now.columns(ibis.table({"a": "int64"}, name="nothing"))
     live.close()
 
 

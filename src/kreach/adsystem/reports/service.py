@@ -53,29 +53,29 @@ class ReportService:
     """Campaigns, reach, series, pacing and plans as one policy shows them."""
 
     def __init__(self, store: ReportStore, policy: Policy, clock: Clock) -> None:
-        self._store, self._policy = store, policy
+        self.store, self.policy = store, policy
         self.suppressions = Suppressions(clock)
         self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
 
     def close(self) -> None:
         """Release the policy; the store is its owner's."""
-        self._policy.close()
+        self.policy.close()
 
     # -- campaigns ----------------------------------------------------------------------------
 
     def create(self, document: dict[str, Any]) -> CampaignDefinition:
         """Store a new campaign that can bid on the newest catalogue."""
-        name, newest = document.get("audience", EVERYONE), self._store.catalogues.newest
-        if name in self._store.audience_names:
+        name, newest = document.get("audience", EVERYONE), self.store.catalogues.newest
+        if name in self.store.audience_names:
             self._check_audience(str(document.get("id")), name, newest, "a new campaign")
         campaign = campaign_from(document)
-        check_runnable(campaign, self._store.catalogues.audience(newest, campaign.audience))
-        return _definition(self._store.campaigns.add(campaign).campaign)
+        check_runnable(campaign, self.store.catalogues.audience(newest, campaign.audience))
+        return _definition(self.store.campaigns.add(campaign).campaign)
 
     def change(self, campaign_id: str, changes: dict[str, Any]) -> CampaignDefinition:
         """Change what may change: pause, resume, end, budget, bid limits, creative."""
-        stored = self._store.campaigns.change(campaign_id, changes)
-        self._policy.campaign_changed(stored)
+        stored = self.store.campaigns.change(campaign_id, changes)
+        self.policy.campaign_changed(stored)
         return _definition(stored.campaign)
 
     def listing(self, after: str | None, limit: int, owner: str | None = None) -> CampaignList:
@@ -83,9 +83,9 @@ class ReportService:
 
         With an owner, that advertiser's only: pages and `next` are as if there were no others.
         """
-        page, following = _page(self._store.campaigns.all(owner=owner), after, limit)
+        page, following = _page(self.store.campaigns.all(owner=owner), after, limit)
         summaries = []
-        with self._policy.view(page) as view:
+        with self.policy.view(page) as view:
             unique = view.unique_reach(page)
             for stored in page:
                 delivery = self._delivery(view, stored, "list")
@@ -102,14 +102,14 @@ class ReportService:
                         ),
                     )
                 )
-        currency = self._store.settings.currency
+        currency = self.store.settings.currency
         return CampaignList(currency=currency, campaigns=tuple(summaries), next=following)
 
     def status(self, campaign_id: str, level: float) -> CampaignStatus:
         """A campaign, its delivery, and reach so far at its own caps."""
-        stored = self._store.campaigns.get(campaign_id)
+        stored = self.store.campaigns.get(campaign_id)
         caps = tuple(sorted({1, *(cap.limit for cap in stored.campaign.caps)}))
-        with self._policy.view([stored]) as view:
+        with self.policy.view([stored]) as view:
             delivery = self._delivery(view, stored, "status")
             catalogue = view.catalogue(stored, None)
             notes: tuple[Suppressed, ...] = ()
@@ -118,7 +118,7 @@ class ReportService:
                 pace = view.last_pace(stored)
                 notes = self._reach_notes(view, stored, catalogue.version)
                 if not notes and self._has_audience(stored, catalogue):
-                    subject = self._store.subject(stored, catalogue)
+                    subject = self.store.subject(stored, catalogue)
                     figures = view.figures(subject, EVER, caps, level)
                     people = subject.audience.targeted_user_count
                 notes += figures.notes + _one(view.pacing_note)
@@ -143,7 +143,7 @@ class ReportService:
     def _has_audience(self, stored: StoredCampaign, catalogue: Catalogue) -> bool:
         """An older catalogue may lack an audience of the newest."""
         try:
-            self._store.catalogues.audience(catalogue, stored.campaign.audience)
+            self.store.catalogues.audience(catalogue, stored.campaign.audience)
         except KreachError:
             return False
         return True
@@ -152,7 +152,7 @@ class ReportService:
         self, view: View, stored: StoredCampaign, version: str
     ) -> tuple[Suppressed, ...]:
         """Why there is no reach beside figures that are shown."""
-        catalogue = self._store.catalogues.get(version)
+        catalogue = self.store.catalogues.get(version)
         return _one(view.check_audience(stored.campaign.audience, catalogue))
 
     # -- reports ------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ class ReportService:
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> PacingDocument:
         """How the budget was spent."""
-        stored = self._store.campaigns.get(campaign_id)
-        with self._policy.view([stored]) as view:
+        stored = self.store.campaigns.get(campaign_id)
+        with self.policy.view([stored]) as view:
             delivery = self._delivery(view, stored, "pacing")
             visible = delivery.impressions is not None
             rows = view.pacing(stored, window, points) if visible else ()
@@ -203,16 +203,16 @@ class ReportService:
 
     def plan(self, campaign_id: str, question: PlanQuestion) -> PlanDocument:
         """What budgets would reach on the newest catalogue. It looks at no log."""
-        stored = self._store.campaigns.get(campaign_id)
-        newest, name = self._store.catalogues.newest, stored.campaign.audience
+        stored = self.store.campaigns.get(campaign_id)
+        newest, name = self.store.catalogues.newest, stored.campaign.audience
         self._check_audience(campaign_id, name, newest, "plan")
         key = (stored.number, stored.revision, newest.version, question)
-        currency = self._store.settings.currency
+        currency = self.store.settings.currency
         return self._plans.get_or_make(
             key,
             lambda: plan(
                 stored.campaign,
-                self._store.catalogues.audience(newest, name),
+                self.store.catalogues.audience(newest, name),
                 question,
                 newest.version,
                 currency,
@@ -221,19 +221,19 @@ class ReportService:
 
     def catalogues(self) -> CatalogueList:
         """The releases, the newest last, and the audiences that campaigns can target on it."""
-        cache = self._store.catalogues
-        with self._store.live.snapshot() as now:
+        cache = self.store.catalogues
+        with self.store.live.snapshot() as now:
             cache.refresh(now.catalogue_numbers)
         newest = cache.newest
         usable = [
             name
-            for name in self._store.audience_names
-            if self._policy.check_audience(name, newest) is None
+            for name in self.store.audience_names
+            if self.policy.check_audience(name, newest) is None
         ]
         return CatalogueList(
             catalogues=tuple(_catalogue_summary(cache.get(version)) for version in cache.versions),
             audiences=tuple(usable),
-            currency=self._store.settings.currency,
+            currency=self.store.settings.currency,
         )
 
     @contextmanager
@@ -241,12 +241,12 @@ class ReportService:
         self, campaign_id: str, question: ReachQuestion, kind: str
     ) -> Iterator[tuple[View, Subject]]:
         """What a report is about; a refusal by the policy is recorded."""
-        stored = self._store.campaigns.get(campaign_id)
+        stored = self.store.campaigns.get(campaign_id)
         words = kind if kind == "curve" else f"{kind} {_window_words(question.window)}"
-        with self._policy.view([stored]) as view:
+        with self.policy.view([stored]) as view:
             catalogue = view.catalogue(stored, question.catalogue)
             self._check_audience(campaign_id, stored.campaign.audience, catalogue, words)
-            subject = self._store.subject(stored, catalogue)
+            subject = self.store.subject(stored, catalogue)
             try:
                 yield view, subject
             except Withheld as error:
@@ -261,14 +261,14 @@ class ReportService:
     def _check_audience(
         self, campaign_id: str, audience: str, catalogue: Catalogue, question: str
     ) -> None:
-        note = self._policy.check_audience(audience, catalogue)
+        note = self.policy.check_audience(audience, catalogue)
         if note is not None:
             self.suppressions.add(note.reason, campaign_id, question)
             raise Withheld(f"audience {audience!r}: {note.why}", note.reason)
 
     def _caps(self, stored: StoredCampaign, caps: Iterable[int]) -> tuple[int, ...]:
         """The caps asked for; without any, 1 and the campaign's own."""
-        maximum = self._policy.max_cap()
+        maximum = self.policy.max_cap()
         for cap in caps:
             if maximum is not None and cap > maximum:
                 raise KreachError.rule("cap", f"be at most {maximum} with noise", cap)
@@ -295,7 +295,7 @@ class ReportService:
             "flight": Flight(start=campaign.start, end=campaign.end),
             "spend_micros": spend,
             "spend": None if spend is None else spend / MICROS,
-            "currency": self._store.settings.currency,
+            "currency": self.store.settings.currency,
             "suppressed": (_one(view.row_note) if shown else ()) + figures.notes,
             "noise": figures.noise,
         }
@@ -305,18 +305,18 @@ class ReportService:
     def health(self) -> Health:
         """Whether log and campaigns can be read."""
         failure = self.log_failure()
-        running = (one.campaign.state == "running" for one in self._store.campaigns.all())
+        running = (one.campaign.state == "running" for one in self.store.campaigns.all())
         return Health(
             status="ok" if failure is None else "failing",
             log=failure or "ok",
-            catalogues=tuple(self._store.catalogues.versions),
+            catalogues=tuple(self.store.catalogues.versions),
             campaigns=sum(running),
         )
 
     def log_failure(self) -> str | None:
         """Read what is new in the log; why that failed, or None."""
         try:
-            with self._store.live.snapshot():
+            with self.store.live.snapshot():
                 return None
         except LogUnavailable as error:
             return str(error)

@@ -79,13 +79,13 @@ class NoisePolicy:
     ) -> None:
         self.store, self._guard = store, guard
         self.budget = Budget(settings)
-        self._ledger = PrivacyLedger(store.settings.store)
+        self.ledger = PrivacyLedger(store.settings.store)
         drawing = opendp_draw() if draw is None else draw
-        self.source = NoisySource(store, self._ledger, self.budget, drawing, clock)
+        self.source = NoisySource(store, self.ledger, self.budget, drawing, clock)
 
     def close(self) -> None:
         """Close the ledger and the guard."""
-        self._ledger.close()
+        self.ledger.close()
         if self._guard is not None:
             self._guard.close()
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from kreach.adsystem.disclosure.chapters.chapter import Chapter, ChapterCounts, ChapterList
 from kreach.adsystem.disclosure.chapters.store import FILE, ChapterStore, Flight, _packed, _unpacked
+from kreach.adsystem.log.place import Place
 from kreach.errors import KreachError
 
-PLACE = (1, "v1")
+PLACE = Place(1, "v1")
 NOTHING = ChapterList.of([])
 
 
@@ -39,15 +40,15 @@ def test_chapters_are_read_by_place(tmp_path: Path) -> None:
     archive = ChapterStore(tmp_path)
     first = [(chapter(0, 10), content(1, 1, 7)), (chapter(10, 20), content(2, 2, 2))]
     assert archive.add(PLACE, NOTHING, first, 0)
-    assert archive.add((1, "v2"), NOTHING, [(chapter(5, 10), content(9, 9, 9))], 0)
+    assert archive.add(Place(1, "v2"), NOTHING, [(chapter(5, 10), content(9, 9, 9))], 0)
     archive.close()
     again = ChapterStore(tmp_path)
-    book = again.book(PLACE)
+    book = again.chapters(PLACE)
     assert [book[at] for at in range(2)] == [made for made, _ in first]
     held = list(again.contents(PLACE, range(1, 2)))
     assert [(c.groups.tolist(), c.counts.tolist(), c.rows) for c in held] == [([2], [3], 3)]
-    assert len(again.book((1, "v2"))) == 1
-    assert len(again.book((2, "v1"))) == 0
+    assert len(again.chapters(Place(1, "v2"))) == 1
+    assert len(again.chapters(Place(2, "v1"))) == 0
     again.close()
 
 
@@ -56,7 +57,7 @@ def test_nobody_writes_after_chapters_that_he_does_not_know(tmp_path: Path) -> N
     made = [(chapter(0, 10), content(1, 1, 7))]
     assert one.add(PLACE, NOTHING, made, 0)
     assert not other.add(PLACE, NOTHING, [(chapter(0, 30), content(1, 2, 3))], 0)
-    book = other.book(PLACE)
+    book = other.chapters(PLACE)
     assert book[0].end_micros == 10
     assert other.add(PLACE, book, [(chapter(10, 30), content(4, 4, 4))], 1)
     assert not one.add(PLACE, book, [(chapter(10, 20), content(4, 4, 4))], 1)
@@ -68,10 +69,10 @@ def test_only_a_chapter_that_is_held_back_can_take_more(tmp_path: Path) -> None:
     archive = ChapterStore(tmp_path)
     both = [(chapter(0, 10), content(1, 1, 7)), (chapter(10, 20), content(2, 2, 2))]
     archive.add(PLACE, NOTHING, both, 0)
-    book = archive.book(PLACE)
+    book = archive.chapters(PLACE)
     assert not archive.add(PLACE, book, [(chapter(0, 40, final=True), content(1, 2, 3))], 0)
     assert archive.add(PLACE, book, [(chapter(10, 40, 4, final=True), content(2, 2, 2, 5))], 1)
-    book = archive.book(PLACE)
+    book = archive.chapters(PLACE)
     assert (book.shown, book[1].rows) == (2, 4)
     assert not archive.add(PLACE, book, [(chapter(10, 60, 5, final=True), content(2))], 1)
     archive.close()
@@ -82,7 +83,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     broken = [(chapter(0, 10), content(1)), (chapter(10, 20), None)]
     with pytest.raises(AttributeError):
         archive.add(PLACE, NOTHING, broken, 0)  # type: ignore[arg-type]
-    assert len(archive.book(PLACE)) == 0
+    assert len(archive.chapters(PLACE)) == 0
     with sqlite3.connect(tmp_path / FILE, timeout=0.1) as other:  # nobody holds the file
         other.execute("DELETE FROM chapters")
     other.close()

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kreach.adsystem.campaigns.questions import ReachQuestion
-from kreach.adsystem.disclosure.guard import Withheld
-from kreach.adsystem.reports.guarded import GuardedReporting
 
+from kreach.adsystem.reports.policy import Withheld
+from kreach.adsystem.reports.questions import ReachQuestion
+from kreach.adsystem.reports.report import Allowed
 from kreach.boundary.times import Window
 from tests.adsystem.api.stores import (
     END,
@@ -20,7 +20,8 @@ from tests.adsystem.api.stores import (
     make_campaign,
     make_catalogue,
 )
-from tests.adsystem.api.test_guarded import EVER, FLOORS, guarded
+from tests.adsystem.disclosure.chapters.test_policy import EVER, FLOORS, guarded
+from tests.adsystem.report_services import PlainReports
 
 LEAST = FLOORS.min_impressions
 
@@ -60,7 +61,7 @@ async def _polling(folder: Path) -> None:
 
 
 def _ask_for_everything(
-    service: GuardedReporting,
+    service: PlainReports,
     generator: np.random.Generator,
     totals: set[tuple[int, int]],
     windows: set[tuple[str, str]],
@@ -83,8 +84,8 @@ def _ask_for_everything(
         try:
             asked.append(service.reach("spring", ReachQuestion(window, (1,))))
         except Withheld as error:
-            near = error.allowed or {"start": [], "end": []}
-            edges = [(a, b) for a in near["start"] for b in near["end"] if a < b]
+            near = error.allowed or Allowed()
+            edges = [(a, b) for a in near.start for b in near.end if a < b]
             asked += [
                 service.reach("spring", ReachQuestion(Window.between(*edge), (1,)))
                 for edge in edges

@@ -2,7 +2,9 @@
 
 from itertools import count
 
-from kreach.adsystem.disclosure.suppressions import Suppressions
+import msgspec
+
+from kreach.adsystem.reports.suppressions import Suppressions
 
 
 def test_the_same_question_again_is_the_same_entry() -> None:
@@ -11,7 +13,7 @@ def test_the_same_question_again_is_the_same_entry() -> None:
     kept.add("too few so far", "spring", "status")
     kept.add("window not of whole chapters", "spring", "reach from a to b")
     kept.add("too few so far", "spring", "status")
-    told = kept.document()
+    told = msgspec.to_builtins(kept.document())
     assert told["by_reason"] == {"too few so far": 2, "window not of whole chapters": 1}
     newest, other = told["suppressions"]
     assert newest == {
@@ -27,11 +29,11 @@ def test_the_same_question_again_is_the_same_entry() -> None:
 
 
 def test_the_oldest_are_forgotten_and_counts_are_not() -> None:
-    kept = Suppressions(lambda: 0.0, most=3)
+    kept = Suppressions(lambda: 0.0, max_entries=3)
     for at in range(5):
         kept.add("too few so far", f"c{at}", "list")
     kept.add("too few so far", "c2", "list")  # fresh again
     kept.add("too few so far", "c9", "list")
-    told = kept.document()
+    told = msgspec.to_builtins(kept.document())
     assert [entry["campaign"] for entry in told["suppressions"]] == ["c9", "c2", "c4"]
     assert told["by_reason"] == {"too few so far": 7}

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kreach.adsystem.disclosure.guard import Audiences, chosen_chapters
 
 from kreach.adsystem.catalogues import read_audience
 from kreach.adsystem.check import check_adsystem, check_closing
+from kreach.adsystem.disclosure.audience_rules import AudienceRules
+from kreach.adsystem.disclosure.chapters.policy import whole_chapters
 from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight, stored_audiences
 from kreach.adsystem.disclosure.chapters.writer import _seen
 from kreach.adsystem.settings import (
@@ -25,7 +26,7 @@ from kreach.boundary.files import write_catalogue, write_groups
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from kreach.service.config import load_settings, read_file
-from tests.adsystem.disclosure.test_chapters import chapters
+from tests.adsystem.disclosure.chapters.test_chapter import chapters
 
 SIZES = np.full(200, 10)
 CATALOGUE = Catalogue(
@@ -129,7 +130,7 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
 
     names = ["everyone", *shared.audiences]
     floors, archive = GuardSettings(min_audience=700), ChapterStore(shared.store)
-    audiences = Audiences(read, names, floors, b"a key of some length", archive)
+    audiences = AudienceRules(read, names, floors, b"a key of some length", archive)
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None
     assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"
@@ -170,9 +171,9 @@ def test_a_check_of_an_old_or_a_broken_store(tmp_path: Path) -> None:
 
 def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:
     book = chapters(2, 5, 9)
-    assert chosen_chapters(book, Window.between("1960-01-01", "1970-01-01T05:00Z")) == range(2)
+    assert whole_chapters(book, Window.between("1960-01-01", "1970-01-01T05:00Z")) == range(2)
     with pytest.raises(KreachError) as refused:
-        chosen_chapters(book, Window.between("1960-01-01", "1970-01-01T06:00Z"))
+        whole_chapters(book, Window.between("1960-01-01", "1970-01-01T06:00Z"))
     assert str(refused.value) == (
         "end must be where a chapter ends (1970-01-01T05:00:00Z), got 1970-01-01T06:00:00Z"
     )

@@ -19,9 +19,10 @@ from kreach.adsystem.disclosure.noise.answers import (
 from kreach.adsystem.disclosure.noise.consistency import consistent, grown, nearest_falling
 from kreach.adsystem.disclosure.noise.intervals import Intervals
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Draw, Part, Strength, Vector
-from kreach.adsystem.disclosure.noise.reports import cap_documents, noise_document
+from kreach.adsystem.disclosure.noise.reports import noise_info, noisy_cap_reports
 from kreach.boundary.audience import Audience
 from kreach.numeric.types import FloatArray, IntArray
+from tests.adsystem.report_services import plain
 
 STRENGTH = Strength(2_000_000, 10, 6, 20_000)
 
@@ -277,7 +278,9 @@ def test_documents_agree_with_themselves(
     noisy: Vector, target: AudienceFacts, level: float
 ) -> None:
     shown = consistent(noisy, STRENGTH, target.people, target.everyone)
-    documents = cap_documents(NoisyAnswer(noisy, shown, STRENGTH, target), (1, 3, 5), level)
+    documents = plain(
+        noisy_cap_reports(NoisyAnswer(noisy, shown, STRENGTH, target), (1, 3, 5), level)
+    )
     for told in documents:
         cap = told["cap"]
         assert told["unique_reach"] <= told["reach"] + 1e-9
@@ -300,6 +303,6 @@ def test_answers_are_kept_and_read_again_as_they_were() -> None:
     exact = exact_counts(SMALL, np.full(60, 7), 1_234, STRENGTH)
     answer = draw_answer(exact, STRENGTH, AudienceFacts.of(SMALL), seeded(1), stride_seconds=86_400)
     assert NoisyAnswer.from_document(answer.document()) == answer
-    told = noise_document(answer)
+    told = plain(noise_info(answer))
     assert told["rho"] == 0.002
     assert told["std_people"] == pytest.approx(10.001 / (2 * 0.0014) ** 0.5, rel=1e-4)

@@ -8,16 +8,16 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 import pytest
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
-from kreach.adsystem.disclosure.guard import Withheld
 
 from kreach.adsystem.check import check_adsystem
-from kreach.adsystem.reports.catalogue_cache import Shelf
+from kreach.adsystem.reports.catalogue_cache import CatalogueCache
+from kreach.adsystem.reports.policy import Withheld
+from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from tests.adsystem.api.stores import END, GROUPS, Shop, make_campaign, make_catalogue
-from tests.adsystem.api.test_guarded import (
+from tests.adsystem.disclosure.chapters.test_policy import (
     EVER,
     FLOORS,
     at,
@@ -65,7 +65,8 @@ async def _audiences(folder: Path) -> None:
         with pytest.raises(Withheld) as refused:
             service.create(new_campaign("a", "target"))
         assert str(refused.value) == (
-            "audience must have clearly more than 70 people to be used by advertisers, got 'target'"
+            "audience 'target': the audience must have clearly more than 70 people to be used by "
+            "advertisers"
         )
         assert refused.value.reason == "audience too small"
         for close in ("nearly", "twin"):
@@ -146,17 +147,17 @@ def test_an_audience_is_what_it_was_when_it_was_first_read(tmp_path: Path) -> No
     with_audiences(shop, tmp_path, sports=sports, arts=catalogue.sizes * (np.arange(GROUPS) > 4))
     (tmp_path / "arts.parquet").rename(tmp_path / "away")
     with patch("kreach.adsystem.reports.catalogue_cache._MAX_GROUPS", 1):
-        shelf = Shelf(shop.shared, Log("test", lambda line: None))
-    assert shelf.audience(catalogue, "sports").targeted_user_count == sports.sum()
+        cache = CatalogueCache(shop.shared, Log("test", lambda line: None))
+    assert cache.audience(catalogue, "sports").targeted_user_count == sports.sum()
     with pytest.raises(KreachError, match="name a file that exists"):
-        shelf.audience(catalogue, "arts")
+        cache.audience(catalogue, "arts")
     (tmp_path / "away").rename(tmp_path / "arts.parquet")
     with pytest.raises(KreachError, match="when it was first read: restart"):
-        shelf.audience(catalogue, "arts")
+        cache.audience(catalogue, "arts")
     with_audiences(shop, tmp_path, sports=sports - (np.arange(GROUPS) == 3))
-    shelf.audience(catalogue, "everyone")
+    cache.audience(catalogue, "everyone")
     with pytest.raises(KreachError, match="audience must stay as it is while the service runs"):
-        shelf.audience(catalogue, "sports")
+        cache.audience(catalogue, "sports")
 
 
 def test_money_of_an_audience_whose_old_catalogue_is_behind_it(tmp_path: Path) -> None:

@@ -1,19 +1,21 @@
 """An advertiser's own campaigns: names in and out, and others that might as well not exist."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kreach.adsystem.campaigns.questions import PlanQuestion, ReachQuestion
 
-from kreach.adsystem.api.scope import OwnCampaigns
 from kreach.adsystem.campaigns.store import CampaignExists, UnknownCampaign
-from kreach.adsystem.reports.service import Reporting
-from kreach.adsystem.settings import ReportingSettings
+from kreach.adsystem.disclosure.open import OpenPolicy
+from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.reports.report import CampaignStatus
+from kreach.adsystem.reports.service import ReportService
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, quiet
+from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue
+from tests.adsystem.report_services import PlainReports, open_reports, report_store
 
 NEW = {
     "id": "spring",
@@ -24,15 +26,14 @@ NEW = {
 
 
 @pytest.fixture
-def reporting(tmp_path: Path) -> Iterator[Reporting]:
+def reporting(tmp_path: Path) -> Iterator[PlainReports]:
     shop = Shop(tmp_path, make_catalogue("disjoint", groups=6))
     shop.add(make_campaign("house"))
-    made = Reporting(shop.shared, ReportingSettings(), quiet("reporting"))
-    yield made
-    made.close()
+    with open_reports(shop.shared) as service:
+        yield service
 
 
-def asked(view: OwnCampaigns, name: str) -> dict[str, Callable[[], dict[str, Any]]]:
+def asked(view: PlainReports, name: str) -> dict[str, Callable[[], dict[str, Any]]]:
     """Everything that can be asked of one campaign."""
     return {
         "status": lambda: view.status(name, 0.95),
@@ -46,13 +47,13 @@ def asked(view: OwnCampaigns, name: str) -> dict[str, Callable[[], dict[str, Any
     }
 
 
-def test_a_campaign_is_kept_under_its_advertiser_and_shown_without(reporting: Reporting) -> None:
-    own = OwnCampaigns(reporting, "acme")
+def test_a_campaign_is_kept_under_its_advertiser_and_shown_without(reporting: PlainReports) -> None:
+    own = reporting.own("acme")
     creative = {"id": "acme.banner", "markup": "acme."}  # not a campaign's id: it stays
     made = own.create(NEW | {"creative": creative})
     assert made["id"] == "spring"
     assert made["creative"]["id"] == "acme.banner"
-    assert reporting.campaigns.get("acme.spring").campaign.budget == 5.0
+    assert reporting.service.store.campaigns.get("acme.spring").campaign.budget == 5.0
     for kind, ask in asked(own, "spring").items():
         document = ask()
         named = [document[name] for name in ("id", "campaign") if name in document]
@@ -61,8 +62,8 @@ def test_a_campaign_is_kept_under_its_advertiser_and_shown_without(reporting: Re
     assert reporting.status("acme.spring", 0.95)["id"] == "acme.spring"
 
 
-def test_documents_that_are_kept_stay_as_they_are(reporting: Reporting) -> None:
-    own = OwnCampaigns(reporting, "acme")
+def test_documents_that_are_kept_stay_as_they_are(reporting: PlainReports) -> None:
+    own = reporting.own("acme")
     own.create(NEW)
     for _ in range(2):
         assert own.reach("spring", ReachQuestion(caps=(1,)))["campaign"] == "spring"
@@ -71,8 +72,8 @@ def test_documents_that_are_kept_stay_as_they_are(reporting: Reporting) -> None:
         )
 
 
-def test_two_advertisers_may_use_one_name(reporting: Reporting) -> None:
-    acme, bob = OwnCampaigns(reporting, "acme"), OwnCampaigns(reporting, "bob")
+def test_two_advertisers_may_use_one_name(reporting: PlainReports) -> None:
+    acme, bob = reporting.own("acme"), reporting.own("bob")
     acme.create(NEW)
     bob.create(NEW | {"budget": 7.0})
     acme.create(NEW | {"id": "house"})  # a campaign of the operator's has this name too
@@ -88,8 +89,8 @@ UNKNOWN = ["nobody", "theirs", "house", "bob.theirs", "acme.spring", ".spring", 
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_is_not_ones_own_does_not_exist(reporting: Reporting, name: str) -> None:
-    acme, bob = OwnCampaigns(reporting, "acme"), OwnCampaigns(reporting, "bob")
+def test_what_is_not_ones_own_does_not_exist(reporting: PlainReports, name: str) -> None:
+    acme, bob = reporting.own("acme"), reporting.own("bob")
     acme.create(NEW)
     bob.create(NEW | {"id": "theirs"})
     for ask in asked(acme, name).values():
@@ -100,10 +101,10 @@ def test_what_is_not_ones_own_does_not_exist(reporting: Reporting, name: str) ->
         acme.listing(name, 10)
 
 
-def statements(reporting: Reporting, ask: Callable[[], object]) -> list[str]:
+def statements(reporting: PlainReports, ask: Callable[[], object]) -> list[str]:
     """What the campaigns' store was asked, with the values in place."""
     told: list[str] = []
-    connection = reporting.campaigns._connection
+    connection = reporting.service.store.campaigns._connection
     connection.set_trace_callback(told.append)
     try:
         with pytest.raises(UnknownCampaign):
@@ -113,8 +114,8 @@ def statements(reporting: Reporting, ask: Callable[[], object]) -> list[str]:
     return told
 
 
-def test_the_steps_are_the_same_for_anothers_campaign_and_for_none(reporting: Reporting) -> None:
-    acme, bob = OwnCampaigns(reporting, "acme"), OwnCampaigns(reporting, "bob")
+def test_the_steps_are_the_same_for_anothers_campaign_and_for_none(reporting: PlainReports) -> None:
+    acme, bob = reporting.own("acme"), reporting.own("bob")
     bob.create(NEW | {"id": "theirs"})
     for kind in asked(acme, "theirs"):
         theirs = statements(reporting, asked(acme, "theirs")[kind])
@@ -124,15 +125,15 @@ def test_the_steps_are_the_same_for_anothers_campaign_and_for_none(reporting: Re
         assert all("'acme.nobody'" in one for one in nobody if "WHERE id" in one)
 
 
-def test_pages_are_as_if_there_were_no_others(reporting: Reporting) -> None:
-    acme, bob = OwnCampaigns(reporting, "acme"), OwnCampaigns(reporting, "bob")
+def test_pages_are_as_if_there_were_no_others(reporting: PlainReports) -> None:
+    acme, bob = reporting.own("acme"), reporting.own("bob")
     for number in range(7):
         acme.create(NEW | {"id": f"c{number}"})
         for each in range(3):
             bob.create(NEW | {"id": f"c{number}-{each}"})
     neighbours = ("acme-2", "acm", "acmf", "acme0", "acme")  # around "acme." in every order
     for name in neighbours[:-1]:
-        OwnCampaigns(reporting, name).create(NEW)
+        reporting.own(name).create(NEW)
     seen: list[list[str]] = []
     after = None
     while True:
@@ -146,12 +147,12 @@ def test_pages_are_as_if_there_were_no_others(reporting: Reporting) -> None:
     everyone = reporting.listing(None, 1_000)["campaigns"]
     assert len(everyone) == 1 + 7 + 21 + 4
     nothing: dict[str, Any] = {"currency": "USD", "campaigns": [], "next": None}
-    assert OwnCampaigns(reporting, "newcomer").listing(None, 10) == nothing
+    assert reporting.own("newcomer").listing(None, 10) == nothing
 
 
 @pytest.mark.parametrize("name", ["bob.spring", "acme.spring", "a b", "", ".", "x" * 65, "-a", 7])
-def test_a_name_that_no_campaign_may_have(reporting: Reporting, name: object) -> None:
-    own = OwnCampaigns(reporting, "acme")
+def test_a_name_that_no_campaign_may_have(reporting: PlainReports, name: object) -> None:
+    own = reporting.own("acme")
     with pytest.raises(KreachError, match=r"^id must be 1 to 64 letters.*got"):
         own.create(NEW | {"id": name})
     assert own.listing(None, 10)["campaigns"] == []
@@ -159,24 +160,22 @@ def test_a_name_that_no_campaign_may_have(reporting: Reporting, name: object) ->
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "ACME", "acme."])
-def test_an_advertiser_needs_a_name(reporting: Reporting, name: str) -> None:
+def test_an_advertiser_needs_a_name(reporting: PlainReports, name: str) -> None:
     with pytest.raises(KreachError, match="advertiser must"):
-        OwnCampaigns(reporting, name)
+        reporting.own(name)
 
 
-class _Careless(Reporting):
+class _Careless(ReportService):
     """A service that answers with a campaign that was not asked for."""
 
-    def status(self, campaign_id: str, level: float) -> dict[str, Any]:
+    def status(self, campaign_id: str, level: float) -> CampaignStatus:
         return super().status("bob.theirs", level)
 
 
 def test_anothers_campaign_is_never_shown_even_by_mistake(tmp_path: Path) -> None:
     shop = Shop(tmp_path, make_catalogue("disjoint", groups=6))
     shop.add(make_campaign("bob.theirs"))
-    careless = _Careless(shop.shared, ReportingSettings(), quiet("reporting"))
-    try:
-        with pytest.raises(RuntimeError, match="somebody else"):
-            OwnCampaigns(careless, "acme").status("spring", 0.95)
-    finally:
-        careless.close()
+    with closing(report_store(shop.shared)) as store:
+        careless = _Careless(store, OpenPolicy(store), lambda: 0.0)
+        with pytest.raises(RuntimeError, match="another advertiser"):
+            PlainReports(careless, "acme").status("spring", 0.95)

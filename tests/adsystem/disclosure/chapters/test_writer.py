@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from kreach.adsystem.disclosure.audiences import served_people
 from kreach.adsystem.disclosure.chapters import writer as keeper_module
 from kreach.adsystem.disclosure.chapters.grid import cells_of
+from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
-from tests.adsystem.disclosure.logs import (
+from tests.adsystem.disclosure.chapters.written_log import (
     AUDIENCE,
     CLOSING,
     GROUPS,
     HOUR,
     SETTLE,
     START,
-    Shelfless,
+    WrittenChapters,
     WrittenLog,
     settings,
 )
@@ -38,8 +39,8 @@ def log(tmp_path: Path) -> Iterator[WrittenLog]:
 
 
 @pytest.fixture
-def kept(log: WrittenLog) -> Iterator[Shelfless]:
-    made = Shelfless(log, settings())
+def kept(log: WrittenLog) -> Iterator[WrittenChapters]:
+    made = WrittenChapters(log, settings())
     yield made
     made.close()
 
@@ -56,7 +57,7 @@ def fill(log: WrittenLog, *hours: int, rows: int = 6, campaign: int = 1) -> None
         log.write(moments, [at % GROUPS for at in range(rows)], campaign)
 
 
-def test_a_cell_counts_when_it_is_over_and_settled(log: WrittenLog, kept: Shelfless) -> None:
+def test_a_cell_counts_when_it_is_over_and_settled(log: WrittenLog, kept: WrittenChapters) -> None:
     fill(log, 0, 1)
     assert len(kept.look(START + HOUR + SETTLE - 1)) == 0
     assert kept.questions == 0
@@ -70,7 +71,7 @@ def test_a_cell_counts_when_it_is_over_and_settled(log: WrittenLog, kept: Shelfl
 
 
 def test_chapters_begin_with_the_flight_and_wait_for_both_floors(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     log.write([START + 5 * HOUR + at for at in range(9)], [2] * 9)  # one person, over and over
     assert len(kept.look(after(6))) == 0
@@ -84,7 +85,7 @@ def test_chapters_begin_with_the_flight_and_wait_for_both_floors(
 
 
 def test_the_tail_joins_the_last_chapter_when_the_campaign_is_over(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     fill(log, 0, 1)
     fill(log, 4, rows=2)
@@ -104,7 +105,7 @@ def test_the_tail_joins_the_last_chapter_when_the_campaign_is_over(
 
 
 def test_a_held_chapter_without_a_tail_says_nothing_of_that(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     fill(log, 0)
     over = START + 9 * HOUR
@@ -112,7 +113,7 @@ def test_a_held_chapter_without_a_tail_says_nothing_of_that(
     assert (book.shown, book[0].end_micros) == (1, START + 10 * HOUR)
 
 
-def test_few_impressions_are_never_shown(log: WrittenLog, kept: Shelfless) -> None:
+def test_few_impressions_are_never_shown(log: WrittenLog, kept: WrittenChapters) -> None:
     fill(log, 0, rows=4)
     assert kept.look(after(30), START + HOUR).shown == 0
     fill(log, 20, rows=9)  # after the end
@@ -120,7 +121,7 @@ def test_few_impressions_are_never_shown(log: WrittenLog, kept: Shelfless) -> No
 
 
 def test_a_flight_that_goes_on_after_its_end_begins_a_new_chapter(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     fill(log, 0)
     assert kept.look(after(3), START + HOUR).shown == 1
@@ -137,14 +138,14 @@ def test_a_flight_that_goes_on_after_its_end_begins_a_new_chapter(
     assert kept.counts().tolist() == log.counts().tolist()
 
 
-def test_an_end_moved_back_lets_the_held_chapter_go(log: WrittenLog, kept: Shelfless) -> None:
+def test_an_end_moved_back_lets_the_held_chapter_go(log: WrittenLog, kept: WrittenChapters) -> None:
     fill(log, 0, 1, 2)
     assert kept.look(after(3)).shown == 2
     book = kept.look(after(3), START - HOUR)
     assert (book.shown, book[2].end_micros) == (3, START + 3 * HOUR)
 
 
-def test_late_rows_go_into_the_next_chapter(log: WrittenLog, kept: Shelfless) -> None:
+def test_late_rows_go_into_the_next_chapter(log: WrittenLog, kept: WrittenChapters) -> None:
     fill(log, 0, 1)
     kept.look(after(2))
     shown = kept.counts().tolist()
@@ -162,7 +163,7 @@ def test_late_rows_go_into_the_next_chapter(log: WrittenLog, kept: Shelfless) ->
 
 
 def test_rows_from_before_the_flight_are_in_the_first_chapter(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     log.write([START - 5 * HOUR - at for at in range(3)], [0, 1, 2])
     fill(log, 0, 1, rows=5)
@@ -172,7 +173,7 @@ def test_rows_from_before_the_flight_are_in_the_first_chapter(
 
 
 def test_rows_of_groups_that_the_catalogue_lacks_cost_money_only(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     fill(log, 0, 1)
     log.write([START + 5], [GROUPS + 3])
@@ -183,11 +184,13 @@ def test_rows_of_groups_that_the_catalogue_lacks_cost_money_only(
     assert kept.counts().sum() == 6
 
 
-def test_chapters_outlive_a_restart_and_other_settings(log: WrittenLog, kept: Shelfless) -> None:
+def test_chapters_outlive_a_restart_and_other_settings(
+    log: WrittenLog, kept: WrittenChapters
+) -> None:
     fill(log, 0, 1, 2)
     before = kept.look(after(3))
     log.write([START], [11])  # late
-    again = Shelfless(log, settings(min_impressions=2, grid_seconds=1_800))
+    again = WrittenChapters(log, settings(min_impressions=2, grid_seconds=1_800))
     book = again.look(after(3))
     assert book.table[:3].tolist() == before.table.tolist()
     assert again.counts(range(3)).tolist() == (log.counts() - np.eye(GROUPS)[11]).tolist()
@@ -198,20 +201,20 @@ def test_chapters_outlive_a_restart_and_other_settings(log: WrittenLog, kept: Sh
     again.close()
 
 
-def test_two_processes_agree_on_chapters(log: WrittenLog, kept: Shelfless) -> None:
-    other = Shelfless(log, settings(min_impressions=12))
+def test_two_processes_agree_on_chapters(log: WrittenLog, kept: WrittenChapters) -> None:
+    other = WrittenChapters(log, settings(min_impressions=12))
     fill(log, 0, 1, 2)
     assert len(kept.look(after(1))) == 1
     assert len(other.look(after(3))) == 2  # after the first one, which it did not make
     book = kept.look(after(3))  # holds an old book, tries, and takes over what is there
     assert [book[at].end_micros for at in range(2)] == [START + HOUR, START + 3 * HOUR]
-    assert book.table.tolist() == other.keeper.book((1, "v1")).table.tolist()
+    assert book.table.tolist() == other.keeper.chapters(Place(1, "v1")).table.tolist()
     other.close()
 
 
 def test_a_log_that_lacks_rows_closes_nothing(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "full")
-    kept = Shelfless(log, settings())
+    kept = WrittenChapters(log, settings())
     fill(log, 0, 1, 2)
     kept.look(after(3))
     shown = kept.counts().tolist()
@@ -220,7 +223,7 @@ def test_a_log_that_lacks_rows_closes_nothing(tmp_path: Path) -> None:
     fill(short, 4, 5, rows=5)
     kept.log = short
     assert len(kept.look(after(7), START + 6 * HOUR)) == 3
-    assert kept.keeper.behind((1, "v1"))
+    assert kept.keeper.behind(Place(1, "v1"))
     asked = kept.questions
     assert kept.look(after(7) + 1, START + 6 * HOUR).shown == 2
     assert kept.questions == asked  # until the grid goes on
@@ -231,14 +234,14 @@ def test_a_log_that_lacks_rows_closes_nothing(tmp_path: Path) -> None:
     fill(log, 7)
     kept.log = log
     assert len(kept.look(after(10))) == 4
-    assert not kept.keeper.behind((1, "v1"))
+    assert not kept.keeper.behind(Place(1, "v1"))
     kept.close()
     log.close()
     short.close()
 
 
 def test_nobody_to_name_the_people_shows_no_more_until_the_end(
-    log: WrittenLog, kept: Shelfless
+    log: WrittenLog, kept: WrittenChapters
 ) -> None:
     fill(log, 0, 1)
     kept.look(after(2))
@@ -248,7 +251,7 @@ def test_nobody_to_name_the_people_shows_no_more_until_the_end(
     assert (book.shown, book[1].impressions) == (2, 18)
 
 
-def test_many_campaigns_are_asked_for_together(log: WrittenLog, kept: Shelfless) -> None:
+def test_many_campaigns_are_asked_for_together(log: WrittenLog, kept: WrittenChapters) -> None:
     several = range(1, 41)
     for campaign in several:
         fill(log, 0, 1, campaign=campaign)
@@ -257,20 +260,20 @@ def test_many_campaigns_are_asked_for_together(log: WrittenLog, kept: Shelfless)
     kept.look(after(2), campaigns=several)
     assert kept.questions == 2
     for campaign in several:
-        assert kept.keeper.book((campaign, "v1")).shown == 1
+        assert kept.keeper.chapters(Place(campaign, "v1")).shown == 1
         assert kept.counts(campaign=campaign).tolist() == log.counts(1, end=START + HOUR).tolist()
     fill(log, 2, campaign=7)
     kept.look(after(3), campaigns=several)
     assert kept.questions == 4
-    assert kept.keeper.book((7, "v1")).shown == 2
+    assert kept.keeper.chapters(Place(7, "v1")).shown == 2
 
 
 def test_a_long_log_is_read_and_written_in_pieces(
-    log: WrittenLog, kept: Shelfless, monkeypatch: pytest.MonkeyPatch
+    log: WrittenLog, kept: WrittenChapters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(log, *range(40))
     whole = kept.look(after(40))
-    pieces = Shelfless(log, settings())
+    pieces = WrittenChapters(log, settings())
     pieces.archive = type(pieces.archive)(log.folder / "other")
     pieces.keeper = keeper_module.ChapterWriter(pieces.archive, settings())
     monkeypatch.setattr(keeper_module, "_MAX_HELD", 20)
@@ -282,12 +285,12 @@ def test_a_long_log_is_read_and_written_in_pieces(
     pieces.close()
 
 
-def test_catalogues_have_chapters_of_their_own(log: WrittenLog, kept: Shelfless) -> None:
+def test_catalogues_have_chapters_of_their_own(log: WrittenLog, kept: WrittenChapters) -> None:
     fill(log, 0, 1)
     log.write([START + HOUR + at for at in range(7)], range(7), version="v2")
     assert kept.look(after(2)).shown == 1
     assert kept.look(after(2), version="v2")[0].impressions == 7
-    assert kept.keeper.book((1, "v1"))[1].impressions == 6
+    assert kept.keeper.chapters(Place(1, "v1"))[1].impressions == 6
 
 
 # -- the whole of it, with whatever may happen ---------------------------------------------------
@@ -331,7 +334,7 @@ def test_whatever_happens_shown_totals_differ_by_many_or_not_at_all(played: list
 
 
 def _play(log: WrittenLog, played: list[Step]) -> None:
-    kept = Shelfless(log, settings())
+    kept = WrittenChapters(log, settings())
     now, over = START + SETTLE, None
     least = 5
     seen: dict[tuple[int, ...], IntArray] = {}  # what was shown, by the ends of chapters
@@ -341,7 +344,7 @@ def _play(log: WrittenLog, played: list[Step]) -> None:
         now += step.hours * HOUR
         if step.what == "restart":
             kept.close()
-            kept = Shelfless(log, settings(min_impressions=step.least))
+            kept = WrittenChapters(log, settings(min_impressions=step.least))
             least = min(least, step.least)
         elif step.what:
             over = now if step.what == "end" else None

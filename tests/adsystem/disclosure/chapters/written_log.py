@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import ibis.expr.types as ir
 import numpy as np
-from kreach.adsystem.log.totals import Standing
 
 from kreach.adsystem.disclosure.audiences import served_people
 from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
@@ -12,6 +12,8 @@ from kreach.adsystem.disclosure.chapters.chapter import ChapterList
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
 from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
 from kreach.adsystem.ledger.journal import Journal
+from kreach.adsystem.log.place import Place
+from kreach.adsystem.log.running_counts import RunningCounts
 from kreach.adsystem.log.snapshot import LiveLog, Snapshot
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.audience import Audience
@@ -39,7 +41,7 @@ class WrittenLog:
         self.folder = folder
         self.journal = Journal(folder, Log("bidder", write=lambda line: None))
         self.live = LiveLog(folder, "200MB")
-        self.standing = Standing()
+        self.standing = RunningCounts()
         self._rows = 0
         self.truth: list[tuple[int, str, int, int, int]] = []
         """Campaign, version, group, time, micros."""
@@ -72,7 +74,7 @@ class WrittenLog:
         self.journal.close()
 
 
-class Shelfless:
+class WrittenChapters:
     """A keeper on a log, without campaigns and catalogues: the test says what they are."""
 
     def __init__(self, log: WrittenLog, floors: GuardSettings) -> None:
@@ -92,12 +94,12 @@ class Shelfless:
         """Bring campaigns up to date; the book of the first."""
         with self.log.live.snapshot() as taken:
             totals = self.log.standing.totals(taken)
-            rows = {numbers: total.impressions for numbers, total in totals.items()}
-            if version in taken.numbers:
+            rows = {numbers: total.rows for numbers, total in totals.items()}
+            if version in taken.catalogue_numbers:
                 watched = [
                     WatchedPlace(
-                        (campaign, version),
-                        (campaign, taken.numbers[version]),
+                        Place(campaign, version),
+                        taken.place(campaign, version),
                         GROUPS,
                         START,
                         over,
@@ -106,25 +108,25 @@ class Shelfless:
                     for campaign in campaigns
                 ]
                 self.keeper.bring_up(self._counted(taken), rows, watched, now)
-        return self.keeper.book((campaigns[0], version))
+        return self.keeper.chapters(Place(campaigns[0], version))
 
     def _counted(self, taken: Snapshot) -> Snapshot:
-        ask = taken.ask
+        columns = taken.columns
 
-        def counted(sql: str) -> object:
+        def counted(query: ir.Table) -> object:
             self.questions += 1
-            return ask(sql)
+            return columns(query)
 
-        object.__setattr__(taken, "ask", counted)
+        object.__setattr__(taken, "columns", counted)
         return taken
 
     def counts(
         self, chosen: range | None = None, campaign: int = 1, version: str = "v1"
     ) -> IntArray:
         """Impressions by group in chapters, by default in all that are shown."""
-        place = (campaign, version)
+        place = Place(campaign, version)
         if chosen is None:
-            chosen = range(self.keeper.book(place).shown)
+            chosen = range(self.keeper.chapters(place).shown)
         return self.keeper.counts(place, chosen, GROUPS)
 
     def close(self) -> None:

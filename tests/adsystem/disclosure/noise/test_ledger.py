@@ -195,7 +195,8 @@ def test_many_threads_and_two_ledgers_draw_once_and_keep_to_the_budget(tmp_path:
 _TELLER = """
 import json, random, sys
 from pathlib import Path
-from kreach.adsystem.disclosure.noise.ledger import Charge, RecordedAnswer, LedgerQuestion, PrivacyLedger
+from kreach.adsystem.disclosure.noise.ledger import Charge, RecordedAnswer, PrivacyLedger
+from kreach.adsystem.disclosure.noise.questions import LedgerQuestion
 ledger = PrivacyLedger(Path(sys.argv[1]))
 charge = Charge(10, 500, 500, 10)
 for at in range(100_000):
