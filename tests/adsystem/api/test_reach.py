@@ -23,7 +23,7 @@ from tests.adsystem.api.stores import (
     make_catalogue,
     reporting,
 )
-from tests.adsystem.report_services import plain_caps
+from tests.adsystem.report_services import plain, plain_caps
 
 NOON = START + timedelta(days=2, hours=12)
 

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from glob import escape
@@ -107,6 +107,21 @@ class EmbeddedEngine(Engine):
                 self._engine.register(view, _in_memory(name, source))
             described = self._engine.execute(f"DESCRIBE {view}").fetchall()
         schema = {str(row[0]): DuckDBType.from_string(row[1]) for row in described}
+        return ibis.table(schema, name=view)
+
+    def values(
+        self, numbers: Mapping[str, Sequence[int]], instants: Mapping[str, Sequence[int]]
+    ) -> ir.Table:
+        """A temporary table of whole numbers and of instants (micros since 1970)."""
+        view = self.fresh("values")
+        selected = [f"unnest(?::BIGINT[]) AS {sql_name(name)}" for name in numbers]
+        selected += [
+            f"make_timestamptz(unnest(?::BIGINT[])) AS {sql_name(name)}" for name in instants
+        ]
+        rows = [list(column) for column in (*numbers.values(), *instants.values())]
+        with self.guard("values", "be whole numbers"):
+            self._engine.execute(f"CREATE TEMP TABLE {view} AS SELECT {', '.join(selected)}", rows)
+        schema = dict.fromkeys(numbers, "int64") | dict.fromkeys(instants, "timestamp('UTC')")
         return ibis.table(schema, name=view)
 
     def _parts(self, name: str, sources: Sequence[Source]) -> list[str]:

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -101,6 +101,13 @@ class Snapshot:
             ibis.literal(False)
         ]
         return _numbered(live.filter(ibis.or_(*later)))
+
+    def values(
+        self, numbers: Mapping[str, Sequence[int]], instants: Mapping[str, Sequence[int]]
+    ) -> ir.Table:
+        """A table of whole numbers and of instants (in micros), to be joined to the log."""
+        with _unavailable():
+            return self.engine.values(numbers, instants)
 
     def columns(self, query: ir.Table) -> Columns:
         """Run a query on a table of this snapshot."""

@@ -204,14 +204,18 @@ def test_nothing_depends_on_the_log_but_through_the_draw(shop: Shop, tmp_path: P
 
 def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY, None) as reporting:
-        everything(reporting)
+        reporting.listing(None, 10)
+        reporting.status("spring", 0.9)
+        reporting.pacing("spring", Window(), 10)
+        reporting.reach("spring", question())
+        reporting.series("spring", "day", question())
         with pytest.raises(Withheld):
             reporting.reach("spring", question(window(0.5, 1)))
         assert reporting.suppressed_by_reason() == {"window not of whole cells": 1}
         assert len(reporting.suppressions()["suppressions"]) == 1
     with noisy(shared, START + 0.5 * DAY, None) as reporting:
-        everything(reporting)
         (shared.store / FILE).stat()
+        reporting.status("spring", 0.9)
 
 
 def test_a_curve_is_the_numbers_so_far_and_costs_nothing_more(shared: AdSystemSettings) -> None:
@@ -462,7 +466,7 @@ def test_a_flight_that_is_made_longer_stops_when_its_points_are_spent(
         told = reporting.reach("spring", question(caps=(1,)))
         assert told["end"] == "2026-12-02T00:00:00Z"
         note = told["suppressed"][-1]
-        assert note["what"] == "numbers so far after 2026-12-02T00:00:00Z"
+        assert note["what"] == "figures so far after 2026-12-02T00:00:00Z"
         assert (note["reason"], "at most 31" in note["why"]) == ("privacy budget exhausted", True)
         assert reporting.status("spring", 0.9)["status"]["suppressed"][0] == note
         later = reporting.reach("spring", question(window(31, 40), (1,)))  # windows are told still

@@ -92,18 +92,14 @@ def _count(
     window = Window(
         None if since is None else from_micros(since), None if until is None else from_micros(until)
     )
-    table = now.engine.read(
-        "stretches",
+    table = now.values(
         {
-            "campaign": np.array([one.place.campaign for one in stretches], dtype=np.int64),
-            "catalogue": np.array([one.place.catalogue for one in stretches], dtype=np.int64),
-            "since": np.array(
-                [_BEFORE_ALL if since is None else since for since in opened],
-                dtype="datetime64[us]",
-            ),
-            "low": np.array([one.begin_micros // MICROS for one in stretches], dtype=np.int64),
-            "until": np.array([one.until_micros // MICROS for one in stretches], dtype=np.int64),
+            "campaign": [int(one.place.campaign or 0) for one in stretches],
+            "catalogue": [int(one.place.catalogue or 0) for one in stretches],
+            "low": [one.begin_micros // MICROS for one in stretches],
+            "until": [one.until_micros // MICROS for one in stretches],
         },
+        {"since": [_BEFORE_ALL if micros is None else micros for micros in opened]},
     )
     query = grid_cells(now.table(window), table, grid_micros // MICROS, by_group=by_group)
     return now.columns(query)

@@ -79,8 +79,8 @@ class NoisePolicy:
     ) -> None:
         self.store, self._guard = store, guard
         self.budget = Budget(settings)
-        self.ledger = PrivacyLedger(store.settings.store)
         drawing = opendp_draw() if draw is None else draw
+        self.ledger = PrivacyLedger(store.settings.store)
         self.source = NoisySource(store, self.ledger, self.budget, drawing, clock)
 
     def close(self) -> None:
