@@ -1,1 +1,1 @@
-"""All that may cross from the publisher to the ad system. A user id does not exist here."""
+"""The data that may cross from the publisher to the ad system. It has no user ids."""

@@ -1,9 +1,9 @@
-"""What a campaign can target, as far as the ad system may know it: groups, never people.
+"""Audiences: what a campaign targets, as groups and never as people.
 
 Three kinds. *Disjoint* groups: sizes, how many members are targeted, and at most one number on how
 unevenly members visit. *Overlapping* groups: membership classes (a set of groups and a
-head-count); everybody in a class is alike. *Profiled* groups: the sorted visit shares of each
-group, tied to nobody. All are frozen and validated when they are made.
+head-count). *Profiled* groups: the sorted visit shares of each group, without the names of the
+members. All are frozen and validated when they are created.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,15 +27,15 @@ __all__ = [
 ]
 
 SHARE_TOLERANCE = 1e-6
-_MIN_SHARE = 1e-200  # no number of impressions could tell less from it
-_AS_GOOD_AS_UNIFORM = 1e24  # a dispersion that no number of impressions could tell from infinity
+_MIN_SHARE = 1e-200  # smaller shares give the same reach
+_AS_GOOD_AS_UNIFORM = 1e24  # a larger dispersion gives the same reach as infinity
 
 
 @dataclass(frozen=True, eq=False)
 class Audience:
     """Groups indexed 0..M−1 in the order given, and the targeted people in them.
 
-    Make one with `Audience.disjoint`, `Audience.overlapping` or `Audience.profiled`.
+    Create one with `Audience.disjoint`, `Audience.overlapping` or `Audience.profiled`.
 
     >>> import kreach as kr
     >>> kr.Audience.disjoint([20, 20, 25], targeted_counts=[20, 5, 0])
@@ -104,7 +104,7 @@ class Audience:
 
     @staticmethod
     def profiled(visit_shares: Iterable[npt.ArrayLike]) -> "ProfiledAudience":
-        """Disjoint groups whose members' visit shares are known, tied to nobody.
+        """Disjoint groups with known visit shares, without the members' names.
 
         `visit_shares` holds for each group one share per member, summing to 1, in any order.
         Everybody is targeted.
@@ -113,11 +113,11 @@ class Audience:
         ProfiledAudience(groups=2, targeted=5)
         """
         try:
-            listed = list(visit_shares)
+            given = list(visit_shares)
         except TypeError:
             rule = "be one vector of shares per group"
             raise KreachError.rule("visit_shares", rule, visit_shares) from None
-        vectors = [_share_vector(f"visit_shares[{j}]", v) for j, v in enumerate(listed)]
+        vectors = [_share_vector(f"visit_shares[{j}]", v) for j, v in enumerate(given)]
         sizes = np.array([len(v) for v in vectors], dtype=np.int64)
         shares = np.concatenate(vectors) if vectors else np.zeros(0)
         return ProfiledAudience(read_only(sizes), read_only(shares))

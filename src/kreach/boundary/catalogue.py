@@ -1,4 +1,4 @@
-"""A released set of groups: opaque ids, sizes, and what may be known about visits. No user."""
+"""The catalogue: a released set of groups with opaque ids, sizes and visit knowledge."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,11 +19,11 @@ MembershipClass = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Groups as one buyer may know them, in one version.
+    """One version of the groups, for one buyer.
 
-    Checked when it is made, hence both when it leaves the publisher and when the ad system reads
-    it: every group has at least `group_size` members, every membership class at least
-    `class_floor`, and every id is there once.
+    It is checked when it is created, so both when it leaves the publisher and when the ad system
+    reads it: every group has at least `group_size` members, every membership class at least
+    `class_floor`, and ids are unique.
     """
 
     version: str
@@ -48,7 +48,7 @@ class Catalogue:
             rule = f"have one entry per group ({len(self.groups)})"
             raise KreachError.rule("sizes", rule, len(self.sizes))
         if len(set(self.groups)) != len(self.groups):
-            raise KreachError.rule("groups", "name each group once", "a repeated id")
+            raise KreachError.rule("groups", "name each group once", "a duplicate id")
         small = np.flatnonzero(self.sizes < self.group_size)
         if small.size:
             rule = f"be at least group_size ({self.group_size})"
@@ -87,8 +87,8 @@ class Catalogue:
     def audience(self, targeted_counts: npt.ArrayLike | None = None) -> Audience:
         """An audience on these groups: everybody, or the given head-count of each group.
 
-        Visit shares serve only when everybody is targeted: they are tied to nobody, so nobody can
-        say which of them are the targeted members'.
+        Visit shares are used only when everybody is targeted: it is unknown which shares are those
+        of the targeted members.
         """
         if self.classes is not None:
             if targeted_counts is not None:

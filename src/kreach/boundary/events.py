@@ -1,4 +1,4 @@
-"""What happens: an impression, as the ad system may know it."""
+"""An impression, as the ad system records it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ __all__ = ["Impression"]
 
 @dataclass(frozen=True)
 class Impression:
-    """A campaign was shown to somebody of a group. There is no place here for who it was.
+    """A campaign was shown to somebody of a group. There is no field for the person.
 
     >>> import kreach as kr
     >>> from datetime import UTC, datetime
@@ -30,7 +30,7 @@ class Impression:
         for name in ("impression_id", "campaign", "group"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
-                raise KreachError.rule(name, "be text that is not empty", value)
+                raise KreachError.rule(name, "be a non-empty text", value)
         moment = as_instant("ts", self.ts)
         if moment is None:
             raise KreachError.rule("ts", "be a time", self.ts)

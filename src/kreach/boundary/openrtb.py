@@ -1,7 +1,7 @@
 """The part of OpenRTB 2.6 that kreach speaks.
 
-Requests are decoded into these types and nothing else: a user id, device, address or `eids` entry
-has no field to land in, so it is skipped while parsing and never becomes an object of ours.
+Requests are decoded into these types only. A user id, device, address or `eids` entry has no
+field, so the parser skips it and no object ever holds it.
 """
 
 from typing import Any
@@ -31,18 +31,19 @@ class Segment(msgspec.Struct, gc=False):
 
 
 class DataExt(msgspec.Struct, gc=False):
-    """Where the gateway puts the version of the catalogue; other providers put what they like."""
+    """The gateway puts the catalogue version here; other providers may put anything."""
 
-    told: Any = msgspec.field(default=None, name="catalogue")
+    raw_catalogue: Any = msgspec.field(default=None, name="catalogue")
 
     @property
     def catalogue(self) -> str | None:
-        """The version, if that is what is there."""
-        return self.told if isinstance(self.told, str) else None
+        """The version, if it is a text."""
+        raw = self.raw_catalogue
+        return raw if isinstance(raw, str) else None
 
 
 class Data(msgspec.Struct, gc=False):
-    """What one provider says about the user."""
+    """One provider's data on the user."""
 
     name: str | None = None
     segment: list[Segment] | None = None
@@ -56,21 +57,21 @@ class User(msgspec.Struct, gc=False):
 
 
 class Format(msgspec.Struct, gc=False):
-    """A size that fits."""
+    """An accepted size."""
 
     w: int | None = None
     h: int | None = None
 
 
 class Banner(msgspec.Struct, gc=False):
-    """A place for a picture."""
+    """A banner placement."""
 
     w: int | None = None
     h: int | None = None
     format: list[Format] | None = None
 
     def fits(self, width: int, height: int) -> bool:
-        """Whether an ad of this size has a place here; without sizes every ad has."""
+        """Whether an ad of this size fits; without sizes every ad does."""
         if self.w == width and self.h == height:
             return True
         for size in self.format or ():
@@ -86,11 +87,11 @@ class Pmp(msgspec.Struct, gc=False):
 
 
 class Other(msgspec.Struct, gc=False):
-    """A place for what kreach has none of: that it is there is all we look at."""
+    """A placement of a type that kreach does not bid on; only its presence matters."""
 
 
 class Imp(msgspec.Struct, gc=False):
-    """A place for an ad."""
+    """One placement of a request."""
 
     id: str
     banner: Banner | None = None
@@ -119,7 +120,7 @@ class BidRequest(msgspec.Struct, gc=False):
 
 
 class Bid(msgspec.Struct, omit_defaults=True):
-    """An offer for one place."""
+    """A bid for one placement."""
 
     id: str
     impid: str
@@ -137,14 +138,14 @@ class Bid(msgspec.Struct, omit_defaults=True):
 
 
 class SeatBid(msgspec.Struct):
-    """The offers of one buyer."""
+    """The bids of one buyer."""
 
     bid: list[Bid]
     seat: str = "kreach"
 
 
 class BidResponse(msgspec.Struct):
-    """The answer to a request. (The bidder writes this form by hand, for speed.)"""
+    """The response to a request. (The bidder writes this form by hand, for speed.)"""
 
     id: str
     seatbid: list[SeatBid]
@@ -160,11 +161,11 @@ def decode_request(body: bytes) -> BidRequest:
     try:
         return _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise KreachError(f"the request must be OpenRTB 2.6: {_told(error)}") from None
+        raise KreachError(f"the request must be OpenRTB 2.6: {_reason(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise KreachError("the request must be JSON") from None
 
 
-def _told(error: msgspec.ValidationError) -> str:
-    """What is wrong and where; msgspec names types and paths, never values of the request."""
+def _reason(error: msgspec.ValidationError) -> str:
+    """The error and its place; msgspec names types and paths, never values of the request."""
     return str(error).replace("`", "")

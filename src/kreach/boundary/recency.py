@@ -1,7 +1,7 @@
-"""How likely a request continues the visit of the group's previous visitor, by the gap.
+"""The probability that a request is from the group's previous visitor, by the time between.
 
-Visits come in sessions, so two requests of a group within minutes are mostly one person's. This
-is knowledge about groups in general, not about any of them, so it may cross.
+Visits come in sessions, so two requests of a group within minutes are mostly one person's. The
+table is about groups in general, not about any one of them, so it may be released.
 """
 
 from bisect import bisect_right
@@ -35,5 +35,5 @@ class RecencyTable:
                 raise KreachError.rule("same_visitor", "lie between 0 and 1", share)
 
     def same(self, gap_seconds: float) -> float:
-        """The chance that a request so long after the previous one is from the same person."""
+        """The probability that a request continues the previous one's visit."""
         return self.same_visitor[bisect_right(self.edges_seconds, gap_seconds)]

@@ -1,4 +1,4 @@
-"""How often people of a whole population visit: one histogram, which is tied to no group."""
+"""The visit law: a histogram of visits per person over the whole population."""
 
 from dataclasses import dataclass
 
@@ -42,8 +42,8 @@ class VisitLaw:
         return float(self.pmf @ np.arange(len(self.pmf)))
 
     def stretched(self, activity: float, intensity: float) -> "VisitLaw":
-        """As many times the people who come at all, each as many times as often (rounded at random
-        to whole requests). Activity is cut off where everybody comes."""
+        """The law with `activity` times as many visitors, who visit `intensity` times as often
+        (rounded at random to whole requests). Activity ends where everybody visits."""
         visits = np.arange(1, len(self.pmf)) * intensity
         low = np.floor(visits).astype(np.int64)
         part = visits - low

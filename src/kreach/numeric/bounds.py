@@ -32,7 +32,7 @@ _EXACT_EDGES = 2_000
 _RELAXED_EDGES = 10_000
 _BRANCHES = 500
 _INT32_MAX = 2**31 - 1
-_EXACT_BELOW = 1e9  # above, the solver's last digits no longer tell one person from the next
+_EXACT_BELOW = 1e9  # above, the solver cannot resolve a single person
 
 
 def max_overlap_reach(
@@ -153,7 +153,7 @@ def _minimise(
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
 
-    with _standard_output_closed():
+    with _silenced_output():
         solved = milp(
             cost,
             constraints=LinearConstraint(matrix, lb=low, ub=high),
@@ -168,17 +168,17 @@ def _minimise(
 
 
 @contextmanager
-def _standard_output_closed() -> Iterator[None]:
-    """The solver prints a line of its own now and then; a report in JSON must not carry it."""
+def _silenced_output() -> Iterator[None]:
+    """Discard standard output: the solver prints to it, and a report in JSON must not hold that."""
     sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    saved, devnull = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 1)
+        os.dup2(devnull, 1)
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(devnull)
 
 
 def _feasible_dual(rows: IntArray, item: IntArray, price: FloatArray, cap: int) -> float:

@@ -1,4 +1,4 @@
-"""The law of one person's exposure count X, as a table that no extreme input can spoil.
+"""The law of one person's exposure count X, as a table that is accurate for extreme input.
 
 A law is a table of P(X = l) for l = 0..top and the one number P(X > top). Everything else of a
 report is a sum of positive terms of these, so nothing cancels:

@@ -1,4 +1,4 @@
-"""The one kernel: how likely the next request of a group reaches somebody still under the cap.
+"""The kernel: the probability that the next request of a group reaches somebody under the cap.
 
 Winning a request raises expected reach by exactly this probability, so measurement and bidding
 share it: expected reach is its running sum over the wins (docs/decisions/0001).

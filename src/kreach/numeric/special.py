@@ -72,9 +72,9 @@ def _log_ratio(b: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     touched = x > 0  # with x = 0 every ratio is 1, also at base 0
     whole = np.where(touched, (b + x) * (b + y), 1.0)
     lost = np.where(touched, x * y / whole, 0.0)
-    kept = np.where(touched, b * (b + x + y), 1.0)
+    rest = np.where(touched, b * (b + x + y), 1.0)
     with np.errstate(divide="ignore"):
-        result: FloatArray = np.where(lost < 0.5, np.log1p(-lost), np.log(kept / whole))
+        result: FloatArray = np.where(lost < 0.5, np.log1p(-lost), np.log(rest / whole))
     return result
 
 

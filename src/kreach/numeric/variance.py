@@ -28,8 +28,8 @@ __all__ = [
 
 _PAIR_TABLE_CELLS = 1 << 21  # bounds the memory of one block of pair tables
 _NEGLIGIBLE = 1e-20
-_LONGEST = 600.0  # columns of Z beyond which Y is the better choice
-_SMALL = 250.0  # the largest groups in which Y is thought of,
+_LONGEST = 600.0  # with more columns of Z, Y is the better choice
+_SMALL = 250.0  # Y is considered for groups up to this size,
 _RARE = 4e-6  # if the share beyond the cap is larger than this times the size of the group
 
 

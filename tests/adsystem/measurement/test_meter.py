@@ -59,13 +59,13 @@ def test_several_caps_are_several_meters(world: str) -> None:
 
 
 @every_world
-@pytest.mark.parametrize(("few", "noted"), [(0, 1), (0, 7), (10**9, 10**9), (3, 5), (48, 4096)])
+@pytest.mark.parametrize(("few", "pending"), [(0, 1), (0, 7), (10**9, 10**9), (3, 5), (48, 4096)])
 def test_noting_and_settling_do_not_matter(
-    world: str, few: int, noted: int, monkeypatch: pytest.MonkeyPatch
+    world: str, few: int, pending: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One by one or in bulk, now or later: the same counts, sums and probabilities."""
     monkeypatch.setattr(module, "_FEW", few)
-    monkeypatch.setattr(module, "_NOTED_AT_MOST", noted)
+    monkeypatch.setattr(module, "_MAX_PENDING", pending)
     campaign = SAMPLE_CAMPAIGNS[world]
     stream = np.random.default_rng(2).permutation(campaign.groups()).tolist()
     meter = kr.ReachMeter(campaign.audience, [1, 3])
@@ -83,7 +83,7 @@ def test_noting_and_settling_do_not_matter(
     assert_measures(meter, counts)
 
 
-def test_more_impressions_than_are_noted_down() -> None:
+def test_more_impressions_than_the_queue_holds() -> None:
     meter = kr.ReachMeter(kr.Audience.disjoint([50, 7]), [1, 4])
     for step in range(10_001):
         meter.record(step % 2)

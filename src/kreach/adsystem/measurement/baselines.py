@@ -1,4 +1,4 @@
-"""The two yardsticks of the paper's study, behind the same interface as the real models.
+"""The two baselines of the paper's study, with the interface of the real models.
 
 A, `every_impression`: each impression reaches somebody new; always too high. B, `every_group`:
 a group is one person; always too low. Both are audiences, so whatever takes an audience takes

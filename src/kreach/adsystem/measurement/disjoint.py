@@ -24,7 +24,7 @@ from kreach.numeric.variance import (
 
 __all__ = ["Cells", "DisjointExposure", "fold"]
 
-_TOP = 10  # counts whose variances are asked for together, by every document
+_TOP = 10  # counts whose variances every report needs together
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def fold(audience: DisjointAudience, impressions_by_group: IntArray) -> Cells:
     if len(kinds) * span <= max(4 * len(n), 1 << 16):
         code = n if kinds.of_group is None else kinds.of_group * span + n
         tally = np.bincount(code, minlength=1) if len(n) else np.zeros(0, dtype=np.int64)
-        found = np.flatnonzero(tally)
-        kind, count = np.divmod(found, span)
-        groups = tally[found]
+        cells = np.flatnonzero(tally)
+        kind, count = np.divmod(cells, span)
+        groups = tally[cells]
     else:
         of_group = np.zeros(len(n), dtype=np.int64) if kinds.of_group is None else kinds.of_group
         order = np.lexsort((n, of_group))

@@ -1,4 +1,4 @@
-"""What one set of impressions says about one audience; every quantity of a report is asked here.
+"""The exposure of one audience to one set of impressions: the source of every reported figure.
 
 An exposure is a table of *rows* of people who are alike, each with a head-count and an exposure
 law, plus what depends on how people share groups (variance, bounds, distribution). One class per
@@ -104,10 +104,10 @@ class Exposure(ABC):
     def frequency(self, top: int) -> FloatArray:
         """Expected targeted people who saw it 0, 1, ..., top − 1 times, and top times or more."""
         result = np.zeros(top + 1)
-        shown = min(top - 1, self.max_trials)
-        for people, law in self._laws(shown):
-            result[: shown + 1] += people @ law.pmf
-            result[shown + 1] += people @ law.tail
+        largest = min(top - 1, self.max_trials)
+        for people, law in self._laws(largest):
+            result[: largest + 1] += people @ law.pmf
+            result[largest + 1] += people @ law.tail
         return result
 
     def _laws(self, top: int) -> Iterator[tuple[FloatArray, ExposureLaw]]:

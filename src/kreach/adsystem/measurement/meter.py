@@ -1,4 +1,4 @@
-"""Reach as a running number: the paper's two streaming algorithms in one structure.
+"""Streaming reach: the paper's two streaming algorithms in one structure.
 
 Winning a request raises expected reach by its reach probability p, so one running sum of p serves
 measurement (Algorithm 1) and bidding (Algorithm 2). For disjoint groups p depends only on the kind
@@ -32,7 +32,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["ReachMeter"]
 
-_NOTED_AT_MOST = 4096
+_MAX_PENDING = 4096
 _MAX_COLUMNS = 1024
 _FEW = 48  # below, impressions are quicker one by one
 
@@ -63,7 +63,7 @@ class ReachMeter:
         self.audience = audience
         self._caps = tuple(listed)
         self._counts = np.zeros(audience.group_count, dtype=np.int64)
-        self._noted: list[int] = []  # recorded, not yet in counts and sums
+        self._pending: list[int] = []  # recorded, not yet in counts and sums
         state: _State
         if isinstance(audience, OverlappingAudience):
             state = _OverlappingState(audience, self._caps, self._counts)
@@ -96,13 +96,13 @@ class ReachMeter:
     def record(self, group: int) -> None:
         """Count one impression of a group.
 
-        It is only noted down; the sums follow when somebody asks, one by one if little was noted
-        and in bulk if much was.
+        It is queued; the sums are updated when they are read, one by one for few impressions and
+        in bulk for many.
         """
         if group.__class__ is not int or not 0 <= group < len(self._counts):
             group = self._checked(group)
-        self._noted.append(group)
-        if len(self._noted) >= _NOTED_AT_MOST:
+        self._pending.append(group)
+        if len(self._pending) >= _MAX_PENDING:
             self._settle()
 
     def revert(self, group: int) -> None:
@@ -134,13 +134,13 @@ class ReachMeter:
 
     def _settle(self) -> None:
         """Bring counts and sums up to date."""
-        if self._noted:
-            noted, self._noted = self._noted, []
-            if len(noted) < _FEW:
-                for group in noted:
+        if self._pending:
+            pending, self._pending = self._pending, []
+            if len(pending) < _FEW:
+                for group in pending:
                     self._state.record_one(group)
             else:
-                self._add_many(np.array(noted, dtype=np.int64))
+                self._add_many(np.array(pending, dtype=np.int64))
 
     def _add_many(self, groups: IntArray) -> None:
         if 4 * len(groups) > len(self._counts):
@@ -162,7 +162,7 @@ class ReachMeter:
 
 
 class _Sum:
-    """A sum that does not drift: what each addition rounds away is kept beside it."""
+    """A compensated sum: the rounding error of each addition is stored beside it."""
 
     def __init__(self) -> None:
         self._sum = 0.0
@@ -175,7 +175,7 @@ class _Sum:
 
     @property
     def value(self) -> float:
-        # what is left after everything has been reverted is rounding, never negative reach
+        # after everything is reverted only rounding remains, never negative reach
         return max(0.0, self._sum + self._lost)
 
 

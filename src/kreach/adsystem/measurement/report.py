@@ -34,9 +34,9 @@ _MAX_TRIALS = 20_000
 
 
 def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -> "ReachReport":
-    """Report what impressions per group say about reach at a frequency cap.
+    """Measure reach at a frequency cap from impressions per group.
 
-    Nothing is computed before it is asked for. Assumptions are those of the audience: visits are
+    Figures are computed when they are read. Assumptions are those of the audience: visits are
     independent; within a group uniform, or with the given dispersion or shares.
 
     >>> report = measure(Audience.disjoint([6] * 20), [12] * 20, cap=3)
@@ -52,9 +52,9 @@ def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReachReport:
-    """Reach at one cap, with how certain it is. Made by `measure`, or from a log.
+    """Reach at one cap, with its uncertainty. `measure` returns one, and so does a log.
 
-    It holds the impressions folded (`exposure`), so it is as small as what can be told apart.
+    It stores the impressions grouped by what behaves alike (`exposure`), which is small.
 
     >>> import kreach as kr
     >>> report = kr.measure(kr.Audience.disjoint([20] * 500), [30] * 500, cap=2)
@@ -67,7 +67,7 @@ class ReachReport:
     """
 
     cap: int
-    impressions: int  # in all, on whomever
+    impressions: int  # in all, targeted or not
     targeted_user_count: int
     exposure: Exposure
 
@@ -164,7 +164,7 @@ class ReachReport:
 
     @property
     def _limits(self) -> tuple[int, int]:
-        """Bounds that cost nothing: overlap's sharp ones may cost more than an interval."""
+        """Cheap bounds: the sharp ones of overlapping groups may cost more than an interval."""
         if self.exposure.served_kinds() is not None:
             return self.bounds
         most = min(self.impressions, self.cap * self.targeted_user_count)

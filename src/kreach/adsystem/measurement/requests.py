@@ -1,7 +1,7 @@
 """Reach from impressions *and* requests: right however unequally people visit.
 
 The ad system sees every request of a group, also those it does not win. With the law of requests
-per person, one histogram for the whole population that tells nothing about any group, that is
+per person, one histogram for the whole population that says nothing about any group, that is
 enough to undo both unequal visits and sessions (numeric/rarefaction.py).
 """
 
@@ -72,22 +72,22 @@ def measure_with_requests(
     if len(kinds) == 0:
         return CountedReach(cap, 0.0, 0.0 if cap == 1 else None)
     full = _with_background(law.pmf, int(requests.max()))
-    size, targeted, asked, shown = kinds.T
-    mean, variance = rarefied_reach(full, size, targeted, asked, shown, cap)
+    size, targeted, request_count, won_count = kinds.T
+    mean, variance = rarefied_reach(full, size, targeted, request_count, won_count, cap)
     std = sqrt(float(times @ variance)) if cap == 1 else None
     return CountedReach(cap, float(times @ mean), std)
 
 
-def _with_background(pmf: FloatArray, most: int) -> FloatArray:
-    """The law with a little chance for every number of requests that was seen."""
-    result = np.zeros(max(len(pmf), most + 1))
+def _with_background(pmf: FloatArray, max_requests: int) -> FloatArray:
+    """The law with a small probability for every number of requests up to the maximum."""
+    result = np.zeros(max(len(pmf), max_requests + 1))
     result[: len(pmf)] = (1.0 - _BACKGROUND) * pmf
     result += _BACKGROUND / len(result)
     return result
 
 
 def adapted(law: VisitLaw, group_sizes: IntArray, requests_by_group: IntArray) -> VisitLaw:
-    """A law of history made that of this window, from the requests that the groups made in it.
+    """The visit law of this window: that of history, adapted to the requests of the groups.
 
     Two numbers say what changed: how many people come at all, relative to history, and how often
     those come. Their product is given by the mean; how it splits is the most likely, with a prior
@@ -102,8 +102,8 @@ def adapted(law: VisitLaw, group_sizes: IntArray, requests_by_group: IntArray) -
     def fit(activity: float) -> float:
         stretched = law.stretched(activity, scale / activity)
         full = _with_background(stretched.pmf, int(requests_by_group.max()))
-        doubt = 0.5 * (np.log(activity) / _USUAL_CHANGE) ** 2
-        return log_likelihood_of_requests(full, group_sizes, requests_by_group) - float(doubt)
+        penalty = 0.5 * (np.log(activity) / _USUAL_CHANGE) ** 2
+        return log_likelihood_of_requests(full, group_sizes, requests_by_group) - float(penalty)
 
     grid = np.exp(np.linspace(np.log(0.1), np.log(4.0), _STEPS))
     best = float(grid[int(np.argmax([fit(float(a)) for a in grid]))])

@@ -1,27 +1,27 @@
-"""Reach of the last hours or days as a running number: record what comes, revert what gets old."""
+"""Reach of a sliding window: record new impressions, revert those that leave the window."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 
 import numpy as np
 
 from kreach.adsystem.measurement.meter import ReachMeter
 from kreach.boundary.audience import Audience
+from kreach.boundary.times import EPOCH
 from kreach.errors import KreachError
 
 __all__ = ["RollingReachMeter"]
 
 Moment = datetime | float | int
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class RollingReachMeter:
-    """A meter that holds the impressions of the last `span` and forgets older ones.
+    """A meter of the impressions of the last `span`.
 
-    At time t it covers (t − span, t], where t is the latest time it has been told of. Impressions
-    may arrive out of order; one that is already too old is refused and counted in `late`. Reach of
+    At time t it covers (t − span, t], where t is the latest time recorded. Impressions may arrive
+    out of order; one that is already too old is refused and counted in `late`. Reach of
     two windows does not add up (the same person may be in both), so each span has its own meter.
 
     >>> week = RollingReachMeter(Audience.disjoint([2]), caps=[1], span=timedelta(days=7))
@@ -46,12 +46,12 @@ class RollingReachMeter:
 
     @property
     def reach(self) -> dict[int, float]:
-        """Expected reach by cap of what lies inside the window."""
+        """Expected reach in the window, by cap."""
         return self._meter.reach
 
     @property
     def impressions(self) -> int:
-        """How many impressions lie inside the window."""
+        """The number of impressions in the window."""
         return len(self._inside)
 
     def record(self, group: int, at: Moment) -> bool:
@@ -87,7 +87,7 @@ def _moment_ns(name: str, moment: Moment) -> int:
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise KreachError.rule(name, "have a time zone", moment.isoformat())
-        return _nanoseconds(name, moment - _EPOCH, rule)
+        return _nanoseconds(name, moment - EPOCH, rule)
     return _nanoseconds(name, moment, rule)
 
 

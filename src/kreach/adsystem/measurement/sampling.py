@@ -1,7 +1,7 @@
-"""Monte Carlo: who could have seen each impression, drawn again and again.
+"""Monte Carlo: draw who saw each impression, in many trials.
 
-A trial lets every impression fall on a member of its group and counts capped reach. Cost and
-memory grow with impressions, not with group sizes: nobody who is not drawn is ever stored.
+A trial assigns every impression to a member of its group and counts capped reach. Cost and memory
+grow with impressions, not with group sizes: only the people drawn are stored.
 """
 
 from collections.abc import Callable
