@@ -167,7 +167,13 @@ async def _two_catalogues(folder: Path) -> None:
         assert status["spend_micros"] == sum(row[-1] for row in shop.sold)
         refused = await client.get("/v1/campaigns/spring/reach", params={"catalogue": "v9"})
         assert refused.status_code == 422
-        assert refused.json() == {"error": "catalogue must be one of v1, v2, got 'v9'"}
+        assert refused.json()["error"]["fields"] == [
+            {
+                "field": "catalogue",
+                "code": "invalid",
+                "message": "catalogue must be one of v1, v2, got 'v9'",
+            }
+        ]
 
 
 def test_an_audience_of_some_people_is_measured(tmp_path: Path) -> None:

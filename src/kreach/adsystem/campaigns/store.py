@@ -46,21 +46,23 @@ class UnknownCampaign(KreachError):
     """No campaign has this id."""
 
     def __init__(self, campaign_id: str) -> None:
-        super().__init__(f"no campaign {campaign_id!r}")
+        super().__init__(f"no campaign {campaign_id!r}", code="unknown")
 
 
 class CampaignExists(KreachError):
     """A new campaign has the id of an existing one."""
 
     def __init__(self, campaign_id: str) -> None:
-        super().__init__(f"id: campaign {campaign_id!r} exists already")
+        super().__init__(
+            f"campaign {campaign_id!r} exists already", field="id", code="conflict"
+        )
 
 
 class CampaignEnded(KreachError):
     """An ended campaign cannot be changed."""
 
     def __init__(self) -> None:
-        super().__init__("campaign has ended and cannot be changed")
+        super().__init__("campaign has ended and cannot be changed", code="conflict")
 
 
 @dataclass(frozen=True)

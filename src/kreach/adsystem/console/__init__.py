@@ -1,1 +1,1 @@
-"""The console: pages for marketers and privacy engineers. It knows what reporting tells it."""
+"""The console: pages for marketers and privacy engineers. It reads only the reporting API."""

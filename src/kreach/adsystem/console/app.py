@@ -1,9 +1,9 @@
-"""The console as an application. Its pages are registered with NiceGUI: one console a process."""
+"""The console as an application. NiceGUI has one set of pages: one console per process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from nicegui import app as pages_app
@@ -11,7 +11,7 @@ from nicegui import ui
 
 from kreach.adsystem.console.client import read_key
 from kreach.adsystem.console.host_check import HostGuard
-from kreach.adsystem.console.input_files import Handed, read_audit, read_tradeoff, read_truth
+from kreach.adsystem.console.input_files import InputFile, read_audit, read_tradeoff, read_truth
 from kreach.adsystem.console.layout import THEME_COOKIE, Frame
 from kreach.adsystem.console.pages.campaign import campaign_page
 from kreach.adsystem.console.pages.campaigns import campaigns_page
@@ -19,7 +19,7 @@ from kreach.adsystem.console.pages.cost import cost_page
 from kreach.adsystem.console.pages.planner import planner_page
 from kreach.adsystem.console.pages.privacy import privacy_page
 from kreach.adsystem.console.state import Console
-from kreach.adsystem.console.widgets import box, empty
+from kreach.adsystem.console.widgets import EmptyState, box
 from kreach.adsystem.settings import ConsoleSettings
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
@@ -36,23 +36,24 @@ _ICON = (
 
 
 class _Pages(ui.sub_pages):
-    """Pages inside the frame, with words of our own for an address that leads nowhere."""
+    """Pages inside the frame, with our own text for unknown addresses and errors."""
 
     def _render_404(self) -> None:
         with box("k-page"):
-            empty("wrong_location", "There is no such page", "Choose one on the left.")
+            EmptyState("").show("wrong_location", "Page not found", "Choose one on the left.")
 
     def _render_error(self, error: Exception) -> None:
         pages_app.handle_exception(error)
         with box("k-page"):
-            empty("error_outline", "This page could not be shown", "The console's log says why.")
+            text = "See the console's log."
+            EmptyState("").show("error_outline", "This page failed to load", text)
 
 
 def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float = 1.0) -> HostGuard:
-    """The pages over a reporting service. What the settings name must be readable now.
+    """The pages over a reporting service. The key file must be readable.
 
-    The clock (seconds since 1970) is that of the other services; in a demonstration it runs
-    `speed` times as fast as time does.
+    The clock (seconds since 1970) is that of the other services; in the demo it runs `speed` times
+    as fast as real time.
     """
     console = Console(settings, log, clock, speed)
 
@@ -64,9 +65,9 @@ def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float 
 
     app = FastAPI(title="kreach console", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.lifespan_context = lifespan
-    _watch(app, console)
-    _serve_pages(console)
-    pages_app.on_exception(lambda error: _tell(log, error))
+    _add_probes(app, console)
+    _add_pages(console)
+    pages_app.on_exception(lambda error: _log_error(log, error))
     ui.run_with(
         app,
         title="kreach",
@@ -82,7 +83,7 @@ def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float 
     return HostGuard(app, settings.names, settings.host)
 
 
-def _serve_pages(console: Console) -> None:
+def _add_pages(console: Console) -> None:
     here = files("kreach.adsystem.console")
     style = here.joinpath("console.css").read_text(encoding="utf-8")
     script = here.joinpath("console.js").read_text(encoding="utf-8")
@@ -104,18 +105,21 @@ def _serve_pages(console: Console) -> None:
         )
 
 
-def _watch(app: FastAPI, console: Console) -> None:
-    metrics = Metrics("console")
-    feed = console.feed
-    metrics.tally("questions", "Questions asked of reporting", lambda: {"": float(feed.asked)})
-    metrics.gauge("kept_answers", "Answers kept for pages", lambda: {"": float(len(feed))})
-    metrics.gauge("browsers", "Pages that are open", lambda: {"": float(len(_open_pages()))})
-    metrics.gauge("reporting_away", "1 while reporting does not answer", lambda: _away(console))
+def _add_probes(app: FastAPI, console: Console) -> None:
+    metrics, poller = Metrics("console"), console.poller
+    requests = "Requests to reporting"
+    metrics.tally("requests", requests, lambda: {"": float(poller.request_count)})
+    metrics.gauge("cached_answers", "Answers cached for pages", lambda: {"": float(len(poller))})
+    metrics.gauge("open_pages", "Open pages in browsers", lambda: {"": float(_open_pages())})
+    down = "1 while reporting does not answer"
+    metrics.gauge(
+        "reporting_unavailable", down, lambda: {"": float(console.unavailable is not None)}
+    )
 
     @app.get("/healthz")
     async def health() -> dict[str, str]:
-        """The console works without reporting, but shows nothing new then."""
-        return {"status": "ok", "reporting": console.away or "ok"}
+        """The console runs without reporting, but then shows nothing new."""
+        return {"status": "ok", "reporting": console.unavailable or "ok"}
 
     @app.get("/metrics")
     async def counters() -> Response:
@@ -123,16 +127,12 @@ def _watch(app: FastAPI, console: Console) -> None:
         return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _open_pages() -> list[Any]:
-    return [one for one in pages_app.clients() if one.has_socket_connection]
+def _open_pages() -> int:
+    return sum(client.has_socket_connection for client in pages_app.clients())
 
 
-def _away(console: Console) -> dict[str, float]:
-    return {"": float(console.away is not None)}
-
-
-def _tell(log: Log, error: Exception) -> None:
-    """By type and place: the text may quote what somebody typed."""
+def _log_error(log: Log, error: Exception) -> None:
+    """Log type and place only: the message may quote what somebody typed."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -140,24 +140,25 @@ def _tell(log: Log, error: Exception) -> None:
     log.error("page failed", kind=type(error).__name__, where=where)
 
 
-def check_console(settings: ConsoleSettings) -> dict[str, Any]:
-    """Read what the settings name, and tell what was found. Reporting is not asked."""
+def check_console(settings: ConsoleSettings) -> dict[str, str]:
+    """Read the files in the settings and report them. This does not call reporting."""
     if settings.key_file is not None:
         read_key(settings.key_file)
-    for name, read in (
-        ("groups_audit", read_audit),
-        ("tradeoff", read_tradeoff),
-        ("truth_file", read_truth),
-    ):
-        path = getattr(settings, name)
-        if path is not None:
-            found = Handed(path, read).look()
-            if found.trouble is not None:
-                raise KreachError(f"{name}: {found.trouble}: {path}")
-    return {
-        "reporting": settings.reporting_url,
-        "key": "none" if settings.key_file is None else str(settings.key_file),
-        "audit": "none" if settings.groups_audit is None else str(settings.groups_audit),
-        "tradeoff": "none" if settings.tradeoff is None else str(settings.tradeoff),
-        "truth": "none" if settings.truth_file is None else str(settings.truth_file),
+    readers: dict[str, Callable[[Path], object]] = {
+        "groups_audit": read_audit,
+        "tradeoff": read_tradeoff,
+        "truth_file": read_truth,
     }
+    for name, read in readers.items():
+        path = getattr(settings, name)
+        problem = InputFile(path, read).refresh().problem
+        if problem is not None:
+            raise KreachError(f"{name}: {problem}: {path}")
+    files = {
+        "key": settings.key_file,
+        "audit": settings.groups_audit,
+        "tradeoff": settings.tradeoff,
+        "truth": settings.truth_file,
+    }
+    shown = {name: "none" if path is None else str(path) for name, path in files.items()}
+    return {"reporting": settings.reporting_url} | shown

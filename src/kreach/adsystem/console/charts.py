@@ -1,79 +1,78 @@
-"""Charts as options of ECharts: plain values in, plain values out. Colours follow the theme."""
+"""Charts as options of ECharts. Colors follow the theme."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from kreach.adsystem.console.formatting import moment_of
+from kreach.adsystem.console.input_files import Band
+from kreach.adsystem.console.status import LinePoint
+from kreach.adsystem.reports.report import CapReport, Outlook
 
 __all__ = [
     "TRUTH",
-    "against_k",
+    "bidding_over_time",
     "budget_curve",
-    "by_cap",
-    "cumulative",
-    "frequencies",
-    "multiplier",
-    "spend",
+    "frequency_bars",
+    "group_size_curves",
+    "reach_by_cap",
+    "reach_over_time",
+    "spend_over_time",
 ]
 
 Options = dict[str, Any]
 Point = Sequence[Any]
+Flight = tuple[datetime, datetime]
 
-TRUTH = "truth (unknown to the ad system)"
+TRUTH = "actual reach (known to the simulation only)"
 _BAND = "_band"
 
 
-def _colour(name: str, alpha: float | None = None) -> str:
-    return f"kreach.colour('{name}')" if alpha is None else f"kreach.colour('{name}', {alpha})"
+def _color(name: str, alpha: float | None = None) -> str:
+    return f"kreach.color('{name}')" if alpha is None else f"kreach.color('{name}', {alpha})"
 
 
-def _tip(unit: str = "", digits: int | None = None, *, over_time: bool = False) -> str:
-    """The call that makes a tip; the unit may be anything that reporting says, so it is quoted."""
+def _tooltip(unit: str = "", digits: int | None = None, *, over_time: bool = False) -> str:
+    """JavaScript for a tooltip; the unit may be any text of reporting, so it is quoted."""
     number = "undefined" if digits is None else str(digits)
-    return f"kreach.tip({json.dumps(unit)}, {number}, {json.dumps(over_time)})"
+    return f"kreach.tooltip({json.dumps(unit)}, {number}, {json.dumps(over_time)})"
 
 
-def _millis(text: str) -> float:
-    return moment_of(text).timestamp() * 1_000.0
+def _millis(moment: datetime) -> float:
+    return moment.timestamp() * 1_000.0
 
 
 def _axis(name: str, kind: str, **more: Any) -> Options:
     return {
         "type": kind,
         "name": name,
-        "nameTextStyle": {":color": _colour("ink-2"), "fontSize": 12},
-        "axisLabel": {":color": _colour("ink-2"), "fontSize": 12, "hideOverlap": True},
-        "axisLine": {"lineStyle": {":color": _colour("line")}},
+        "nameTextStyle": {":color": _color("ink-2"), "fontSize": 12},
+        "axisLabel": {":color": _color("ink-2"), "fontSize": 12, "hideOverlap": True},
+        "axisLine": {"lineStyle": {":color": _color("line")}},
         "axisTick": {"show": False},
-        "splitLine": {"show": kind != "category", "lineStyle": {":color": _colour("line")}},
+        "splitLine": {"show": kind != "category", "lineStyle": {":color": _color("line")}},
         **more,
     }
 
 
-def _across(name: str, kind: str, **more: Any) -> Options:
-    made = _axis(name, kind, nameLocation="middle", nameGap=30, **more)
-    made["splitLine"] = {"show": False}
-    return made
+def _x_axis(name: str, kind: str, **more: Any) -> Options:
+    axis = _axis(name, kind, nameLocation="middle", nameGap=30, **more)
+    return axis | {"splitLine": {"show": False}}
 
 
-def _upward(name: str, **more: Any) -> Options:
-    aligned = {":color": _colour("ink-2"), "fontSize": 12, "align": "left"}
-    made = _axis(name, "value", min=0, nameGap=14, **more)
-    made["nameTextStyle"] = aligned
-    made["axisLine"] = {"show": False}
-    return made
+def _y_axis(name: str, **more: Any) -> Options:
+    axis = _axis(name, "value", nameGap=14, **({"min": 0} | more))
+    axis["nameTextStyle"]["align"] = "left"
+    return axis | {"axisLine": {"show": False}}
 
 
-def _time_axis(start: str | None = None, end: str | None = None) -> Options:
-    made = _across("time (UTC)", "time")
-    made["axisLabel"] |= {":formatter": "kreach.axisTime"}
-    if start is not None and end is not None:
-        made |= {"min": _millis(start), "max": _millis(end)}
-    return made
+def _time_axis(flight: Flight) -> Options:
+    axis = _x_axis("time (UTC)", "time", min=_millis(flight[0]), max=_millis(flight[1]))
+    axis["axisLabel"][":formatter"] = "kreach.axisTime"
+    return axis
 
 
-def _chart(series: list[Options], x: Options, y: Any, tip: str, **more: Any) -> Options:
+def _chart(series: list[Options], x: Options, y: Any, tooltip: str, **more: Any) -> Options:
     named = [one["name"] for one in series if not one["name"].startswith("_")]
     return {
         "animation": False,
@@ -87,17 +86,17 @@ def _chart(series: list[Options], x: Options, y: Any, tip: str, **more: Any) -> 
             "top": 0,
             "left": 0,
             "itemWidth": 22,
-            "textStyle": {":color": _colour("ink"), "fontSize": 12},
-            ":pageIconColor": _colour("brand"),
-            "pageTextStyle": {":color": _colour("ink-2")},
+            "textStyle": {":color": _color("ink"), "fontSize": 12},
+            ":pageIconColor": _color("brand"),
+            "pageTextStyle": {":color": _color("ink-2")},
         },
         "tooltip": {
             "trigger": "axis",
             "confine": True,
-            ":backgroundColor": _colour("surface"),
-            ":borderColor": _colour("line"),
-            "textStyle": {":color": _colour("ink"), "fontSize": 13},
-            ":formatter": tip,
+            ":backgroundColor": _color("surface"),
+            ":borderColor": _color("line"),
+            "textStyle": {":color": _color("ink"), "fontSize": 13},
+            ":formatter": tooltip,
         },
         "xAxis": x,
         "yAxis": y,
@@ -106,8 +105,8 @@ def _chart(series: list[Options], x: Options, y: Any, tip: str, **more: Any) -> 
     }
 
 
-def _line(name: str, points: Iterable[Point], colour: str, **more: Any) -> Options:
-    style: Options = {"width": 2.5, ":color": _colour(colour)}
+def _line(name: str, points: Iterable[Point], color: str, **more: Any) -> Options:
+    style: Options = {"width": 2.5, ":color": _color(color)}
     if more.pop("dashed", False):
         style |= {"type": "dashed", "width": 2}
     return {
@@ -117,74 +116,70 @@ def _line(name: str, points: Iterable[Point], colour: str, **more: Any) -> Optio
         "showSymbol": False,
         "symbolSize": 7,
         "lineStyle": style,
-        "itemStyle": {":color": _colour(colour)},
+        "itemStyle": {":color": _color(color)},
         **more,
     }
 
 
-def _band(points: Sequence[Point], colour: str, key: str) -> list[Options]:
-    """The area between a point's third and fourth value: an unseen line, and one stacked on it."""
-    unseen: Options = {
+def _band(points: Sequence[Point], color: str, key: str) -> list[Options]:
+    """The area between a point's third and fourth value: a hidden line, and one stacked on it."""
+    hidden: Options = {
         "type": "line",
         "stack": key,
         "stackStrategy": "all",
         "symbol": "none",
         "lineStyle": {"opacity": 0},
         "silent": True,
-        "itemStyle": {":color": _colour(colour, 0.0)},
+        "itemStyle": {":color": _color(color, 0.0)},
         "z": 1,
     }
-    told = [point for point in points if point[2] is not None]
-    low = [[point[0], point[2]] for point in told]
-    width = [[point[0], point[3] - point[2]] for point in told]
-    area = {":color": _colour(colour, 0.22)}
+    low = [[point[0], point[2]] for point in points]
+    width = [[point[0], point[3] - point[2]] for point in points]
+    area = {":color": _color(color, 0.22)}
     return [
-        {**unseen, "name": f"{_BAND} {key} low", "data": low},
-        {**unseen, "name": f"{_BAND} {key}", "data": width, "areaStyle": area},
+        {**hidden, "name": f"{_BAND} {key} low", "data": low},
+        {**hidden, "name": f"{_BAND} {key}", "data": width, "areaStyle": area},
     ]
 
 
-def cumulative(
-    points: Sequence[tuple[str, float, float, float]],
-    truth: Sequence[tuple[str, float]] | None,
-    flight: tuple[str, str],
+def reach_over_time(
+    points: Sequence[LinePoint],
+    truth: Sequence[tuple[datetime, float]] | None,
+    flight: Flight,
     unit: str,
-    window: tuple[str, str] | None = None,
+    window: Flight | None = None,
 ) -> Options:
-    """Reach so far over time, (time, reach, low, high), beside the truth where it is known.
-
-    A window that was chosen is marked.
-    """
-    drawn = [(_millis(ts), *rest) for ts, *rest in points]
-    chosen = [] if window is None else [[{"xAxis": _millis(end)} for end in window]]
-    mark = {"silent": True, "itemStyle": {":color": _colour("brand", 0.1)}, "data": chosen}
-    line = _line("reach so far", drawn, "brand", z=3, markArea=mark)
-    series = [*_band(drawn, "brand", "reach"), line]
+    """Reach to date over time, beside the truth where it is known. The chosen window is marked."""
+    data = [(_millis(moment), *numbers) for moment, *numbers in points]
+    area = [] if window is None else [[{"xAxis": _millis(end)} for end in window]]
+    mark = {"silent": True, "itemStyle": {":color": _color("brand", 0.1)}, "data": area}
+    line = _line("reach to date", data, "brand", z=3, markArea=mark)
+    series = [*_band(data, "brand", "reach"), line]
     if truth is not None:
-        known = [(_millis(ts), value) for ts, value in truth]
+        known = [(_millis(moment), value) for moment, value in truth]
         series.append(_line(TRUTH, known, "truth", dashed=True, z=4))
     brush = {
         "toolbox": [],
         "xAxisIndex": 0,
-        "brushStyle": {":color": _colour("brand", 0.12), ":borderColor": _colour("brand")},
+        "brushStyle": {":color": _color("brand", 0.12), ":borderColor": _color("brand")},
     }
-    tip = _tip(unit, over_time=True)
-    chart = _chart(series, _time_axis(*flight), _upward(unit), tip, brush=brush)
+    tooltip = _tooltip(unit, over_time=True)
+    chart = _chart(series, _time_axis(flight), _y_axis(unit), tooltip, brush=brush)
     return chart | {"toolbox": {"show": False}}
 
 
-def by_cap(reports: Sequence[dict[str, Any]], truth: Sequence[float] | None = None) -> Options:
-    """Reach at each cap with its interval, and the truth where it is known."""
-    names = [f"cap {report['cap']}" for report in reports]
-    bars = [[at, report["reach"], *report["interval"]] for at, report in enumerate(reports)]
+def reach_by_cap(reports: Sequence[CapReport], truth: Sequence[float] | None = None) -> Options:
+    """Impressions within each cap with their interval, and the truth where it is known."""
+    names = [f"cap {report.cap}" for report in reports]
+    bars = [[at, report.reach, *report.interval] for at, report in enumerate(reports)]
     series: list[Options] = [
         {
             "type": "bar",
-            "name": "reach",
+            "name": "impressions within the cap",
             "data": bars,
             "encode": {"x": 0, "y": 1},
             "barMaxWidth": 46,
-            "itemStyle": {":color": _colour("brand"), "borderRadius": [4, 4, 0, 0]},
+            "itemStyle": {":color": _color("brand"), "borderRadius": [4, 4, 0, 0]},
         },
         {
             "type": "custom",
@@ -199,99 +194,98 @@ def by_cap(reports: Sequence[dict[str, Any]], truth: Sequence[float] | None = No
     if truth is not None:
         points = [[at, value] for at, value in enumerate(truth[: len(bars)])]
         diamond: Options = {"type": "scatter", "name": TRUTH, "symbol": "diamond", "z": 6}
-        style = {":color": _colour("truth"), ":borderColor": _colour("surface"), "borderWidth": 1}
+        style = {":color": _color("truth"), ":borderColor": _color("surface"), "borderWidth": 1}
         series.append(diamond | {"symbolSize": 11, "data": points, "itemStyle": style})
-    tip = _tip()
-    return _chart(series, _across("", "category", data=names), _upward("reach"), tip)
+    across, up = _x_axis("", "category", data=names), _y_axis("impressions within the cap")
+    return _chart(series, across, up, _tooltip())
 
 
-def frequencies(frequency: Sequence[float], cap: int, shown: int = 7) -> Options:
-    """People by how often they saw the ad; beyond the cap in another colour."""
-    kept = [*frequency[:shown], sum(frequency[shown:])]
-    names = [str(times) for times in range(shown)] + [f"{shown}+"]
-    colours = ["faint"] + ["brand" if times <= cap else "warn" for times in range(1, shown + 1)]
+def frequency_bars(frequency: Sequence[float], cap: int, bars: int = 7) -> Options:
+    """People by how often they saw the ad; those above the cap in another color."""
+    values = [*frequency[:bars], sum(frequency[bars:])]
+    names = [str(times) for times in range(bars)] + [f"{bars}+"]
+    colors = ["faint"] + ["brand" if times <= cap else "warn" for times in range(1, bars + 1)]
     data = [
-        {"value": value, "itemStyle": {":color": _colour(colour), "borderRadius": [4, 4, 0, 0]}}
-        for value, colour in zip(kept, colours, strict=True)
+        {"value": value, "itemStyle": {":color": _color(color), "borderRadius": [4, 4, 0, 0]}}
+        for value, color in zip(values, colors, strict=True)
     ]
     label = {
         "show": True,
         "position": "top",
-        ":color": _colour("ink-2"),
+        ":color": _color("ink-2"),
         "fontSize": 12,
         ":formatter": "(p) => kreach.number(p.value)",
     }
-    bars = {"type": "bar", "name": "people", "data": data, "barMaxWidth": 46, "label": label}
-    across = _across("times that a person saw the ad", "category", data=names)
-    return _chart([bars], across, _upward("people"), _tip("people"))
+    series = {"type": "bar", "name": "people", "data": data, "barMaxWidth": 46, "label": label}
+    across = _x_axis("impressions per person", "category", data=names)
+    return _chart([series], across, _y_axis("people"), _tooltip("people"))
 
 
-def spend(
-    rows: Sequence[tuple[str, float]], budget: float, flight: tuple[str, str], currency: str
+def spend_over_time(
+    rows: Sequence[tuple[datetime, float]], budget: float, flight: Flight, currency: str
 ) -> Options:
-    """Money spent so far, beside a budget that is spent evenly."""
-    drawn = [(_millis(ts), value) for ts, value in rows]
+    """Spend to date, beside a budget that is spent evenly."""
+    data = [(_millis(moment), value) for moment, value in rows]
     even = [(_millis(flight[0]), 0.0), (_millis(flight[1]), budget)]
     series = [
         _line("even pace", even, "ink-2", dashed=True, z=2),
-        _line("spent", drawn, "brand", areaStyle={":color": _colour("brand", 0.12)}, z=3),
+        _line("spend", data, "brand", areaStyle={":color": _color("brand", 0.12)}, z=3),
     ]
-    tip = _tip(currency, 2, over_time=True)
-    return _chart(series, _time_axis(*flight), _upward(currency), tip)
+    tooltip = _tooltip(currency, 2, over_time=True)
+    return _chart(series, _time_axis(flight), _y_axis(currency), tooltip)
 
 
-def multiplier(
-    rows: Sequence[tuple[str, float | None, float | None]], flight: tuple[str, str], currency: str
+def bidding_over_time(
+    rows: Sequence[tuple[datetime, float | None, float | None]], flight: Flight, currency: str
 ) -> Options:
-    """The multiplier and the share of bids that were won, over time."""
-    value = [(_millis(ts), one) for ts, one, _ in rows if one is not None]
-    won = [(_millis(ts), 100.0 * one) for ts, _, one in rows if one is not None]
+    """The multiplier and the win rate over time."""
+    required = f"required reach per {currency}"
+    multipliers = [(_millis(moment), value) for moment, value, _ in rows if value is not None]
+    rates = [(_millis(moment), 100.0 * rate) for moment, _, rate in rows if rate is not None]
     series = [
-        _line(f"multiplier (reach per {currency})", value, "brand", z=3),
-        _line("bids won so far (%)", won, "second", yAxisIndex=1, z=2),
+        _line(required, multipliers, "brand", z=3),
+        _line("win rate to date (%)", rates, "second", yAxisIndex=1, z=2),
     ]
-    right = _upward("% won", max=100, position="right")
-    right["splitLine"] = {"show": False}
-    right["nameTextStyle"] = {":color": _colour("ink-2"), "fontSize": 12, "align": "right"}
-    left = _upward(f"reach per {currency}", scale=False)
-    return _chart(series, _time_axis(*flight), [left, right], _tip("", 1, over_time=True))
+    right = _y_axis("win rate (%)", max=100, position="right") | {"splitLine": {"show": False}}
+    right["nameTextStyle"]["align"] = "right"
+    left = _y_axis(required, scale=False)
+    return _chart(series, _time_axis(flight), [left, right], _tooltip("", 1, over_time=True))
 
 
 def budget_curve(
-    plans: Sequence[dict[str, Any]],
-    others: Sequence[dict[str, Any]],
+    plans: Sequence[Outlook],
+    others: Sequence[Outlook],
     names: tuple[str, str],
     currency: str,
     unit: str,
 ) -> Options:
-    """What budgets reach, with bands; `others` are plans for groups of another size, dashed."""
+    """What budgets reach, with bands; `others` are plans for another group size, dashed."""
     series: list[Options] = []
-    for told, name, colour in ((others, names[1], "second"), (plans, names[0], "brand")):
-        ordered = sorted(told, key=lambda one: float(one["budget"]))
-        points = [(one["budget"], one["reach"], *one["band"]) for one in ordered]
-        line = _line(name, points, colour, dashed=told is others, z=3)
+    for outlooks, name, color in ((others, names[1], "second"), (plans, names[0], "brand")):
+        ordered = sorted(outlooks, key=lambda outlook: outlook.budget)
+        points = [(outlook.budget, outlook.reach, *outlook.band) for outlook in ordered]
+        line = _line(name, points, color, dashed=outlooks is others, z=3)
         if points:
-            series += [*_band(points, colour, f"plan{colour}"), line | {"showSymbol": True}]
-    across = _across(f"budget ({currency})", "value", min=0)
-    tip = _tip()
-    return _chart(series, across, _upward(unit), tip)
+            series += [*_band(points, color, f"plan{color}"), line | {"showSymbol": True}]
+    across = _x_axis(f"budget ({currency})", "value", min=0)
+    return _chart(series, across, _y_axis(unit), _tooltip())
 
 
-def against_k(approaches: dict[str, dict[int, tuple[float, float, float]]], label: str) -> Options:
-    """Curves against the size of groups, with the lowest and the highest campaign as a band."""
-    sizes = sorted({size for found in approaches.values() for size in found})
-    colours = ("brand", "second", "third", "truth", "good", "warn")
+def group_size_curves(approaches: Mapping[str, Mapping[int, Band]], label: str) -> Options:
+    """Curves against the group size, with the lowest and the highest campaign as a band."""
+    sizes = sorted({size for by_size in approaches.values() for size in by_size})
+    colors = ("brand", "second", "third", "truth", "good", "warn")
     series: list[Options] = []
-    for at, (approach, found) in enumerate(approaches.items()):
-        colour = colours[at % len(colours)]
+    for at, (approach, by_size) in enumerate(approaches.items()):
+        color = colors[at % len(colors)]
         points = [
-            (sizes.index(size), 100.0 * mean, 100.0 * low, 100.0 * high)
-            for size, (mean, low, high) in found.items()
+            (sizes.index(size), 100.0 * band.mean, 100.0 * band.low, 100.0 * band.high)
+            for size, band in by_size.items()
         ]
-        line = _line(approach.replace("_", " "), points, colour, z=3)
+        line = _line(approach.replace("_", " "), points, color, z=3)
         line |= {"showSymbol": True, "encode": {"x": 0, "y": 1}}
-        series += [*_band(points, colour, f"k{at}"), line]
-    across = _across("people in a group (k)", "category", data=[str(size) for size in sizes])
-    up = _upward(label, scale=True)
-    up.pop("min")
-    return _chart(series, across, up, _tip("%", 1))
+        series += [*_band(points, color, f"k{at}"), line]
+    across = _x_axis("group size (k)", "category", data=[str(size) for size in sizes])
+    up = _y_axis(label, scale=True)
+    del up["min"]
+    return _chart(series, across, up, _tooltip("%", 1))

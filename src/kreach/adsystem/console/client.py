@@ -1,61 +1,133 @@
-"""Reporting over HTTP: all that the console knows of campaigns comes through here."""
+"""The HTTP client of the reporting API: all that the console knows about campaigns."""
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
+from kreach.adsystem.reports.report import (
+    CampaignDefinition,
+    CampaignList,
+    CampaignStatus,
+    CatalogueList,
+    CurveDocument,
+    ErrorDocument,
+    ErrorInfo,
+    PacingDocument,
+    PlanDocument,
+    ReachDocument,
+    SuppressionList,
+)
 from kreach.errors import KreachError
 
-__all__ = ["Away", "Document", "Question", "Refused", "ReportingClient", "of_campaign", "read_key"]
+__all__ = [
+    "CAMPAIGNS",
+    "CATALOGUES",
+    "SUPPRESSIONS",
+    "Query",
+    "ReportingClient",
+    "ReportingError",
+    "ReportingUnavailable",
+    "RequestRefused",
+    "curve_query",
+    "pacing_query",
+    "plan_query",
+    "reach_query",
+    "read_key",
+    "status_query",
+]
 
-Document = dict[str, Any]
+T = TypeVar("T")
+Parameters = tuple[tuple[str, str], ...]
 
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 35.0  # a series may take reporting 30
 _MAX_BYTES = 64_000_000
-_TRY_LATER = (408, 429, 500, 502, 503, 504)
+_MAX_CAPS = 10  # of one reach report
+_RETRY_LATER = (408, 429, 500, 502, 503, 504)
+_UNKNOWN_FORM = (
+    "reporting answered in an unknown form; run the console and reporting at the same version"
+)
 
 
-class Question(NamedTuple):
-    """A path of reporting and what goes behind its question mark."""
+@dataclass(frozen=True)
+class Query(Generic[T]):
+    """A GET of the reporting API, and the struct that it answers."""
 
     path: str
-    parameters: tuple[tuple[str, str], ...] = ()
+    answer: type[T]
+    parameters: Parameters = ()
 
 
-def of_campaign(campaign: str, what: str = "", *parameters: tuple[str, object]) -> Question:
-    """A question about a campaign: its status, or a report."""
-    path = f"/v1/campaigns/{quote(campaign, safe='')}" + (f"/{what}" if what else "")
-    return Question(path, tuple((name, str(value)) for name, value in parameters))
+CAMPAIGNS = Query("/v1/campaigns", CampaignList, (("limit", "1000"),))
+CATALOGUES = Query("/v1/catalogues", CatalogueList)
+SUPPRESSIONS = Query("/v1/suppressions", SuppressionList)
 
 
-class Refused(KreachError):
-    """Reporting understood and said no: field, rule and value, or why something is withheld."""
-
-    def __init__(self, status: int, document: Document) -> None:
-        super().__init__(str(document.get("error") or f"reporting answered {status}"))
-        self.status = status
-        self.reason: str | None = document.get("reason")
-        self.allowed: dict[str, list[str]] = document.get("allowed") or {}
+def status_query(campaign: str) -> Query[CampaignStatus]:
+    """A campaign and its delivery."""
+    return Query(_path(campaign), CampaignStatus)
 
 
-class Away(RuntimeError):
-    """Reporting cannot be asked, or cannot answer, now. `wait_seconds`: how long to leave it."""
+def reach_query(
+    campaign: str, caps: Iterable[int], window: tuple[str, str] | None = None
+) -> Query[ReachDocument]:
+    """Reach at some caps; without a window, to date."""
+    times = () if window is None else (("start", window[0]), ("end", window[1]))
+    chosen = (("cap", str(cap)) for cap in sorted(set(caps))[:_MAX_CAPS])
+    return Query(_path(campaign, "reach"), ReachDocument, (*times, *chosen))
 
-    def __init__(self, why: str, wait_seconds: float = 0.0) -> None:
-        super().__init__(why)
+
+def curve_query(campaign: str, by: str, cap: int) -> Query[CurveDocument]:
+    """Reach to date at the end of each period."""
+    return Query(_path(campaign, "curve"), CurveDocument, (("by", by), ("cap", str(cap))))
+
+
+def pacing_query(campaign: str, points: int) -> Query[PacingDocument]:
+    """Spend over time, in at most so many points."""
+    return Query(_path(campaign, "pacing"), PacingDocument, (("points", str(points)),))
+
+
+def plan_query(campaign: str, parameters: Parameters = ()) -> Query[PlanDocument]:
+    """A plan for a budget or a reach."""
+    return Query(_path(campaign, "plan"), PlanDocument, parameters)
+
+
+def _path(campaign: str, report: str = "") -> str:
+    return f"/v1/campaigns/{quote(campaign, safe='')}" + (f"/{report}" if report else "")
+
+
+class ReportingError(RuntimeError):
+    """Reporting did not answer a request."""
+
+
+class RequestRefused(ReportingError):
+    """Reporting refuses the request; `error` says which fields are wrong or what is withheld."""
+
+    def __init__(self, status: int, error: ErrorInfo) -> None:
+        super().__init__(error.message)
+        self.status, self.error = status, error
+
+
+class ReportingUnavailable(ReportingError):
+    """Reporting cannot answer now. The client should wait `wait_seconds` before it retries."""
+
+    def __init__(self, message: str, wait_seconds: float = 0.0) -> None:
+        super().__init__(message)
         self.wait_seconds = wait_seconds
 
 
 def read_key(path: Path) -> str:
-    """The key in a file; the message never holds it."""
+    """The API key in a file; error messages never contain it."""
     try:
         key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        raise KreachError.rule("key_file", "be a text file that can be read", str(path)) from None
+        raise KreachError.rule("key_file", "be a readable text file", str(path)) from None
     if not re.fullmatch(r"[!-~]{1,200}", key):
         rule = "hold one key and nothing else"
         raise KreachError.rule("key_file", rule, f"{path}, with {len(key)} characters")
@@ -63,9 +135,9 @@ def read_key(path: Path) -> str:
 
 
 class ReportingClient:
-    """Asks reporting. With a key file, as whoever the key in it is for.
+    """Calls the reporting API, with the key in `key_file` if there is one.
 
-    `transport` lets tests put an application in the place of the network.
+    `transport` lets tests replace the network by an application.
     """
 
     def __init__(
@@ -74,12 +146,10 @@ class ReportingClient:
         key_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.url = url.rstrip("/")
         self._key_file = key_file
         self._key = None if key_file is None else read_key(key_file)
         self._http = httpx.AsyncClient(
-            base_url=self.url,
-            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            base_url=url.rstrip("/"),
             limits=httpx.Limits(
                 max_connections=20, max_keepalive_connections=8, keepalive_expiry=4
             ),
@@ -88,58 +158,53 @@ class ReportingClient:
         )
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await self._http.aclose()
 
-    async def get(self, question: Question, seconds: float = _ANSWER_SECONDS) -> Document:
-        """The answer to a question."""
-        return await self._ask("GET", question, None, seconds)
+    async def get(self, query: Query[T], seconds: float = _ANSWER_SECONDS) -> T:
+        """The answer to a query."""
+        return await self._call("GET", query, None, seconds)
 
-    async def create(self, campaign: Document) -> Document:
-        """Make a campaign."""
-        return await self._ask("POST", Question("/v1/campaigns"), campaign, _ANSWER_SECONDS)
+    async def create(self, body: Mapping[str, object]) -> CampaignDefinition:
+        """Create a campaign."""
+        return await self._call("POST", Query(CAMPAIGNS.path, CampaignDefinition), body)
 
-    async def change(self, campaign: str, changes: Document) -> Document:
+    async def change(self, campaign: str, body: Mapping[str, object]) -> CampaignDefinition:
         """Change a campaign."""
-        return await self._ask("PATCH", of_campaign(campaign), changes, _ANSWER_SECONDS)
+        return await self._call("PATCH", Query(_path(campaign), CampaignDefinition), body)
 
-    async def _ask(
-        self, method: str, question: Question, body: Document | None, seconds: float
-    ) -> Document:
-        answer = await self._send(method, question, body, seconds)
-        if answer.status_code == 401 and self._renewed():
-            answer = await self._send(method, question, body, seconds)
-        document = _document(answer)
-        status = answer.status_code
-        if status in _TRY_LATER:
-            said = (document or {}).get("error") or f"it answered {status}"
-            raise Away(str(said), _wait_seconds(answer))
-        if document is None:
-            raise Away(f"it answered {status} with something that is not a JSON object")
-        if status >= 400:
-            raise Refused(status, document)
-        return document
+    async def _call(
+        self,
+        method: str,
+        query: Query[T],
+        body: Mapping[str, object] | None,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> T:
+        response = await self._send(method, query, body, seconds)
+        if response.status_code == 401 and self._reload_key():
+            response = await self._send(method, query, body, seconds)
+        if response.status_code < 400:
+            return _decode(response, query.answer)
+        raise _error(response)
 
     async def _send(
-        self, method: str, question: Question, body: Document | None, seconds: float
+        self, method: str, query: Query[T], body: Mapping[str, object] | None, seconds: float
     ) -> httpx.Response:
-        headers = {} if self._key is None else {"authorization": f"Bearer {self._key}"}
-        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         try:
             return await self._http.request(
                 method,
-                question.path,
-                params=list(question.parameters),
+                query.path,
+                params=query.parameters,
                 json=body,
-                headers=headers,
-                timeout=timeout,
+                headers={} if self._key is None else {"authorization": f"Bearer {self._key}"},
+                timeout=httpx.Timeout(seconds, connect=_CONNECT_SECONDS),
             )
         except httpx.TimeoutException:
-            raise Away("it does not answer in time") from None
+            raise ReportingUnavailable("reporting does not answer in time") from None
         except (httpx.HTTPError, OSError):
-            raise Away("it cannot be reached") from None
+            raise ReportingUnavailable("reporting cannot be reached") from None
 
-    def _renewed(self) -> bool:
+    def _reload_key(self) -> bool:
         """Whether the key file holds another key now: keys are rotated while the console runs."""
         if self._key_file is None:
             return False
@@ -151,16 +216,26 @@ class ReportingClient:
         return self._key != before
 
 
-def _document(answer: httpx.Response) -> Document | None:
-    if len(answer.content) > _MAX_BYTES:
-        return None
+def _decode(response: httpx.Response, answer: type[T]) -> T:
+    if len(response.content) > _MAX_BYTES:
+        raise ReportingUnavailable(f"reporting answered more than {_MAX_BYTES:,} bytes")
     try:
-        found = answer.json()
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+        return msgspec.json.decode(response.content, type=answer)
+    except msgspec.MsgspecError as error:
+        raise ReportingUnavailable(_UNKNOWN_FORM) from error
 
 
-def _wait_seconds(answer: httpx.Response) -> float:
-    told = answer.headers.get("retry-after", "")
-    return min(float(told), 60.0) if told.isdigit() else 0.0
+def _error(response: httpx.Response) -> ReportingError:
+    """The exception for an error status."""
+    status = response.status_code
+    try:
+        error = _decode(response, ErrorDocument).error
+    except ReportingUnavailable as unknown:
+        if status not in _RETRY_LATER:
+            return unknown
+        error = ErrorInfo(message=f"reporting answered {status}")
+    if status not in _RETRY_LATER:
+        return RequestRefused(status, error)
+    seconds = response.headers.get("retry-after", "")
+    wait = min(float(seconds), 60.0) if seconds.isdigit() else 0.0
+    return ReportingUnavailable(error.message, wait)

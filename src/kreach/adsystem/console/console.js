@@ -1,13 +1,13 @@
-/* What charts need in the browser: colours of the theme, tips, whiskers. */
+/* Functions of the charts in the browser: colors of the theme, tooltips, whiskers. */
 window.kreach = {
-  colour(name, alpha) {
-    const found = getComputedStyle(document.body).getPropertyValue("--" + name).trim();
-    if (alpha === undefined) return found;
-    const n = parseInt(found.slice(1), 16);
+  color(name, alpha) {
+    const value = getComputedStyle(document.body).getPropertyValue("--" + name).trim();
+    if (alpha === undefined) return value;
+    const n = parseInt(value.slice(1), 16);
     return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${alpha})`;
   },
   number(value, digits) {
-    if (value === null || value === undefined || Number.isNaN(value)) return "not told";
+    if (value === null || value === undefined || Number.isNaN(value)) return "withheld";
     const small = Math.abs(value) < 10 && digits === undefined;
     const d = digits === undefined ? (small ? 1 : 0) : digits;
     return value.toLocaleString("en", { minimumFractionDigits: d, maximumFractionDigits: d });
@@ -24,10 +24,10 @@ window.kreach = {
     return hour || minute ? `${two(hour)}:${two(minute)}` : day;
   },
   /* Series whose name begins with _ only draw a band; a value's third and fourth are its interval. */
-  tip(unit, digits, overTime) {
+  tooltip(unit, digits, overTime) {
     const safe = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-    return (given) => {
-      const points = (Array.isArray(given) ? given : [given]).filter((p) => !p.seriesName.startsWith("_"));
+    return (params) => {
+      const points = (Array.isArray(params) ? params : [params]).filter((p) => !p.seriesName.startsWith("_"));
       if (!points.length) return "";
       const first = points[0];
       const x = Array.isArray(first.value) ? first.value[0] : first.name;
@@ -36,7 +36,7 @@ window.kreach = {
         const v = Array.isArray(p.value) ? p.value : [0, p.value];
         const ends = v.length > 3 && v[2] !== null
           ? ` (${kreach.number(v[2], digits)} to ${kreach.number(v[3], digits)})` : "";
-        return `${p.marker}${safe(p.seriesName)}: <b>${kreach.number(v[1], digits)}</b>${ends} ${safe(unit)}`;
+        return `${p.marker}${safe(p.seriesName)}: <b>${kreach.number(v[1], digits)}</b>${ends}${unit === "%" ? "" : " "}${safe(unit)}`;
       });
       return [head, ...lines].join("<br>");
     };
@@ -45,7 +45,7 @@ window.kreach = {
     const low = api.coord([api.value(0), api.value(1)]);
     const high = api.coord([api.value(0), api.value(2)]);
     const half = 7;
-    const style = { stroke: kreach.colour("ink"), lineWidth: 1.5, fill: null };
+    const style = { stroke: kreach.color("ink"), lineWidth: 1.5, fill: null };
     const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
     return {
       type: "group",

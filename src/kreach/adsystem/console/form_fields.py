@@ -1,109 +1,82 @@
-"""From a form to a campaign, and from an error of reporting back to the field that it is about."""
+"""From a form to the JSON body of a request, and from a field of an error back to its input.
+
+Inputs are named by the path of their value in the body, such as `budget` or `caps.0.limit`.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any
 
-__all__ = ["CREATE", "as_document", "field_of", "local_text"]
+from kreach.boundary.times import DAY_SECONDS
 
-CREATE = (
-    "id",
-    "budget",
-    "start",
-    "end",
-    "cap",
-    "cap_days",
-    "daily_budget",
-    "audience",
-    "expected_requests",
-    "bidder",
-    "auction",
-    "min_cpm",
-    "max_cpm",
-    "market_mu",
-    "market_sigma",
-    "width",
-    "height",
-    "markup",
-)
-"""Fields of the form of a new campaign."""
+__all__ = ["CAP_LIMIT", "CAP_SPAN", "input_for", "local_text", "number_text", "request_body"]
 
-_NUMBERS = ("budget", "daily_budget", "min_cpm", "max_cpm", "market_mu", "market_sigma")
-_WHOLE = ("expected_requests",)
-_ELSEWHERE = {  # where the message about something is shown that is no field of the form
-    "bid limits": "min_cpm",
-    "market": "market_mu",
-    "creative": "width",
-    "caps": "cap",
-}
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
-_A_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-_DAY_SECONDS = 86_400.0
+CAP_LIMIT, CAP_SPAN = "caps.0.limit", "caps.0.span_seconds"
 
-
-def _number(text: str, *, whole: bool = False) -> Any:
-    """The number in a field; what is none stays text, for reporting to say so."""
-    if not (_WHOLE_NUMBER if whole else _A_NUMBER).fullmatch(text):
-        return text
-    found = int(text) if whole else float(text)
-    return found if isfinite(found) else text
-
-
-def _moment(text: str) -> str:
-    """A browser's local time taken as UTC; anything else stays, for reporting to say so."""
-    return f"{text}:00Z" if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d", text) else text
+_DECIMAL = {"budget", "daily_budget", "min_cpm", "max_cpm", "market_mu", "market_sigma", CAP_SPAN}
+_WHOLE = {"expected_requests", CAP_LIMIT, "creative.width", "creative.height"}
+_TIMES = {"start", "end"}
+_DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,100}")
+_LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
 
 def local_text(moment: datetime) -> str:
-    """A time as fields of a browser hold it."""
+    """A time as the value of a `datetime-local` input."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-def as_document(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The campaign, or the change of one, that a form describes. Empty fields are left out.
+def number_text(value: float | None) -> str:
+    """A number as the value of an input: no exponent, at most six decimals.
 
-    Nothing is checked here: reporting has the rules, and its message goes to the field.
+    >>> number_text(1_000_000.0), number_text(0.25), number_text(None)
+    ('1000000', '0.25', '')
     """
-    filled = {name: str(value).strip() for name, value in given.items() if value is not None}
-    filled = {name: text for name, text in filled.items() if text}
-    made: dict[str, Any] = {}
-    for name in ("id", "audience", "auction", "bidder", "state"):
-        if name in filled:
-            made[name] = filled[name]
-    for name in ("start", "end"):
-        if name in filled:
-            made[name] = _moment(filled[name])
-    for name in (*_NUMBERS, *_WHOLE):
-        if name in filled:
-            made[name] = _number(filled[name], whole=name in _WHOLE)
-    if "cap" in filled:
-        cap: dict[str, Any] = {"limit": _number(filled["cap"], whole=True)}
-        if "cap_days" in filled:
-            days = _number(filled["cap_days"])
-            cap["span_seconds"] = days * _DAY_SECONDS if isinstance(days, float) else days
-        made["caps"] = [cap]
-    creative: dict[str, Any] = {
-        name: _number(filled[name], whole=True) for name in ("width", "height") if name in filled
-    }
-    if "markup" in filled:
-        creative["markup"] = filled["markup"]
-    if creative:
-        made["creative"] = creative
-    return made
+    return "" if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
-def field_of(message: str, fields: tuple[str, ...] = CREATE) -> str | None:
-    """The field of the form that a message of reporting is about; None if it is about none.
+def _value(name: str, text: str) -> object:
+    """The JSON value of an input. What cannot be converted stays text: reporting rejects it."""
+    if name in _WHOLE and _WHOLE_TEXT.fullmatch(text):
+        return int(text)
+    if name in _DECIMAL and _DECIMAL_TEXT.fullmatch(text) and isfinite(float(text)):
+        return float(text) * (DAY_SECONDS if name == CAP_SPAN else 1)
+    if name in _TIMES and _LOCAL_TIME.fullmatch(text):
+        return f"{text}:00Z"
+    return text
 
-    Messages begin with the place: `caps.0.limit: input should ...` or `end must come after ...`.
+
+def request_body(values: Mapping[str, str | None]) -> dict[str, object]:
+    """The JSON body that a form describes, without empty inputs. A cap spans days in the form.
+
+    Nothing is validated here: reporting has the rules, and its errors go to the inputs.
+
+    >>> request_body({"budget": "10", "caps.0.limit": "2", "creative.width": "", "start": None})
+    {'budget': 10.0, 'caps': [{'limit': 2}]}
     """
-    place = re.split(r": | must ", message, maxsplit=1)[0]
-    if place.endswith("span_seconds") and "cap_days" in fields:
-        return "cap_days"
-    for name in (place, place.rpartition(".")[2], place.partition(".")[0]):
-        found = _ELSEWHERE.get(name, name)
-        if found in fields:
-            return found
-    return None
+    body: dict[str, object] = {}
+    parts: dict[str, dict[str, object]] = {"caps.0": {}, "creative": {}}
+    for name, given in values.items():
+        text = (given or "").strip()
+        if text:
+            part, _, key = name.rpartition(".")
+            parts.get(part, body)[key] = _value(name, text)
+    if parts["caps.0"]:
+        body["caps"] = [parts["caps.0"]]
+    if parts["creative"]:
+        body["creative"] = parts["creative"]
+    return body
+
+
+def input_for(field: str, inputs: Collection[str]) -> str | None:
+    """The input for a field of an error: the same path, or one inside or around it.
+
+    >>> input_for("creative", ("budget", "creative.width")), input_for("state", ("budget",))
+    ('creative.width', None)
+    """
+    if field in inputs:
+        return field
+    related = (name for name in inputs if f"{name}.".startswith(f"{field}."))
+    around = (name for name in inputs if f"{field}.".startswith(f"{name}."))
+    return next(related, None) or next(around, None)

@@ -1,218 +1,229 @@
-"""Dialogs that change campaigns: make one, change one, pause, resume, end."""
+"""Dialogs that create, edit, pause, resume and end campaigns."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 from nicegui import ui
-from nicegui.elements.mixins.validation_element import ValidationElement
 
-from kreach.adsystem.console.client import Away, Document, Refused
-from kreach.adsystem.console.form_fields import CREATE, as_document, field_of, local_text
-from kreach.adsystem.console.formatting import moment_of
-from kreach.adsystem.console.state import CATALOGUES, Console
-from kreach.adsystem.console.widgets import Text, box, button
+from kreach.adsystem.console.client import (
+    CATALOGUES,
+    ReportingError,
+    ReportingUnavailable,
+    RequestRefused,
+)
+from kreach.adsystem.console.form_fields import (
+    CAP_LIMIT,
+    CAP_SPAN,
+    input_for,
+    local_text,
+    number_text,
+    request_body,
+)
+from kreach.adsystem.console.formatting import parse_time
+from kreach.adsystem.console.state import Console
+from kreach.adsystem.console.widgets import Text, box, button, sentence
+from kreach.adsystem.reports.report import CampaignDefinition, CatalogueList, ErrorInfo
 
-__all__ = ["ask_to_end", "change_state", "edit_campaign", "new_campaign"]
+__all__ = ["change_state", "confirm_end", "edit_campaign", "new_campaign", "show_field_errors"]
 
 _FLIGHT = timedelta(days=7)
-_SOON_SECONDS = 2.0
-Send = Callable[[Document], Awaitable[Document]]
+_CATALOGUE_SECONDS = 2.0
+_INPUT = "outlined dense stack-label bottom-slots"
+_STATES = {"running": "running again", "paused": "paused", "ended": "ended"}
+Body = dict[str, object]
+Send = Callable[[Body], Awaitable[None]]
+
+
+def show_field_errors(error: ErrorInfo, inputs: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Show each error at its input. Returns the inputs with errors and the other messages."""
+    shown: dict[str, list[str]] = {}
+    others = [] if error.fields else [sentence(error.message)]
+    for one in error.fields:
+        name = input_for(one.field, inputs)
+        if name is None:
+            others.append(f"{one.field}: {one.message}")
+        else:
+            shown.setdefault(name, []).append(one.message)
+    for name, messages in shown.items():
+        inputs[name].error = "; ".join(messages)
+    return list(shown), others
 
 
 class _Form:
-    """A dialog with fields; what reporting refuses is said at the field."""
+    """A dialog with inputs; errors of reporting are shown at their inputs."""
 
-    def __init__(self, title: str, says: str, verb: str, names: tuple[str, ...]) -> None:
-        self._names = names
+    def __init__(self, title: str, subtitle: str, submit: str, send: Send, done: str) -> None:
         self._inputs: dict[str, Any] = {}
-        self._send: Send | None = None
-        self._done = ""
-        with ui.dialog() as self.dialog, box("k-dialog", "form") as self._box:
-            self._box.props["aria-label"] = title
+        self._advanced: set[str] = set()
+        self._send, self._done = send, done
+        with ui.dialog() as self.dialog, box("k-dialog", "form") as form:
+            form.props["aria-label"] = title
             Text(title, "h2")
-            Text(says, "p", "k-sub")
-            self._fields = box("k-form")
+            Text(subtitle, "p", "k-sub")
+            self.main = box("k-form")
             self._more = ui.expansion("More").classes("w-full").props("dense")
-            self._trouble = Text("", "p", "k-note k-bad", name="form error")
-            self._trouble.props["role"] = "alert"
-            self._trouble.set_visibility(False)
-            with box("k-row").style("justify-content: flex-end"):
+            self._more.set_visibility(False)
+            self._error = Text("", "p", "k-note k-bad", name="form error")
+            self._error.props["role"] = "alert"
+            self._error.set_visibility(False)
+            with box("k-row k-end"):
                 button("Cancel", self.dialog.close)
-                self._go = button(verb, self._submit, style="k-primary")
-        self._box.on("submit.prevent", self._submit)
+                self._button = button(submit, self._submit, style="k-primary")
+        form.on("submit.prevent", self._submit)
 
     @contextmanager
-    def main(self) -> Any:
-        """The place for fields that everybody needs."""
-        with self._fields:
-            yield
-
-    @contextmanager
-    def more(self) -> Any:
-        """The place for the others."""
+    def advanced(self) -> Iterator[None]:
+        """The place for inputs that few people need."""
+        before = set(self._inputs)
+        self._more.set_visibility(True)
         with self._more, box("k-form"):
             yield
-
-    def without_more(self) -> None:
-        """Nothing but the main fields."""
-        self._more.set_visibility(False)
+        self._advanced = set(self._inputs) - before
 
     def text(self, name: str, label: str, value: str = "", hint: str = "", **props: str) -> None:
-        """A field for text or a number: reporting says what is wrong with it."""
-        made = ui.input(label, value=value).classes("w-full").without_auto_validation()
-        made.props("outlined dense stack-label bottom-slots")
-        made.props.update({key.replace("_", "-"): given for key, given in props.items()})
-        made.props.set_optional("hint", hint or None)
-        made.on("keydown.enter.prevent", self._submit)
-        self._keep(name, made)
+        """An input for text or a number; reporting validates it."""
+        field = ui.input(label, value=value).without_auto_validation()
+        field.props.update(props)
+        field.props.set_optional("hint", hint or None)
+        field.on("keydown.enter.prevent", self._submit)
+        self._add(name, field)
 
-    def choice(self, name: str, label: str, options: dict[str, str], value: str) -> None:
-        """A field for one of some values."""
-        made = ui.select(options, label=label, value=value).without_auto_validation()
-        self._keep(name, made.props("outlined dense stack-label bottom-slots").classes("w-full"))
+    def number(self, name: str, label: str, value: float | None = None, hint: str = "") -> None:
+        """An input for a number."""
+        self.text(name, label, number_text(value), hint, inputmode="decimal")
 
-    def _keep(self, name: str, made: ValidationElement[Any]) -> None:
-        made.props["data-name"] = f"field {name}"
-        made.on("update:model-value", lambda: self._clear(made))
-        self._inputs[name] = made
+    def choice(self, name: str, label: str, options: dict[str, str]) -> None:
+        """An input for one of some values; the first is the default."""
+        field = ui.select(options, label=label, value=next(iter(options)))
+        self._add(name, field.without_auto_validation())
 
-    def _clear(self, made: ValidationElement[Any]) -> None:
-        made.error = None
-
-    def open(self, send: Send, done: str) -> None:
-        """Show it; `send` is called with what was filled in, until it is not refused."""
-        self._send, self._done = send, done
-        self.dialog.open()
+    def _add(self, name: str, field: Any) -> None:
+        field.props(_INPUT).classes("w-full").props["data-name"] = f"field {name}"
+        field.on("update:model-value", lambda: setattr(field, "error", None))
+        self._inputs[name] = field
 
     async def _submit(self) -> None:
-        if self._send is None or not self._go.enabled:
+        if not self._button.enabled:
             return
-        self._trouble.set_visibility(False)
-        for made in self._inputs.values():
-            made.error = None
-        self._go.disable()
+        self._error.set_visibility(False)
+        for field in self._inputs.values():
+            field.error = None
+        self._button.disable()
         try:
-            await self._send(as_document({name: one.value for name, one in self._inputs.items()}))
-        except Refused as refused:
-            self._say(str(refused))
-        except Away as away:
-            self._say(f"Nothing was changed that we know of: reporting does not answer, {away}.")
+            await self._send(request_body({name: one.value for name, one in self._inputs.items()}))
+        except RequestRefused as refusal:
+            self._show_errors(refusal.error)
+        except ReportingUnavailable as error:
+            self._show_message(f"{sentence(error)} The change may not have been saved.")
         else:
             self.dialog.close()
             ui.notify(self._done, type="positive")
         finally:
-            self._go.enable()
+            self._button.enable()
 
-    def _say(self, message: str) -> None:
-        field = field_of(message, self._names)
-        if field is not None and field in self._inputs:
-            self._inputs[field].error = message
-            self._more.set_value(self._more.value or field not in _MAIN)
-            at = f"document.getElementById({self._inputs[field].html_id!r})"
-            to_it = f"{at}?.focus(); {at}?.scrollIntoView({{block: 'center'}})"
-            ui.run_javascript(f"setTimeout(() => {{ {to_it} }}, 350)")  # when it is unfolded
-        else:
-            self._trouble.tell(message)
-            self._trouble.set_visibility(True)
+    def _show_errors(self, error: ErrorInfo) -> None:
+        wrong, others = show_field_errors(error, self._inputs)
+        if others:
+            self._show_message(" ".join(others))
+        if self._advanced & set(wrong):
+            self._more.set_value(True)
+        if wrong:
+            target = f"document.getElementById({self._inputs[wrong[0]].html_id!r})"
+            focus = f"{target}?.focus(); {target}?.scrollIntoView({{block: 'center'}})"
+            ui.run_javascript(f"setTimeout(() => {{ {focus} }}, 350)")  # when it is unfolded
 
-
-_MAIN = ("id", "budget", "start", "end", "cap", "cap_days", "daily_budget", "audience", "state")
+    def _show_message(self, message: str) -> None:
+        self._error.set_text(message)
+        self._error.set_visibility(True)
 
 
 async def new_campaign(console: Console) -> None:
-    """The dialog of a new campaign."""
-    told: Document = {}
-    with suppress(Refused, Away):  # then the form asks for the name of an audience
-        told = await console.client.get(CATALOGUES, _SOON_SECONDS)
-    audiences, currency = told.get("audiences", []), told.get("currency")
+    """Open the dialog for a new campaign."""
+    catalogues: CatalogueList | None = None
+    with suppress(ReportingError):  # then the form asks for the name of an audience
+        catalogues = await console.client.get(CATALOGUES, _CATALOGUE_SECONDS)
     now = console.now().replace(second=0, microsecond=0)
-    says = "It bids as soon as its flight begins. "
-    says += f"Money is in {currency}." if currency else "Money is in the ad system's currency."
-    form = _Form("New campaign", says, "Create", CREATE)
-    with form.main():
+    currency = "the ad system's currency" if catalogues is None else catalogues.currency
+    subtitle = f"It starts bidding when its flight starts. Money is in {currency}."
+    done = "The campaign was created."
+    form = _Form("New campaign", subtitle, "Create", console.create, done)
+    with form.main:
         form.text("id", "Name", hint="letters, digits, - and _", autofocus="")
-        form.text("budget", "Budget", inputmode="decimal")
+        form.number("budget", "Budget")
         form.text("start", "Start (UTC)", local_text(now), type="datetime-local")
         form.text("end", "End (UTC)", local_text(now + _FLIGHT), type="datetime-local")
-        form.text("cap", "Frequency cap (times a person)", "2", inputmode="numeric")
-        form.text("cap_days", "Cap counts within days", hint="empty: the whole flight")
-        form.text("daily_budget", "Budget a day", hint="empty: no limit", inputmode="decimal")
-        if audiences:
-            names = {name: name for name in audiences}
-            form.choice("audience", "Audience", names, audiences[0])
+        form.text(CAP_LIMIT, "Frequency cap (impressions per person)", "2", inputmode="numeric")
+        form.number(CAP_SPAN, "Cap period (days)", hint="empty: the whole flight")
+        form.number("daily_budget", "Daily budget", hint="empty: no limit")
+        if catalogues is not None and catalogues.audiences:
+            form.choice("audience", "Audience", {name: name for name in catalogues.audiences})
         else:
             form.text("audience", "Audience", "everyone")
-    with form.more():
-        planning = {"planning": "planning: looks ahead", "paper": "paper: the paper's rule"}
-        form.choice("bidder", "Bidder", planning, "planning")
+    with form.advanced():
+        bidders = {"planning": "planning: looks ahead", "paper": "paper: the paper's rule"}
+        form.choice("bidder", "Bidder", bidders)
         auctions = {"second_price": "second price", "first_price": "first price"}
-        form.choice("auction", "Auction", auctions, "second_price")
-        form.text("expected_requests", "Requests expected", inputmode="numeric")
-        form.text("min_cpm", "Least bid (per thousand)", inputmode="decimal")
-        form.text("max_cpm", "Highest bid (per thousand)", inputmode="decimal")
-        form.text("market_mu", "Market: mean of ln price", inputmode="decimal")
-        form.text("market_sigma", "Market: spread of ln price", inputmode="decimal")
-        form.text("width", "Width of the ad (pixels)", inputmode="numeric")
-        form.text("height", "Height of the ad (pixels)", inputmode="numeric")
-        form.text("markup", "Markup of the ad")
-    form.open(console.create, "The campaign was created.")
+        form.choice("auction", "Auction", auctions)
+        form.text("expected_requests", "Expected bid requests", inputmode="numeric")
+        form.number("min_cpm", "Min CPM bid")
+        form.number("max_cpm", "Max CPM bid")
+        form.number("market_mu", "Market: mean of ln CPM")
+        form.number("market_sigma", "Market: standard deviation of ln CPM")
+        form.text("creative.width", "Ad width (pixels)", inputmode="numeric")
+        form.text("creative.height", "Ad height (pixels)", inputmode="numeric")
+        form.text("creative.markup", "Ad markup")
+    form.dialog.open()
 
 
-def edit_campaign(console: Console, campaign: Document) -> None:
-    """The dialog that changes what may change while a campaign runs."""
-    names = ("budget", "daily_budget", "end", "min_cpm", "max_cpm")
-    says = "What is left empty stays as it is. A budget may not be less than what is spent."
-    form = _Form(f"Change {campaign['id']}", says, "Change", names)
-    form.without_more()
-    with form.main():
-        form.text("budget", "Budget", f"{campaign['budget']:g}", inputmode="decimal")
-        daily = campaign["daily_budget"]
-        form.text("daily_budget", "Budget a day", "" if daily is None else f"{daily:g}")
-        end = local_text(moment_of(campaign["end"]))
+def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
+    """Open the dialog for what can be changed while a campaign runs."""
+    end = local_text(parse_time(campaign.end))
+
+    async def send(body: Body) -> None:
+        if body.get("end") == f"{end}:00Z":  # the input has no seconds: keep those of the campaign
+            del body["end"]
+        await console.change(campaign.id, body)
+
+    subtitle = "Empty fields stay as they are. The budget cannot be less than what was spent."
+    done = "The campaign was changed."
+    form = _Form(f"Edit {campaign.id}", subtitle, "Save", send, done)
+    with form.main:
+        form.number("budget", "Budget", campaign.budget)
+        form.number("daily_budget", "Daily budget", campaign.daily_budget)
         form.text("end", "End (UTC)", end, type="datetime-local")
-        form.text("max_cpm", "Highest bid (per thousand)", f"{campaign['max_cpm']:g}")
-
-    async def send(changes: Document) -> Document:
-        if changes.get("end") == f"{end}:00Z":  # seconds that the field cannot hold stay
-            del changes["end"]
-        return await console.change(campaign["id"], changes)
-
-    form.open(send, "The campaign was changed.")
+        form.number("max_cpm", "Max CPM bid", campaign.max_cpm)
+    form.dialog.open()
 
 
 async def change_state(console: Console, campaign: str, state: str) -> None:
-    """Pause, resume or end, and say how it went."""
+    """Pause, resume or end a campaign, and notify."""
     try:
         await console.change(campaign, {"state": state})
-    except Refused as refused:
-        ui.notify(str(refused), type="negative")
-    except Away as away:
-        ui.notify(f"Reporting does not answer: {away}. Nothing was changed.", type="warning")
+    except RequestRefused as refusal:
+        ui.notify(sentence(refusal), type="negative")
+    except ReportingUnavailable as error:
+        ui.notify(f"{sentence(error)} The state may not have changed.", type="warning")
     else:
-        word = {"running": "running again", "paused": "paused", "ended": "ended"}[state]
-        ui.notify(f"{campaign} is {word}.", type="positive")
+        ui.notify(f"{campaign} is {_STATES[state]}.", type="positive")
 
 
-def ask_to_end(console: Console, campaign: str) -> None:
-    """Ending cannot be undone, so it is asked for."""
-    with ui.dialog() as dialog, box("k-dialog").style("width: 440px") as inside:
-        inside.props["role"] = "alertdialog"
-        inside.props["aria-label"] = f"End {campaign}?"
-        Text(f"End {campaign}?", "h2")
-        Text(
-            "It stops bidding for good and cannot be started again. Its reports stay. To stop for "
-            "a while, pause it instead.",
-            "p",
-            "k-sub",
-        )
+def confirm_end(console: Console, campaign: str) -> None:
+    """Ask before ending a campaign, which cannot be undone."""
+    title = f"End {campaign}?"
+    with ui.dialog() as dialog, box("k-dialog").style("width: 440px") as content:
+        content.props["role"] = "alertdialog"
+        content.props["aria-label"] = title
+        Text(title, "h2")
+        warning = "It stops bidding for good and cannot be restarted. Its reports remain available."
+        Text(f"{warning} To stop for a while, pause it instead.", "p", "k-sub")
 
         async def end() -> None:
             dialog.close()
             await change_state(console, campaign, "ended")
 
-        with box("k-row").style("justify-content: flex-end"):
-            button("Keep it", dialog.close).props("autofocus")
-            button("End it", end, style="k-danger")
+        with box("k-row k-end"):
+            button("Cancel", dialog.close).props("autofocus")
+            button("End campaign", end, style="k-danger")
     dialog.open()

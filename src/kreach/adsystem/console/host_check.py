@@ -1,13 +1,15 @@
-"""Who may talk to the console, and what its pages may load.
+"""Host and origin checks, and the content security policy of the pages.
 
-The console acts with a key, so a page of somebody else in the same browser must not reach it: a
-request has to name this machine (or one of the names in the settings) as its host, and to come
-from a page of the console. Browsers are told to load nothing from anywhere else.
+The console acts with a key, so a page of another site in the same browser must not reach it: the
+Host of a request must be this machine or one of the names in the settings, and its Origin a page
+of the console. The policy lets pages load nothing from elsewhere.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from kreach.adsystem.reports.report import ErrorDocument, ErrorInfo, to_json
 
 __all__ = ["HostGuard"]
 
@@ -31,34 +33,35 @@ _HEADERS = (
 
 
 class HostGuard:
-    """Middleware: refuses hosts that are not the console's, and other sites' requests."""
+    """Middleware that rejects other hosts and requests of other sites."""
 
     def __init__(self, app: Application, names: Iterable[str], host: str) -> None:
         self.app = app
         self._names = {*_LOOPBACK, *names, host.strip("[]").lower()}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer 403."""
+        """Pass a request on, or answer 403."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        if self._known(scope):
+        if self._is_allowed(scope):
 
-            async def told(message: Message) -> None:
+            async def send_with_headers(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     message["headers"] = [*message.get("headers", ()), *_HEADERS]
                 await send(message)
 
-            await self.app(scope, receive, told)
+            await self.app(scope, receive, send_with_headers)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            body = b'{"error": "host must be one under which the console is served"}'
+            error = ErrorInfo(message="host must be a name of the console")
+            body = to_json(ErrorDocument(error=error))
             json = [(b"content-type", b"application/json")]
             await send({"type": "http.response.start", "status": 403, "headers": json})
             await send({"type": "http.response.body", "body": body})
 
-    def _known(self, scope: Any) -> bool:
+    def _is_allowed(self, scope: Any) -> bool:
         hosts = _values(scope, b"host")
         origins = _values(scope, b"origin")
         if len(hosts) != 1 or len(origins) > 1:

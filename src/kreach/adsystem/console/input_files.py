@@ -1,155 +1,224 @@
-"""Files that others handed over: a publisher's audit, a study of the cost, a simulation's truth."""
+"""Files of others that the console shows: a publisher's audit, a cost study, a simulation's truth.
 
-import json
+They are read into structs; fields that the console does not show are ignored.
+"""
+
 import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from kreach.errors import KreachError
 
-__all__ = ["NOT_YET", "Handed", "read_audit", "read_tradeoff", "read_truth"]
+__all__ = [
+    "MISSING",
+    "Audit",
+    "AuditPage",
+    "Band",
+    "InputFile",
+    "Linkage",
+    "Tradeoff",
+    "Truth",
+    "read_audit",
+    "read_tradeoff",
+    "read_truth",
+]
 
-NOT_YET = "the file is not there yet"
-_LOOK_SECONDS = 1.0
-_PATIENCE = 20.0  # a file that takes long to read is read less often
+T = TypeVar("T")
+Curves = dict[str, dict[str, dict[int, "Band"]]]
+"""By strategy of grouping, approach and group size."""
+
+MISSING = "the file does not exist yet"
+_MIN_SECONDS = 1.0  # between two looks at a file
+_SLOWDOWN = 20.0  # times what reading took: a file that takes long is read less often
 _MAX_BYTES = 200_000_000
 _MAX_POINTS = 600
 
 
-class Handed:
-    """A file that may come late, change, or be broken: the last that could be read, and why not.
+class InputFile(Generic[T]):
+    """A file that may appear late, change, or be broken.
 
-    `version` changes with `found` and `trouble`.
+    `content` is what was last read successfully, `problem` what is wrong now; `version` changes
+    with both.
     """
 
-    def __init__(self, path: Path | None, read: Any) -> None:
+    def __init__(self, path: Path | None, read: Callable[[Path], T]) -> None:
         self._path, self._read = path, read
         self._stamp: tuple[int, int] | None = None
         self._next = 0.0
-        self.found: Any = None
-        self.trouble: str | None = None
+        self.content: T | None = None
+        self.problem: str | None = None
         self.version = 0
 
     @property
-    def named(self) -> bool:
+    def configured(self) -> bool:
         """Whether the settings name a file."""
         return self._path is not None
 
-    def look(self) -> "Handed":
-        """Read the file if it has changed. It may be slow: not for the event loop."""
-        begun = time.monotonic()
-        if self._path is None or begun < self._next:
+    def refresh(self) -> "InputFile[T]":
+        """Read the file if it has changed. Slow: run it in a thread."""
+        started = time.monotonic()
+        if self._path is None or started < self._next:
             return self
-        trouble = self.trouble
+        problem = self.problem
         try:
             path = self._path / "summary.json" if self._path.is_dir() else self._path
             state = path.stat()
             stamp = (state.st_mtime_ns, state.st_size)
             if stamp != self._stamp:
-                self.found = self._read(path)
-                self._stamp, trouble = stamp, None
+                self.content = self._read(path)
+                self._stamp, problem = stamp, None
                 self.version += 1
         except FileNotFoundError:
-            trouble, self._stamp = NOT_YET, None
+            problem, self._stamp = MISSING, None
         except OSError:
-            trouble, self._stamp = "the file cannot be read", None
+            problem, self._stamp = "the file cannot be read", None
         except KreachError as error:
-            trouble, self._stamp = str(error), stamp
-        if trouble != self.trouble:
-            self.trouble, self.version = trouble, self.version + 1
-        took = time.monotonic() - begun
-        self._next = time.monotonic() + max(_LOOK_SECONDS, _PATIENCE * took)
+            problem, self._stamp = str(error), stamp
+        if problem != self.problem:
+            self.problem, self.version = problem, self.version + 1
+        now = time.monotonic()
+        self._next = now + max(_MIN_SECONDS, _SLOWDOWN * (now - started))
         return self
 
 
-def _json_object(name: str, path: Path) -> dict[str, Any]:
+def _decode(path: Path, kind: type[T], setting: str, rule: str) -> T:
     if path.stat().st_size > _MAX_BYTES:
-        raise KreachError.rule(name, f"have at most {_MAX_BYTES} bytes", str(path))
+        raise KreachError.rule(setting, f"have at most {_MAX_BYTES} bytes", str(path))
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise KreachError.rule(name, "be JSON", str(path)) from None
-    if not isinstance(found, dict):
-        raise KreachError.rule(name, "be a JSON object", str(path))
-    return found
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.MsgspecError:
+        raise KreachError.rule(setting, rule, str(path)) from None
 
 
-def read_audit(path: Path) -> dict[str, Any]:
-    """What `kreach groups audit` wrote: its JSON document, or {"html": the page}."""
+class Spread(msgspec.Struct, frozen=True):
+    """The smallest of some numbers."""
+
+    least: float
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A sentence of an audit; `level` is ok, warning or danger."""
+
+    level: str
+    text: str
+
+
+class Linkage(msgspec.Struct, frozen=True):
+    """Share of people singled out by someone who sees so many versions of the groups."""
+
+    method: str
+    versions: list[int]
+    unique_share: list[float]
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """What `kreach groups audit --json` prints."""
+
+    people: int
+    groups: int
+    group_size: int
+    effective: Spread | None
+    findings: list[Finding]
+    linkage: list[Linkage]
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """An audit as an HTML page."""
+
+    html: str
+
+
+def read_audit(path: Path) -> Audit | AuditPage:
+    """What `kreach groups audit` wrote, as JSON or HTML."""
     if path.suffix.lower() in (".html", ".htm"):
-        return {"html": path.read_text(encoding="utf-8", errors="replace")}
-    found = _json_object("groups_audit", path)
-    try:
-        shown: dict[str, Any] = {
-            name: int(found[name]) for name in ("people", "groups", "group_size")
-        }
-        shown["strategy"] = str(found["strategy"])
-        for name in ("sizes", "effective"):
-            spread = found[name]
-            shown[name] = spread and {key: float(value) for key, value in spread.items()}
-        shown["findings"] = [(str(one["level"]), str(one["text"])) for one in found["findings"]]
-        shown["linkage"] = [
-            {
-                "method": str(one["method"]),
-                "versions": [int(v) for v in one["versions"]],
-                "unique_share": [float(v) for v in one["unique_share"]],
-            }
-            for one in found["linkage"]
+        return AuditPage(path.read_text(encoding="utf-8", errors="replace"))
+    rule = "be what `kreach groups audit --json` prints"
+    return _decode(path, Audit, "groups_audit", rule)
+
+
+class Band(msgspec.Struct, frozen=True):
+    """The mean over campaigns, with the lowest and the highest campaign."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Tradeoff(msgspec.Struct, frozen=True):
+    """What `kreach tradeoff` found."""
+
+    setting: dict[str, Any]
+    relative_reach: Curves
+    measurement_error: Curves
+    advice: list[str] = []
+
+
+def read_tradeoff(path: Path) -> Tradeoff:
+    """The summary.json of `kreach tradeoff`, with group sizes in ascending order."""
+    rule = "be the summary.json that `kreach tradeoff` writes"
+    study = _decode(path, Tradeoff, "tradeoff", rule)
+    for curves in (study.relative_reach, study.measurement_error):
+        for approaches in curves.values():
+            for approach, by_size in approaches.items():
+                approaches[approach] = dict(sorted(by_size.items()))
+    return study
+
+
+class TrueReach(msgspec.Struct, frozen=True):
+    """Reach at cap 1, 2, ..."""
+
+    reach: list[int]
+
+
+class TruthPoint(msgspec.Struct, frozen=True):
+    """The reach of each campaign up to a time."""
+
+    ts: str
+    campaigns: dict[str, TrueReach]
+
+
+class TrueVisit(msgspec.Struct, frozen=True):
+    """A visit: who came, and the OpenRTB user object that crossed to the ad system."""
+
+    user_id: str
+    user: Any
+    visit: int
+
+    @property
+    def group(self) -> str:
+        """The group in the user object."""
+        try:
+            return str(self.user["data"][0]["segment"][0]["id"])
+        except (KeyError, IndexError, TypeError):
+            return "none"
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """What only a simulation knows: reach over time, and the last visits."""
+
+    series: list[TruthPoint]
+    requests: list[TrueVisit]
+
+    def over_time(self, campaign: str, cap: int) -> list[tuple[datetime, int]]:
+        """The reach of a campaign at a cap over time."""
+        return [
+            (datetime.fromisoformat(point.ts), point.campaigns[campaign].reach[cap - 1])
+            for point in self.series
+            if campaign in point.campaigns and cap <= len(point.campaigns[campaign].reach)
         ]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        rule = "be what `kreach groups audit --json` prints"
-        raise KreachError.rule("groups_audit", rule, str(path)) from None
-    return shown
+
+    def latest(self, campaign: str) -> list[int] | None:
+        """The newest reach of a campaign by cap."""
+        points = (point.campaigns for point in reversed(self.series))
+        return next((point[campaign].reach for point in points if campaign in point), None)
 
 
-def read_tradeoff(path: Path) -> dict[str, Any]:
-    """Setting, advice and, of reach and error, {strategy: {approach: {k: (mean, low, high)}}}."""
-    found = _json_object("tradeoff", path)
-    try:
-        shown: dict[str, Any] = {"setting": {str(k): v for k, v in found["setting"].items()}}
-        shown["advice"] = [str(line) for line in found.get("advice", [])]
-        for title in ("relative_reach", "measurement_error"):
-            shown[title] = {
-                strategy: {
-                    approach: {
-                        int(size): tuple(float(band[end]) for end in ("mean", "low", "high"))
-                        for size, band in sorted(by_size.items(), key=lambda item: int(item[0]))
-                    }
-                    for approach, by_size in approaches.items()
-                }
-                for strategy, approaches in found[title].items()
-            }
-    except (KeyError, TypeError, ValueError, AttributeError):
-        rule = "be the summary.json that `kreach tradeoff` writes"
-        raise KreachError.rule("tradeoff", rule, str(path)) from None
-    return shown
-
-
-def read_truth(path: Path) -> dict[str, Any]:
-    """What a simulation knows: reach over time by campaign and cap, and the last visits.
-
-    {"series": [(ts, {campaign: [reach at cap 1, 2, ...]})], "requests": [(person, user, visit)]}.
-    A long series is thinned, the newest point stays.
-    """
-    found = _json_object("truth_file", path)
-    try:
-        points = found["series"]
-        step = -(-len(points) // _MAX_POINTS) or 1
-        kept = points[::-1][::step][::-1]
-        series = [
-            (
-                str(point["ts"]),
-                {
-                    str(name): [int(reach) for reach in one["reach"]]
-                    for name, one in point["campaigns"].items()
-                },
-            )
-            for point in kept
-        ]
-        requests = [
-            (str(one["user_id"]), one["user"], int(one["visit"])) for one in found["requests"]
-        ]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        rule = "be the truth that a demonstration writes"
-        raise KreachError.rule("truth_file", rule, str(path)) from None
-    return {"series": series, "requests": requests}
+def read_truth(path: Path) -> Truth:
+    """What the demo writes. A long series is thinned; the newest point stays."""
+    truth = _decode(path, Truth, "truth_file", "be the truth file that the demo writes")
+    step = -(-len(truth.series) // _MAX_POINTS) or 1
+    return Truth(truth.series[::-1][::step][::-1], truth.requests)

@@ -1,18 +1,18 @@
-"""Around every page: name, navigation, time, theme, and a banner when reporting is away."""
+"""The frame around every page: navigation, clock, theme, and a banner when reporting is down."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 from nicegui import ui
 
-from kreach.adsystem.console.client import Away, Question, Refused
-from kreach.adsystem.console.formatting import moment
-from kreach.adsystem.console.poller import Answer
+from kreach.adsystem.console.client import Query, ReportingUnavailable, RequestRefused
+from kreach.adsystem.console.formatting import date_time
+from kreach.adsystem.console.poller import Answers
 from kreach.adsystem.console.state import Console
-from kreach.adsystem.console.widgets import Chart, Text, box, icon_button
+from kreach.adsystem.console.widgets import Chart, Text, box, icon_button, sentence
 
-__all__ = ["Frame"]
+__all__ = ["THEME_COOKIE", "Frame"]
 
 PAGES = (
     ("/", "campaign", "Campaigns"),
@@ -22,15 +22,13 @@ PAGES = (
 )
 THEME_COOKIE = "kreach-theme"
 _LOOK_SECONDS = 0.5
-_MIN_EVERY = 20  # looks: what depends on the time is shown anew so often
-_PATIENCE = 15.0  # seconds, of a browser that is busy
+_LOOKS_PER_REDRAW = 20  # at least: some text depends on the time
+_BROWSER_SECONDS = 15.0  # that a busy browser may take to answer
 _YEAR_SECONDS = 31_536_000
-
-Answers = dict[str, Answer]
 
 
 class Frame:
-    """What stays while pages change, for one browser tab."""
+    """What stays while pages change, in one browser tab."""
 
     def __init__(self, console: Console, theme: str | None) -> None:
         self.console = console
@@ -42,29 +40,29 @@ class Frame:
         self._banner = box("k-banner", name="banner")
         with self._banner:
             ui.icon("cloud_off")
-            self._says = Text("", "span")
+            self._message = Text("", "span")
         self._banner.props["role"] = "status"
         self._banner.set_visibility(False)
         ui.timer(0.5, self._tick)
 
     def _header(self) -> None:
         with ui.header(wrap=False).classes("k-header"):
-            self._menu = icon_button("menu", "Navigation", lambda: self._nav.toggle())  # noqa: PLW0108 - made later
-            self._menu.classes("lt-md")
+            toggle = lambda: self._nav.toggle()  # noqa: E731, PLW0108 - the drawer comes later
+            icon_button("menu", "Navigation", toggle).classes("lt-md")
             with ui.link(target="/").classes("k-brand"):
                 Text("kreach", "span")
-                Text("reach without knowing who", "small")
+                Text("reach without user ids", "small")
             box("k-grow")
             with box("k-clock", name="clock"):
                 self._time = Text("")
                 simulated = self.console.speed != 1.0
-                speed = f"simulated, {self.console.speed:,.0f} times as fast"
+                speed = f"simulated, {self.console.speed:,.0f}x speed"
                 Text(speed if simulated else "UTC", classes="k-sub")
-            self._switch = icon_button("dark_mode", "Dark or light", self._toggle_theme)
-            self._switch.props["data-name"] = "theme"
+            switch = icon_button("dark_mode", "Dark or light theme", self._toggle_theme)
+            switch.props["data-name"] = "theme"
 
     def _drawer(self) -> None:
-        # value=None would ask the browser whether it is open, and complain if that takes long
+        # value=None would ask the browser whether it is open, and warn if that takes long
         drawer = ui.left_drawer(value=False, fixed=True).classes("k-drawer")
         with (
             drawer.props("show-if-above width=232 breakpoint=1023") as self._nav,
@@ -78,20 +76,21 @@ class Frame:
                     ui.icon(icon)
                     Text(name, "span")
                 self._links[path] = link
-            says = "The ad system knows groups of people, never a person. Times are UTC."
-            Text(says, classes="k-foot")
+            footer = "The ad system knows groups of people, never a person. Times are UTC."
+            Text(footer, classes="k-foot")
         router = ui.context.client.sub_pages_router
-        router.on_path_changed(self._mark)
-        self._mark(router.current_path)
+        router.on_path_changed(self._open_page)
+        self._open_page(router.current_path)
 
-    def _mark(self, path: str) -> None:
-        """Show in the navigation which page this is."""
+    def _open_page(self, path: str) -> None:
+        """Mark the page in the navigation and reset what belongs to the one before."""
         self._charts.clear()
-        self.calm()
-        asked = urlsplit(path).path.rstrip("/") or "/"
-        here = "/" if asked.startswith("/campaign/") else asked
+        if hasattr(self, "_banner"):
+            self._banner.set_visibility(False)
+        page = urlsplit(path).path.rstrip("/") or "/"
+        here = "/" if page.startswith("/campaign/") else page
         names = {target: name for target, _, name in PAGES}
-        ui.page_title(f"{names.get(asked) or asked.rpartition('/')[2]} · kreach")
+        ui.page_title(f"{names.get(page) or page.rpartition('/')[2]} · kreach")
         for target, link in self._links.items():
             link.classes(
                 add="k-here" if target == here else "", remove="" if target == here else "k-here"
@@ -99,66 +98,58 @@ class Frame:
             link.props.set_optional("aria-current", "page" if target == here else None)
 
     def _tick(self) -> None:
-        self._time.tell(moment(self.console.now()))
+        self._time.set_text(date_time(self.console.now()))
 
     async def _toggle_theme(self) -> None:
         dark = self.dark.value
         if dark is None:
-            dark = bool(await ui.run_javascript("Quasar.Dark.isActive", timeout=_PATIENCE))
+            dark = bool(await ui.run_javascript("Quasar.Dark.isActive", timeout=_BROWSER_SECONDS))
         name = "light" if dark else "dark"
         cookie = f"{THEME_COOKIE}={name}; path=/; max-age={_YEAR_SECONDS}; samesite=strict"
-        # remembered before it is seen: who leaves the page at once finds the other as it was left
-        await ui.run_javascript(f"document.cookie = '{cookie}'", timeout=_PATIENCE)
+        # store it before showing it: the next page must have the theme that was chosen
+        await ui.run_javascript(f"document.cookie = '{cookie}'", timeout=_BROWSER_SECONDS)
         self.dark.value = not dark
         for chart in self._charts:
             chart.redraw()
 
     def follow_theme(self, *charts: Chart) -> None:
-        """Charts to be drawn again when the theme changes."""
+        """Redraw these charts when the theme changes."""
         self._charts += charts
-
-    # -- what pages use -----------------------------------------------------------------------
 
     def watch(
         self,
         page: ui.element,
-        questions: Callable[[], Mapping[str, Question]],
+        queries: Callable[[], Iterable[Query[Any]]],
         show: Callable[[Answers], None],
         also: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Keep a page fresh: `show` is called when an answer, or what `also` tells, has changed."""
-        last: list[Any] = [None, 0]
+        """Keep a page fresh: call `show` when an answer or the value of `also` changes."""
+        last: Any = None
+        looks = 0
 
         def look() -> None:
-            wanted = questions()
-            answers = {name: self.console.feed.want(one) for name, one in wanted.items()}
-            seen = ([(*key, answers[key[0]].version) for key in wanted.items()], also())
-            last[1] += 1
-            if seen != last[0] or last[1] >= _MIN_EVERY:
-                last[:] = [seen, 0]
-                self._warn(page, answers)
+            nonlocal last, looks
+            answers = Answers(queries(), self.console.poller.lease)
+            current = (answers.versions, also())
+            looks += 1
+            if current != last or looks >= _LOOKS_PER_REDRAW:
+                last, looks = current, 0
+                self._show_banner(page, answers)
                 show(answers)
 
         ui.timer(_LOOK_SECONDS, look)
 
-    def calm(self) -> None:
-        """No banner."""
-        if hasattr(self, "_banner"):
-            self._banner.set_visibility(False)
-
-    def _warn(self, page: ui.element, answers: Answers) -> None:
-        """A banner if reporting is away or refuses the key; numbers from before turn grey."""
-        troubles = [answer.trouble for answer in answers.values() if answer.trouble is not None]
-        away = next((one for one in troubles if isinstance(one, Away)), None)
-        barred = next(
-            (one for one in troubles if isinstance(one, Refused) and one.status == 401), None
-        )
-        page.classes(add="k-stale" if away else "", remove="" if away else "k-stale")
-        self._banner.set_visibility(away is not None or barred is not None)
-        self._banner.classes(add="k-bad" if barred else "", remove="" if barred else "k-bad")
-        if away is not None:
-            old = any(answer.document is not None for answer in answers.values() if answer.stale)
-            shown = "What you see is the last that it said. " if old else ""
-            self._says.tell(f"Reporting does not answer: {away}. {shown}Trying again by itself.")
-        elif barred is not None:
-            self._says.tell(f"Reporting does not let the console in: {barred}.")
+    def _show_banner(self, page: ui.element, answers: Answers) -> None:
+        """A banner if reporting is unavailable or rejects the key; old numbers turn gray."""
+        errors = answers.errors
+        down = next((one for one in errors if isinstance(one, ReportingUnavailable)), None)
+        refusals = (one for one in errors if isinstance(one, RequestRefused))
+        no_access = next((one for one in refusals if one.status == 401), None)
+        page.classes(add="k-stale" if down else "", remove="" if down else "k-stale")
+        self._banner.set_visibility(bool(down or no_access))
+        self._banner.classes(add="k-bad" if no_access else "", remove="" if no_access else "k-bad")
+        if down is not None:
+            old = "The page shows the last numbers received. " if answers.any_stale else ""
+            self._message.set_text(f"{sentence(down)} {old}Retrying automatically.")
+        elif no_access is not None:
+            self._message.set_text(f"Reporting rejects the console's key: {no_access}.")

@@ -1,101 +1,137 @@
-"""One poller for all browsers: a question is asked again and again while somebody wants it.
+"""One poller for all browsers: it repeats a query while a page holds a lease on it.
 
-Pages say what they want every time they look (`want`); that is a lease, not a subscription. A page
-that was left or closed stops looking, its lease runs out, and reporting is no longer asked.
+Pages renew their leases whenever they look (`lease`). A page that was closed stops looking, its
+lease expires, and the poller stops asking reporting.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from kreach.adsystem.console.client import Away, Document, Question, Refused
+from kreach.adsystem.console.client import (
+    Query,
+    ReportingError,
+    ReportingUnavailable,
+    RequestRefused,
+)
 from kreach.service.clock import Clock
 
-__all__ = ["NOTHING_YET", "Answer", "Feed"]
+__all__ = ["Answers", "PolledAnswer", "Poller"]
 
-Ask = Callable[[Question], Awaitable[Document]]
+T = TypeVar("T")
+Get = Callable[[Query[Any]], Awaitable[Any]]
 
 _LEASE_SECONDS = 6.0
-_KEPT_SECONDS = 60.0  # so that going back to a page shows it at once
-_AT_ONCE = 4
-_DUTY = 0.8  # of the time may go into asking, all questions together, however slow they are,
-_DUTY_OF_ONE = 0.25  # and into one of them
-_GAP_SECONDS = 0.15  # between requests, in the long run: a key is good for so many a minute
+_CACHE_SECONDS = 60.0  # after a lease: going back to a page shows it at once
+_MAX_CONCURRENT = 4
+_DUTY = 0.8  # share of the time that all requests together may take, however slow they are,
+_DUTY_OF_ONE = 0.25  # and that one of them may take
+_GAP_SECONDS = 0.15  # between requests, in the long run: keys have a limit per minute
 _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The last word on a question, and what is wrong with asking it now, if anything.
+class PolledAnswer(Generic[T]):
+    """The last document of a query, and the error of the last request if it failed.
 
-    `version` changes when the document or the trouble does. With trouble, the document is what was
-    known before; `told_at` (seconds, of the feed's clock) says since when nothing newer is known.
+    `version` changes with the document and the error. While reporting is unavailable, the document
+    is the last one received, at `answered_at` (seconds of the poller's clock).
     """
 
-    document: Document | None = None
-    trouble: Refused | Away | None = None
-    told_at: float | None = None
+    document: T | None = None
+    error: ReportingError | None = None
+    answered_at: float | None = None
     version: int = 0
 
     @property
     def stale(self) -> bool:
-        """Whether reporting is away, so that the document may be old."""
-        return isinstance(self.trouble, Away)
+        """Whether reporting is unavailable, so that the document may be old."""
+        return isinstance(self.error, ReportingUnavailable)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why reporting refuses the query."""
+        return str(self.error) if isinstance(self.error, RequestRefused) else None
 
 
-NOTHING_YET = Answer()
+class Answers:
+    """The answers to the queries of a page; empty answers to others."""
+
+    def __init__(self, queries: Iterable[Query[Any]], lease: Callable[..., Any]) -> None:
+        self._answers = {query: lease(query) for query in queries}
+
+    def of(self, query: Query[T]) -> PolledAnswer[T]:
+        """The answer to a query."""
+        answer: PolledAnswer[T] = self._answers.get(query) or PolledAnswer()
+        return answer
+
+    @property
+    def versions(self) -> list[tuple[Query[Any], int]]:
+        """Changes when a query or an answer changes."""
+        return [(query, answer.version) for query, answer in self._answers.items()]
+
+    @property
+    def errors(self) -> list[ReportingError]:
+        """The errors of all queries."""
+        return [one.error for one in self._answers.values() if one.error is not None]
+
+    @property
+    def any_stale(self) -> bool:
+        """Whether a document on the page may be old."""
+        return any(one.stale and one.document is not None for one in self._answers.values())
 
 
 @dataclass
 class _Entry:
-    answer: Answer = NOTHING_YET
-    wanted_until: float = 0.0
+    answer: PolledAnswer[Any]
+    leased_until: float = 0.0
     due: float = 0.0
-    asking: bool = False
-    again: bool = False  # at once, when the answer under way is there
+    in_flight: bool = False
+    refresh: bool = False  # ask again as soon as the request in flight is answered
 
 
-class Feed:
-    """Answers, kept fresh. For use on one event loop; `run` does the work."""
+class Poller:
+    """Keeps answers fresh. For use on one event loop; `run` does the work."""
 
-    def __init__(self, ask: Ask, every_seconds: float = 2.0, clock: Clock = time.monotonic) -> None:
-        self._ask, self._every, self._clock = ask, every_seconds, clock
-        self._entries: dict[Question, _Entry] = {}
-        self._woken = asyncio.Event()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+    def __init__(self, get: Get, every_seconds: float = 2.0, clock: Clock = time.monotonic) -> None:
+        self._get, self._every, self._clock = get, every_seconds, clock
+        self._entries: dict[Query[Any], _Entry] = {}
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._versions = 0
-        self.asked = 0
+        self._version = 0
+        self.request_count = 0
 
     def __len__(self) -> int:
-        """Questions that are kept."""
+        """Number of cached queries."""
         return len(self._entries)
 
-    def want(self, question: Question) -> Answer:
-        """The newest answer, which will be kept fresh for some seconds."""
-        entry = self._entries.get(question)
+    def lease(self, query: Query[T]) -> PolledAnswer[T]:
+        """The newest answer; the poller keeps it fresh for some seconds."""
+        entry = self._entries.get(query)
         if entry is None:
-            entry = self._entries[question] = _Entry()
-            self._woken.set()
-        entry.wanted_until = self._clock() + _LEASE_SECONDS
+            entry = self._entries[query] = _Entry(PolledAnswer())
+            self._wake.set()
+        entry.leased_until = self._clock() + _LEASE_SECONDS
         return entry.answer
 
-    def hurry(self, path: str) -> None:
-        """Ask everything under a path again at once: something was changed."""
-        for question, entry in self._entries.items():
-            if question.path.startswith(path):
-                entry.due, entry.again = 0.0, entry.asking
-        self._woken.set()
+    def refresh(self, path: str) -> None:
+        """Repeat all queries under a path at once, after a change."""
+        for query, entry in self._entries.items():
+            if query.path.startswith(path):
+                entry.due, entry.refresh = 0.0, entry.in_flight
+        self._wake.set()
 
     async def run(self) -> None:
-        """Ask what is due until cancelled."""
+        """Send what is due until cancelled."""
         try:
             while True:
-                self._begin_what_is_due()
-                self._woken.clear()
+                self._start_due()
+                self._wake.clear()
                 try:
-                    await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+                    await asyncio.wait_for(self._wake.wait(), _LOOK_SECONDS)
                 except TimeoutError:
                     continue
         finally:
@@ -103,60 +139,55 @@ class Feed:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _begin_what_is_due(self) -> None:
+    def _start_due(self) -> None:
         now = self._clock()
-        for question, entry in list(self._entries.items()):
-            if entry.asking:
+        for query, entry in list(self._entries.items()):
+            if entry.in_flight:
                 continue
-            if now > entry.wanted_until + _KEPT_SECONDS:
-                del self._entries[question]
-            elif now <= entry.wanted_until and now >= entry.due:
-                entry.asking = True
-                task = asyncio.create_task(self._renew(question, entry))
+            if now > entry.leased_until + _CACHE_SECONDS:
+                del self._entries[query]
+            elif entry.due <= now <= entry.leased_until:
+                entry.in_flight = True
+                task = asyncio.create_task(self._request(query, entry))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _renew(self, question: Question, entry: _Entry) -> None:
-        wait = 0.0
-        begun = self._clock()
+    async def _request(self, query: Query[Any], entry: _Entry) -> None:
+        wait, started = 0.0, self._clock()
         try:
-            async with self._room:
-                begun = self._clock()
-                self.asked += 1
-                found = await self._ask(question)
-            self._keep(entry, found, None, self._clock())
-        except Refused as refused:
-            self._keep(entry, None, refused, self._clock())
-        except Away as away:
-            wait = away.wait_seconds
-            self._keep(entry, entry.answer.document, away, entry.answer.told_at)
+            async with self._slots:
+                started = self._clock()
+                self.request_count += 1
+                document = await self._get(query)
+            self._store(entry, document, None, self._clock())
+        except ReportingUnavailable as error:
+            wait = error.wait_seconds
+            self._store(entry, entry.answer.document, error, entry.answer.answered_at)
+        except ReportingError as error:
+            self._store(entry, None, error, self._clock())
         finally:
-            entry.asking = False
-            took = self._clock() - begun
-            wanted = self._wanted()
-            slow = took * max(wanted / _DUTY, 1.0 / _DUTY_OF_ONE)
-            apart = max(self._every, wanted * _GAP_SECONDS, slow)
-            entry.due = self._clock() + (0.0 if entry.again else max(apart - took, wait))
-            entry.again = False
+            entry.in_flight = False
+            now = self._clock()
+            leased = sum(now <= other.leased_until for other in self._entries.values())
+            slow = (now - started) * max(leased / _DUTY, 1.0 / _DUTY_OF_ONE)
+            apart = max(self._every, leased * _GAP_SECONDS, slow)
+            entry.due = now + (0.0 if entry.refresh else max(apart - (now - started), wait))
+            entry.refresh = False
 
-    def _wanted(self) -> int:
-        now = self._clock()
-        return sum(now <= entry.wanted_until for entry in self._entries.values())
-
-    def _keep(
+    def _store(
         self,
         entry: _Entry,
-        document: Document | None,
-        trouble: Refused | Away | None,
-        told_at: float | None,
+        document: object,
+        error: ReportingError | None,
+        answered_at: float | None,
     ) -> None:
         before = entry.answer
-        same = document == before.document and _words(trouble) == _words(before.trouble)
-        if not same or not before.version:
-            self._versions += 1
-        version = before.version if same and before.version else self._versions
-        entry.answer = Answer(document, trouble, told_at, version)
+        version = before.version
+        same = document == before.document and _content(error) == _content(before.error)
+        if not same or not version:
+            self._version = version = self._version + 1
+        entry.answer = PolledAnswer(document, error, answered_at, version)
 
 
-def _words(trouble: Refused | Away | None) -> tuple[str, str]:
-    return (type(trouble).__name__, str(trouble))
+def _content(error: ReportingError | None) -> tuple[str, object]:
+    return repr(error), getattr(error, "error", None)

@@ -1,28 +1,46 @@
-"""Tables that leave the pages as CSV: plain numbers, times in UTC, empty where nothing is told."""
+"""Tables for CSV downloads: plain numbers, times in UTC, empty cells for what is withheld."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-__all__ = ["Row", "csv_of", "curve_rows", "frequency_rows", "plan_rows", "report_rows"]
+from msgspec.structs import asdict
 
-Row = dict[str, Any]
+from kreach.adsystem.console.status import CampaignView
+from kreach.adsystem.reports.report import (
+    CampaignSummary,
+    CapReport,
+    CurveDocument,
+    Outlook,
+    ReachDocument,
+)
+
+__all__ = [
+    "Row",
+    "campaign_row",
+    "csv_bytes",
+    "curve_rows",
+    "frequency_rows",
+    "plan_rows",
+    "report_rows",
+]
+
+Row = dict[str, object]
 
 
-def csv_of(rows: Iterable[Row]) -> bytes:
-    """CSV with a line of names; a spreadsheet must not take text for a formula."""
-    listed = list(rows)
-    names = list(dict.fromkeys(name for row in listed for name in row))
-    made = io.StringIO()
-    writer = csv.writer(made, lineterminator="\n")
+def csv_bytes(rows: Iterable[Row]) -> bytes:
+    """CSV with a header; text cannot become a formula in a spreadsheet."""
+    rows = list(rows)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    for row in listed:
+    for row in rows:
         writer.writerow([_cell(row.get(name)) for name in names])
-    return made.getvalue().encode()
+    return text.getvalue().encode()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if value is None:
         return ""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
@@ -30,79 +48,89 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _ends(name: str, ends: Sequence[float] | None) -> Row:
+def _interval(name: str, ends: Sequence[float] | None) -> Row:
     low, high = ends or (None, None)
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def report_rows(document: Row) -> list[Row]:
-    """A row for each cap of a reach document."""
-    head = {name: document.get(name) for name in ("campaign", "start", "end", "catalogue")}
+def _cap_columns(cap: int, report: CapReport | None) -> Row:
+    names = ("reach", "level", "unique_reach", "average_frequency", "over_exposed")
+    return {
+        "cap": cap,
+        **{name: getattr(report, name, None) for name in names},
+        **_interval("reach", getattr(report, "interval", None)),
+        **_interval("unique_reach", getattr(report, "unique_reach_interval", None)),
+    }
+
+
+def campaign_row(campaign: CampaignSummary, state: str, view: CampaignView, currency: str) -> Row:
+    """A campaign with its delivery and its reach at the largest cap."""
+    return {
+        "campaign": campaign.id,
+        "state": state,
+        "start": campaign.start,
+        "end": campaign.end,
+        "budget": campaign.budget,
+        "spend": campaign.status.spend,
+        "currency": currency,
+        "impressions": campaign.status.impressions,
+        "people": view.people,
+        **_cap_columns(view.cap, view.report),
+    }
+
+
+def report_rows(document: ReachDocument | None) -> list[Row]:
+    """A row for each cap of a reach report."""
+    if document is None:
+        return []
+    names = ("campaign", "start", "end", "catalogue", "people")
+    head = {name: getattr(document, name) for name in names}
     return [
-        head
-        | {
-            "people": document.get("people"),
-            "impressions": report["impressions"],
-            "cap": report["cap"],
-            "reach": report["reach"],
-            **_ends("reach", report["interval"]),
-            "level": report["level"],
-            "unique_reach": report["unique_reach"],
-            **_ends("unique_reach", report["unique_reach_interval"]),
-            "average_frequency": report["average_frequency"],
-            "over_exposed": report["over_exposed"],
-        }
-        for report in document.get("reports", [])
+        {**head, "impressions": report.impressions, **_cap_columns(report.cap, report)}
+        for report in document.reports
     ]
 
 
-def frequency_rows(document: Row) -> list[Row]:
-    """People by how often they saw it: exactly so often, and at least so often."""
-    reports = document.get("reports") or []
-    if not reports:
+def frequency_rows(document: ReachDocument | None) -> list[Row]:
+    """People who saw the ad exactly and at least so many times."""
+    if document is None or not document.reports:
         return []
-    report, rows = reports[0], []
-    top = len(report["frequency"]) - 1
-    for times, people in enumerate(report["frequency"]):
-        at_least = report["at_least"][times - 1] if times else document.get("people")
-        ends = report["at_least_intervals"][times - 1] if times else None
-        rows.append(
-            {
-                "times": f"{times}+" if times == top else times,
-                "people": people,
-                "people_at_least": at_least,
-                **_ends("people_at_least", ends),
-            }
-        )
-    return rows
+    report = document.reports[0]
+    top = len(report.frequency) - 1
+    at_least = (document.people, *report.at_least)
+    intervals = (None, *report.at_least_intervals)
+    return [
+        {
+            "times": f"{times}+" if times == top else times,
+            "people": people,
+            "people_at_least": at_least[times],
+            **_interval("people_at_least", intervals[times]),
+        }
+        for times, people in enumerate(report.frequency)
+    ]
 
 
-def curve_rows(document: Row) -> list[Row]:
+def curve_rows(document: CurveDocument | None) -> list[Row]:
     """A row for each point and cap of a curve."""
     return [
         {
-            "until": point["ts"],
-            "impressions": point["impressions"],
-            "cap": report["cap"],
-            "reach_so_far": report["reach"],
-            **_ends("reach_so_far", report["interval"]),
-            "level": report["level"],
+            "until": point.ts,
+            "impressions": point.impressions,
+            "cap": report.cap,
+            "reach_to_date": report.reach,
+            **_interval("reach_to_date", report.interval),
+            "level": report.level,
         }
-        for point in document.get("points", [])
-        for report in point["reports"]
+        for point in (document.points if document is not None else ())
+        for report in point.reports
     ]
 
 
-def plan_rows(plans: Iterable[Row]) -> list[Row]:
-    """A row for each budget and size of groups."""
-    names = (
-        "group_size",
-        "budget",
-        "spend",
-        "reach",
-        "level",
-        "impressions",
-        "average_frequency",
-        "multiplier",
-    )
-    return [{name: one[name] for name in names} | _ends("reach", one["band"]) for one in plans]
+def plan_rows(plans: Iterable[tuple[int, Outlook]]) -> list[Row]:
+    """A row for each group size and budget."""
+    rows = []
+    for group_size, outlook in plans:
+        row: Row = {"group_size": group_size, **asdict(outlook)}
+        del row["band"]
+        rows.append(row | _interval("reach", outlook.band))
+    return rows

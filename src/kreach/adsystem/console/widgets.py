@@ -1,4 +1,4 @@
-"""Pieces that pages are made of. Each shows what it is given; none asks for anything."""
+"""Widgets that pages are built from. Each shows what it is given; none calls reporting."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from kreach.adsystem.console.tables import Row, csv_of
+from kreach.adsystem.console.tables import Row, csv_bytes
 
 __all__ = [
     "Chart",
-    "Meter",
+    "EmptyState",
     "Notes",
+    "Panel",
+    "ProgressBar",
     "Table",
     "Text",
     "Tile",
@@ -19,15 +21,14 @@ __all__ = [
     "button",
     "card",
     "csv_button",
-    "empty",
     "heading",
     "icon_button",
-    "skeleton",
+    "sentence",
 ]
 
 
 class Text(TextElement):
-    """Text in any tag; written as text, never as markup."""
+    """Text in any tag; it is never parsed as HTML."""
 
     def __init__(self, text: str = "", tag: str = "div", classes: str = "", name: str = "") -> None:
         super().__init__(tag=tag, text=text)
@@ -35,111 +36,147 @@ class Text(TextElement):
         if name:
             self.props["data-name"] = name
 
-    def tell(self, text: str, title: str | None = None) -> None:
-        """Change the text and what is shown when pointing at it."""
-        self.set_text(text)
-        if self.props.get("title") != title:
-            self.props["title"] = title
+
+def sentence(message: object) -> str:
+    """An error message as a sentence.
+
+    >>> sentence("reporting cannot be reached")
+    'Reporting cannot be reached.'
+    """
+    text = str(message)
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def box(classes: str = "", tag: str = "div", name: str = "") -> ui.element:
-    """An element to put others into."""
-    made = ui.element(tag).classes(classes)
+    """A container."""
+    element = ui.element(tag).classes(classes)
     if name:
-        made.props["data-name"] = name
-    return made
+        element.props["data-name"] = name
+    return element
 
 
-def card(title: str = "", meaning: str = "", name: str = "") -> ui.element:
-    """A card with a heading and a sentence that says what is in it."""
-    made = box("k-card", "section", name)
-    if title:
-        with made:
+def card(title: str = "", subtitle: str = "", name: str = "") -> ui.element:
+    """A card with a heading and a sentence that explains it."""
+    element = box("k-card", "section", name)
+    with element:
+        if title:
             Text(title, "h2")
-            if meaning:
-                Text(meaning, "p", "k-sub")
-    return made
+        if subtitle:
+            Text(subtitle, "p", "k-sub")
+    return element
 
 
-def heading(title: str, meaning: str = "") -> ui.element:
-    """The title of a page and its sentence; returns the place for buttons beside it."""
+def heading(title: str, subtitle: str) -> ui.element:
+    """The title of a page; returns the place for buttons beside it."""
     with box("k-top"):
         with box("k-title"):
             Text(title, "h1", name="title")
-            if meaning:
-                Text(meaning, "p", "k-sub")
+            Text(subtitle, "p", "k-sub")
         return box("k-row")
 
 
 def button(
     text: str, on_click: Callable[..., Any], *, style: str = "k-quiet", icon: str | None = None
 ) -> ui.button:
-    """A button with words on it."""
-    made = ui.button(text, on_click=on_click, color=None, icon=icon)
-    return made.props("no-caps unelevated").classes(style)
+    """A button with a label."""
+    element = ui.button(text, on_click=on_click, color=None, icon=icon)
+    return element.props("no-caps unelevated").classes(style)
 
 
-def icon_button(icon: str, says: str, on_click: Callable[..., Any]) -> ui.button:
-    """A button with a sign on it, and its words for who points at it or cannot see it."""
-    made = ui.button(icon=icon, on_click=on_click, color=None).props("flat round dense")
-    made.props["aria-label"] = says
-    made.props["title"] = says
-    return made.classes("k-icon")
+def icon_button(icon: str, label: str, on_click: Callable[..., Any]) -> ui.button:
+    """A button with an icon; its label is a tooltip."""
+    element = ui.button(icon=icon, on_click=on_click, color=None).props("flat round dense")
+    element.props["aria-label"] = element.props["title"] = label
+    return element.classes("k-icon")
 
 
 def csv_button(name: str, rows: Callable[[], Sequence[Row]]) -> ui.button:
-    """Downloads a table as it stands when clicked."""
+    """Downloads the current rows of a table."""
 
     def download() -> None:
-        found = rows()
-        if found:
-            ui.download.content(csv_of(found), f"{name}.csv", "text/csv")
+        content = rows()
+        if content:
+            ui.download.content(csv_bytes(content), f"{name}.csv", "text/csv")
         else:
             ui.notify("There are no rows yet.")
 
-    made = icon_button("download", f"Download {name} as CSV", download)
-    made.props["data-name"] = f"csv {name}"
-    return made
+    element = icon_button("download", f"Download {name} as CSV", download)
+    element.props["data-name"] = f"csv {name}"
+    return element
 
 
-def empty(icon: str, title: str, says: str = "", code: str = "") -> ui.element:
-    """What is shown where there is nothing: why, and what to do about it."""
-    with box("k-empty") as made:
-        ui.icon(icon)
-        Text(title, "h2")
-        if says:
-            Text(says, "p", "k-sub")
-        if code:
-            Text(code, "code")
-    return made
+class EmptyState:
+    """Shown where there is nothing else: why, and what to do about it. Hidden at first."""
+
+    def __init__(self, classes: str = "k-card", name: str = "") -> None:
+        self._box = box(classes, name=name)
+        self._box.set_visibility(False)
+
+    def show(self, icon: str, title: str, text: str = "", code: str = "") -> None:
+        """Show an icon, a title, a sentence and a command."""
+        self._box.clear()
+        with self._box, box("k-empty"):
+            ui.icon(icon)
+            Text(title, "h2")
+            if text:
+                Text(text, "p", "k-sub")
+            if code:
+                Text(code, "code")
+        self._box.set_visibility(True)
+
+    def hide(self) -> None:
+        """Show nothing."""
+        self._box.set_visibility(False)
 
 
-def skeleton(lines: int = 3) -> ui.element:
-    """What is shown while the first answer is on its way."""
-    with box("k-card", name="loading") as made:
-        made.props["aria-label"] = "loading"
-        for at in range(lines):
-            box("k-skeleton").style(f"width: {(92, 70, 84, 55)[at % 4]}%")
-    return made
+class Panel:
+    """A skeleton while data is loading, then the content or an empty state."""
+
+    def __init__(self, name: str = "") -> None:
+        with box("k-card", name="loading") as self._loading:
+            self._loading.props["aria-label"] = "loading"
+            for width in (92, 70, 84):
+                box("k-skeleton").style(f"width: {width}%")
+        self._empty = EmptyState(name=name)
+        self.content = box().style("display: contents")
+        self.content.set_visibility(False)
+
+    def show_content(self) -> None:
+        """Show the content."""
+        self._loading.set_visibility(False)
+        self._empty.hide()
+        self.content.set_visibility(True)
+
+    def show_empty(self, icon: str, title: str, text: str = "", code: str = "") -> None:
+        """Show why there is no content."""
+        self._loading.set_visibility(False)
+        self.content.set_visibility(False)
+        self._empty.show(icon, title, text, code)
 
 
 class Tile:
-    """A number with its name and what belongs to it."""
+    """A number with its name and details."""
 
-    def __init__(self, name: str) -> None:
-        with box("k-tile", name=name):
+    def __init__(self, name: str, classes: str = "k-tile") -> None:
+        with box(classes, name=name):
             Text(name, classes="k-name")
             self._value = Text("…", classes="k-value")
-            self._below = Text("", classes="k-sub")
+            self._details = box()
 
-    def tell(self, value: str, below: str = "", title: str | None = None) -> None:
-        """Show a number."""
-        self._value.tell(value, title)
-        self._below.tell(below)
+    def show(self, value: str, *details: str) -> None:
+        """Show a value and lines of details below it."""
+        self._value.set_text(value)
+        lines = self._details.default_slot.children
+        with self._details:
+            for _ in range(len(details) - len(lines)):
+                Text("", classes="k-sub")
+        for line, text in zip(lines, (*details, *[""] * len(lines)), strict=False):
+            assert isinstance(line, Text)
+            line.set_text(text)
 
 
-class Meter:
-    """A bar: how much of something is used, and a mark of how much would be even."""
+class ProgressBar:
+    """The share of something that is used, and a mark at the share that would be even."""
 
     def __init__(self) -> None:
         with box("k-bar") as self._bar:
@@ -147,83 +184,78 @@ class Meter:
             self._tick = box("k-tick")
         self._bar.props["role"] = "img"
 
-    def tell(self, share: float | None, even: float, says: str) -> None:
-        """Set bar and mark; shares beyond 1 fill the bar."""
-        shown = 0.0 if share is None else min(max(share, 0.0), 1.0)
-        self._fill.style(f"width: {100 * shown:.2f}%")
+    def show(self, share: float | None, even: float, label: str) -> None:
+        """Set bar and mark; a share above 1 fills the bar."""
+        self._fill.style(f"width: {100 * min(max(share or 0.0, 0.0), 1.0):.2f}%")
         self._tick.style(f"left: calc({100 * even:.2f}% - 1px)")
-        if self._bar.props.get("aria-label") != says:
-            self._bar.props["aria-label"] = says
+        if self._bar.props.get("aria-label") != label:
+            self._bar.props["aria-label"] = label
 
 
 class Table:
-    """A plain table; cells are text. Rows are written anew only if they changed."""
+    """A table of text cells. It is redrawn only if its rows change."""
 
     def __init__(self, heads: Sequence[str], numeric: Sequence[int] = (), name: str = "") -> None:
         self._numeric = frozenset(numeric)
-        self._shown: list[tuple[str, ...]] | None = None
+        self._rows: list[tuple[str, ...]] | None = None
         with box("k-scroll"), box("k-table", "table", name):
-            with box(tag="thead"), box(tag="tr"):
-                for at, head in enumerate(heads):
-                    Text(head, "th", "k-n" if at in self._numeric else "")
+            with box(tag="thead"):
+                self._add_row(heads, "th")
             self._body = box(tag="tbody")
 
-    def tell(self, rows: Sequence[Sequence[str]]) -> None:
+    def show(self, rows: Sequence[Sequence[str]]) -> None:
         """Show these rows."""
-        wanted = [tuple(row) for row in rows]
-        if wanted == self._shown:
+        new = [tuple(row) for row in rows]
+        if new == self._rows:
             return
-        self._shown = wanted
+        self._rows = new
         self._body.clear()
         with self._body:
-            for row in wanted:
-                with box(tag="tr"):
-                    for at, cell in enumerate(row):
-                        Text(cell, "td", "k-n" if at in self._numeric else "")
+            for row in new:
+                self._add_row(row, "td")
+
+    def _add_row(self, cells: Sequence[str], tag: str) -> None:
+        with box(tag="tr"):
+            for column, cell in enumerate(cells):
+                Text(cell, tag, "k-n" if column in self._numeric else "")
 
 
 class Notes:
-    """Lines about what is not told, and why; nothing if there is nothing to say."""
+    """Lines about data that is withheld or wrong; hidden without lines."""
 
     def __init__(self, classes: str = "") -> None:
         self._box = box(f"k-row {classes}")
         self._box.set_visibility(False)
-        self._shown: tuple[str, ...] = ()
+        self._lines: tuple[str, ...] = ()
 
-    def tell(self, *lines: str | None, tone: str = "k-warn") -> None:
+    def show(self, *lines: str | None, tone: str = "k-warn") -> None:
         """Show these lines."""
-        wanted = tuple(line for line in lines if line)
-        if wanted != self._shown:
-            self._shown = wanted
+        new = tuple(line for line in lines if line)
+        if new != self._lines:
+            self._lines = new
             self._box.clear()
-            self._box.set_visibility(bool(wanted))
+            self._box.set_visibility(bool(new))
             with self._box:
-                for line in wanted:
+                for line in new:
                     Text(line, "p", f"k-note {tone}")
 
 
 class Chart:
-    """A chart that is drawn anew only if its options changed. `says` is for who cannot see it."""
+    """A chart that is redrawn only if its options change. `label` is for screen readers."""
 
-    def __init__(self, says: str, classes: str = "k-chart", name: str = "") -> None:
-        self._shown: dict[str, Any] = {"series": []}
-        self._element = ui.echart(self._shown, renderer="canvas").classes(classes)
-        self._element.props["role"] = "img"
-        self._element.props["aria-label"] = says
-        if name:
-            self._element.props["data-name"] = name
+    def __init__(self, label: str, classes: str = "k-chart", name: str = "") -> None:
+        self._options: dict[str, Any] = {"series": []}
+        self.element = ui.echart(self._options, renderer="canvas").classes(classes)
+        self.element.props["role"] = "img"
+        self.element.props["aria-label"] = label
+        self.element.props["data-name"] = name
 
-    @property
-    def element(self) -> ui.echart:
-        """The chart itself, for events."""
-        return self._element
-
-    def tell(self, options: dict[str, Any]) -> None:
+    def show(self, options: dict[str, Any]) -> None:
         """Show these options."""
-        if options != self._shown:
-            self._shown = options
-            self._element.props["options"] = options
+        if options != self._options:
+            self._options = options
+            self.element.props["options"] = options
 
     def redraw(self) -> None:
-        """Draw again: the theme has changed."""
-        self._element.update()
+        """Draw again after a change of theme."""
+        self.element.update()

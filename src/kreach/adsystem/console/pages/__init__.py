@@ -1,1 +1,1 @@
-"""One file per page."""
+"""One module per page."""

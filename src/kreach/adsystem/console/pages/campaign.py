@@ -1,38 +1,36 @@
-"""One campaign: reach over time and in any window, by cap, by frequency, and how the money goes."""
+"""One campaign: reach over time, in any window, by cap and by frequency; spend and bidding."""
 
 from typing import Any
 
+from msgspec.structs import asdict
 from nicegui import ui
 
 from kreach.adsystem.console import charts, forms
-from kreach.adsystem.console.client import Question, Refused, of_campaign
-from kreach.adsystem.console.formatting import (
-    between,
-    cap_words,
-    count,
-    decimal,
-    flight_words,
-    interval,
-    moment_of,
-    money,
-    percent,
-    phase,
-    plural,
+from kreach.adsystem.console import formatting as fmt
+from kreach.adsystem.console.client import (
+    Query,
+    ReportingError,
+    RequestRefused,
+    pacing_query,
+    reach_query,
+    status_query,
 )
-from kreach.adsystem.console.layout import Answers, Frame
-from kreach.adsystem.console.pages.window_report import WindowPanel
+from kreach.adsystem.console.layout import Frame
+from kreach.adsystem.console.pages.window_report import CAPS, WindowPanel, cap_rows
+from kreach.adsystem.console.poller import Answers
 from kreach.adsystem.console.status import (
-    Standing,
-    how_told,
-    pace_of,
-    standing_of,
-    state_of,
-    why_not,
+    CampaignView,
+    data_note,
+    display_state,
+    flight_of,
+    spend_pace,
+    withheld_note,
 )
-from kreach.adsystem.console.tables import frequency_rows, report_rows
+from kreach.adsystem.console.tables import Row, frequency_rows, report_rows
 from kreach.adsystem.console.widgets import (
     Chart,
     Notes,
+    Panel,
     Table,
     Text,
     Tile,
@@ -40,245 +38,253 @@ from kreach.adsystem.console.widgets import (
     button,
     card,
     csv_button,
-    empty,
-    skeleton,
+    sentence,
+)
+from kreach.adsystem.reports.report import (
+    CampaignStatus,
+    PacingDocument,
+    ReachDocument,
 )
 
 __all__ = ["campaign_page"]
 
-_CAPS = (1, 2, 3, 4, 5)
 _POINTS = 400
 _TILES = (
-    "Spent",
+    "Spend",
     "People reached",
-    "Capped reach",
+    "Impressions within the cap",
     "Average frequency",
-    "Over-exposed",
-    "Bids won",
+    "Over-exposed people",
+    "Win rate",
 )
 
 
-class _Campaign:
+class _CampaignPage:
     """The page."""
 
     def __init__(self, frame: Frame, name: str) -> None:
-        self._frame, self._console, self._name = frame, frame.console, name
-        self._campaign: dict[str, Any] | None = None
-        self._reach: dict[str, Any] = {}
-        self._pacing: dict[str, Any] = {}
-        with box("k-page") as self._page:
-            self._head()
-            self._loading = skeleton(4)
-            self._missing = box("k-card")
-            self._missing.set_visibility(False)
-            with box("k-live").style("display: contents") as self._body:
+        self._console, self._name = frame.console, name
+        self._campaign: CampaignStatus | None = None
+        self._reach: ReachDocument | None = None
+        self._pacing: PacingDocument | None = None
+        with box("k-page") as page:
+            self._add_head()
+            self._panel = Panel()
+            with self._panel.content:
                 self._notes = Notes()
                 with box("k-tiles k-live"):
                     self._tiles = {title: Tile(title) for title in _TILES}
                 self._window = WindowPanel(frame, name)
                 with box("k-grid k-live"):
-                    self._reach_cards()
-                    self._money_cards()
-            self._body.set_visibility(False)
-        frame.follow_theme(self._window.chart, self._caps, self._often, self._spend, self._bids)
-        with self._page:
-            frame.watch(self._page, self._wanted, self._show, self._also)
+                    self._add_reach_cards()
+                    self._add_spend_cards()
+            frame.follow_theme(
+                self._window.chart,
+                self._cap_chart,
+                self._frequency_chart,
+                self._spend_chart,
+                self._bidding_chart,
+            )
+            frame.watch(page, self._queries, self._show, self._view)
 
-    def _head(self) -> None:
+    def _add_head(self) -> None:
         with box("k-top"):
             with box("k-title"):
                 ui.link("Campaigns", "/").classes("k-sub")
                 Text(self._name, "h1", name="title")
                 with box("k-row").style("gap: .6rem; flex-wrap: nowrap; align-items: baseline"):
                     self._state = Text("", "span", "k-chip", name="state")
-                    self._phase = Text("", "span", "k-sub")
+                    self._summary = Text("", "span", "k-sub")
             with box("k-row") as self._buttons:
                 self._pause = button("Pause", self._toggle, icon="pause")
-                change = lambda: forms.edit_campaign(self._console, self._campaign or {})  # noqa: E731
-                button("Change", change, icon="edit")
-                end = lambda: forms.ask_to_end(self._console, self._name)  # noqa: E731
+                button("Edit", self._open_edit, icon="edit")
+                end = lambda: forms.confirm_end(self._console, self._name)  # noqa: E731
                 button("End", end, icon="stop_circle")
             self._buttons.set_visibility(False)
 
-    def _reach_cards(self) -> None:
+    def _add_reach_cards(self) -> None:
         with card(
-            "Reach by cap",
-            "Impressions that count if each person counts at most so often: at cap 1 these are "
-            "people. Whiskers show where the true number lies.",
+            "Impressions within the cap",
+            "Impressions that count if each person counts at most so many times. At cap 1 these "
+            "are people reached. Whiskers show the interval of the true number.",
         ):
-            self._caps = Chart("Reach at caps from one to five", "k-chart k-short", "by cap")
-            heads = ["cap", "reach", "interval", "above the cap"]
-            self._by_cap = Table(heads, numeric=(1, 2, 3), name="by cap")
+            label = "Impressions within caps from one to five"
+            self._cap_chart = Chart(label, "k-chart k-short", "by cap")
+            heads = ["cap", "impressions within the cap", "interval", "people above the cap"]
+            self._cap_table = Table(heads, numeric=(0, 1, 2, 3), name="by cap")
             self._basis = Text("", "p", "k-sub")
-            with box("k-row").style("justify-content: flex-end; margin-top: auto"):
+            with box("k-row k-end"):
                 csv_button("reach by cap", lambda: report_rows(self._reach))
         with card(
-            "How often people saw it",
-            "Expected number of people by the number of times they saw the ad. Those above the "
-            "cap are over-exposed; who they are, nobody on this side knows.",
+            "Frequency",
+            "Expected number of people by impressions seen. People above the cap are over-exposed. "
+            "Without ids, caps are targets, not limits.",
         ):
-            self._often = Chart("People by times seen", "k-chart k-short", "frequency")
-            heads = ["at least", "people", "interval"]
+            label = "People by impressions seen"
+            self._frequency_chart = Chart(label, "k-chart k-short", "frequency")
+            heads = ["impressions", "people", "interval"]
             self._at_least = Table(heads, numeric=(1, 2), name="at least")
-            with box("k-row").style("justify-content: flex-end"):
+            with box("k-row k-end"):
                 csv_button("frequency", lambda: frequency_rows(self._reach))
 
-    def _money_cards(self) -> None:
+    def _add_spend_cards(self) -> None:
         with card(
             "Spend",
-            "Money spent so far, beside the line of a budget that is spent evenly. The bidder need "
-            "not keep to that line: it spends where reach is cheapest.",
+            "Spend to date, beside an evenly spent budget. The bidder may leave that line: it "
+            "spends where reach is cheapest.",
         ):
-            self._spend = Chart("Spend over time", "k-chart k-short", "spend")
-            with box("k-row").style("justify-content: flex-end"):
-                csv_button("pacing", lambda: self._pacing.get("pacing", []))
+            self._spend_chart = Chart("Spend over time", "k-chart k-short", "spend")
+            with box("k-row k-end"):
+                csv_button("pacing", self._pacing_rows)
         with card(
-            "Multiplier and wins",
-            "The multiplier is the reach that one unit of money must bring: the higher, the "
-            "pickier the bidder. Wins are the share of bids so far that won.",
+            "Bidding",
+            "Reach required per unit of money: the higher it is, the more selective the bidder. "
+            "The win rate is the share of bids won to date.",
         ):
-            self._bids = Chart("Multiplier and share of bids won", "k-chart k-short", "multiplier")
-            self._bid_notes = Notes()
+            label = "Required reach and win rate"
+            self._bidding_chart = Chart(label, "k-chart k-short", "bidding")
+            self._bidding_notes = Notes()
 
-    # -- what is asked ------------------------------------------------------------------------
+    def _pacing_rows(self) -> list[Row]:
+        return [] if self._pacing is None else [asdict(pace) for pace in self._pacing.pacing]
 
-    def _wanted(self) -> dict[str, Question]:
-        caps = list(_CAPS)
-        if self._campaign is not None:
-            caps += [one["limit"] for one in self._campaign["caps"]]
-        each = [("cap", cap) for cap in sorted(set(caps))[:10]]
-        return {
-            "status": of_campaign(self._name),
-            "reach": of_campaign(self._name, "reach", *each),
-            "pacing": of_campaign(self._name, "pacing", ("points", _POINTS)),
-            **self._window.wanted(self._campaign),
-        }
+    # -- queries ------------------------------------------------------------------------------
 
-    def _also(self) -> tuple[Any, ...]:
+    def _reach_query(self) -> Query[ReachDocument]:
+        caps = () if self._campaign is None else self._campaign.caps
+        return reach_query(self._name, (*CAPS, *(cap.limit for cap in caps)))
+
+    def _queries(self) -> list[Query[Any]]:
+        return [
+            status_query(self._name),
+            self._reach_query(),
+            pacing_query(self._name, _POINTS),
+            *self._window.queries(self._campaign),
+        ]
+
+    def _view(self) -> tuple[Any, ...]:
         return (self._console.truth.version, self._window.view)
 
     async def _toggle(self) -> None:
-        running = (self._campaign or {}).get("state") == "running"
+        running = self._campaign is not None and self._campaign.state == "running"
         await forms.change_state(self._console, self._name, "paused" if running else "running")
+
+    def _open_edit(self) -> None:
+        if self._campaign is not None:
+            forms.edit_campaign(self._console, self._campaign)
 
     # -- what is shown ------------------------------------------------------------------------
 
     def _show(self, answers: Answers) -> None:
-        status = answers["status"]
-        if status.document is None:
-            if status.trouble is not None:
-                self._say_missing(status.trouble)
+        status, reach = answers.of(status_query(self._name)), answers.of(self._reach_query())
+        campaign = status.document
+        if campaign is None:
+            if status.error is not None:
+                self._show_missing(status.error)
             return
-        self._loading.set_visibility(False)
-        self._missing.set_visibility(False)
-        self._body.set_visibility(True)
-        self._buttons.set_visibility(status.document["state"] != "ended")
-        self._campaign = status.document
-        self._reach = answers["reach"].document or {}
-        self._pacing = answers["pacing"].document or {}
-        self._show_head(status.document)
-        refused = answers["reach"].trouble
-        said = str(refused) if isinstance(refused, Refused) else None
-        told = status.document["status"]
-        self._notes.tell(how_told(told), why_not(told), said)
-        found = standing_of(status.document, self._reach)
-        if answers["reach"].version:  # before that there are dots
-            self._show_tiles(status.document, found)
-        self._window.show(status.document, answers)
-        self._show_reach(found)
-        self._show_money(status.document)
+        self._panel.show_content()
+        self._campaign, self._reach = campaign, reach.document
+        self._pacing = answers.of(pacing_query(self._name, _POINTS)).document
+        self._show_head(campaign)
+        delivery = campaign.status
+        self._notes.show(data_note(delivery), withheld_note(delivery.suppressed), reach.refusal)
+        view = CampaignView.of(campaign, self._reach)
+        if reach.version:
+            self._show_delivery(campaign)
+            self._show_reach_tiles(view, delivery.impressions)
+        self._window.show(campaign, reach.document, answers)
+        if self._reach is not None:
+            self._show_reach(self._reach, view.cap)
+        self._show_spend(campaign)
 
-    def _say_missing(self, trouble: Exception) -> None:
-        self._loading.set_visibility(False)
-        self._missing.clear()
-        with self._missing:
-            gone = isinstance(trouble, Refused) and trouble.status == 404
-            title = "There is no such campaign" if gone else "Nothing to show yet"
-            empty("search_off" if gone else "cloud_off", title, str(trouble))
-        self._missing.set_visibility(True)
+    @property
+    def _currency(self) -> str:
+        return (self._reach.currency or "") if self._reach is not None else ""
 
-    def _show_head(self, campaign: dict[str, Any]) -> None:
-        now = self._console.now()
-        state = state_of(campaign, now)
-        self._state.tell(state)
+    def _show_missing(self, error: ReportingError) -> None:
+        if isinstance(error, RequestRefused) and error.status == 404:
+            self._panel.show_empty("search_off", "Campaign not found", sentence(error))
+        else:
+            self._panel.show_empty("cloud_off", "No data yet", sentence(error))
+
+    def _show_head(self, campaign: CampaignStatus) -> None:
+        now, flight = self._console.now(), flight_of(campaign)
+        state = display_state(campaign, now)
+        self._state.set_text(state)
         self._state.classes(replace=f"k-chip k-{state}")
-        start, end = moment_of(campaign["start"]), moment_of(campaign["end"])
-        caps = " and ".join(cap_words(cap) for cap in campaign["caps"])
-        words = (phase(start, end, now), flight_words(start, end), caps, campaign["audience"])
-        self._phase.tell(" · ".join(words))
-        paused = campaign["state"] == "paused"
+        caps = " and ".join(fmt.cap_text(cap) for cap in campaign.caps)
+        phase = fmt.flight_phase(*flight, now)
+        summary = (phase, fmt.flight_text(*flight), caps, campaign.audience)
+        self._summary.set_text(" · ".join(summary))
+        self._buttons.set_visibility(state != "ended")
+        paused = campaign.state == "paused"
+        self._pause.set_visibility(state != "completed")
         self._pause.set_text("Resume" if paused else "Pause")
         self._pause.props["icon"] = "play_arrow" if paused else "pause"
 
-    def _show_tiles(self, campaign: dict[str, Any], found: Standing) -> None:
-        currency = self._reach.get("currency", "")
-        status, told = campaign["status"], found.unique is not None
-        spent = money(status["spend"], currency)
-        pace = pace_of(campaign, self._console.now())
-        budget = money(campaign["budget"], currency)
-        tell = {title: tile.tell for title, tile in self._tiles.items()}
-        tell["Spent"](spent.replace("\u00a0", " "), f"of {budget}, {pace.words}")
-        share = f"{percent(found.share)} of {count(found.people)} people"
-        unique = interval(found.unique_interval, found.level)
-        tell["People reached"](count(found.unique), f"{unique}, {share}" if told else "")
-        ends = interval(found.reach_interval, found.level)
-        shown = plural(status["impressions"], "impression") if status["impressions"] else ""
-        below = f"{ends}, cap {found.cap}, of {shown}" if told and shown else f"cap {found.cap}"
-        tell["Capped reach"](count(found.reach), below)
-        often = between(found.average_frequency_interval, decimal)
-        below = f"{often} times a person reached" if told else ""
-        tell["Average frequency"](decimal(found.average_frequency), below)
-        over = f"people saw it more than {plural(found.cap, 'time')}, {percent(found.over_share)}"
-        tell["Over-exposed"](count(found.over_exposed), over if told else "")
-        pace_now = status["pace"] or {}
-        won, bids = pace_now.get("wins"), pace_now.get("bids")
-        below = "" if bids is None else f"{count(won)} of {plural(bids, 'bid')}"
-        tell["Bids won"](percent(pace_now.get("win_rate")), below)
+    def _show_delivery(self, campaign: CampaignStatus) -> None:
+        pace = spend_pace(campaign, self._console.now())
+        spend = fmt.money(campaign.status.spend, self._currency).replace("\u00a0", " ")
+        budget = fmt.money(campaign.budget, self._currency)
+        self._tiles["Spend"].show(spend, f"of {budget}, {pace.text}")
+        bidding = campaign.status.pace
+        if bidding is None or bidding.bids is None:
+            self._tiles["Win rate"].show(fmt.WITHHELD)
+        else:
+            bids = f"{fmt.count(bidding.wins)} of {fmt.plural(bidding.bids, 'bid')}"
+            self._tiles["Win rate"].show(fmt.percent(bidding.win_rate), bids)
 
-    def _show_reach(self, found: Standing) -> None:
-        reports = self._reach.get("reports") or []
-        truth = None
-        if self._console.truth.found is not None:
-            series = self._console.truth.found["series"]
-            truth = next((p[self._name] for _, p in reversed(series) if self._name in p), None)
-        shown = [one for one in reports if one["cap"] in _CAPS]
-        self._caps.tell(charts.by_cap(shown, truth))
-        self._by_cap.tell(
-            [
-                (
-                    str(one["cap"]),
-                    count(one["reach"]),
-                    between(one["interval"]),
-                    f"{count(one['over_exposed'])} people",
-                )
-                for one in shown
-            ]
-        )
-        self._basis.tell(f"Basis: {self._reach['basis']}." if self._reach.get("basis") else "")
+    def _show_reach_tiles(self, view: CampaignView, impressions: int | None) -> None:
+        people, reach, frequency, over_exposed = (self._tiles[title] for title in _TILES[1:5])
+        report = view.report
+        if report is None:
+            for tile in (people, reach, frequency, over_exposed):
+                tile.show(fmt.WITHHELD)
+            return
+        ends = fmt.interval(report.unique_reach_interval, report.level)
+        share = f"{fmt.percent(view.reached_share)} of {fmt.count(view.people)} people"
+        people.show(fmt.count(report.unique_reach), f"{ends}, {share}")
+        of = f", of {fmt.plural(impressions, 'impression')}" if impressions else ""
+        ends = fmt.interval(report.interval, report.level)
+        reach.show(fmt.count(report.reach), f"{ends}, cap {view.cap}{of}")
+        ends = fmt.interval(report.average_frequency_interval, write=fmt.decimal)
+        frequency.show(fmt.decimal(report.average_frequency), f"{ends} per person reached")
+        share = f"{fmt.percent(view.over_exposed_share)} of the audience"
+        text = f"saw more than {fmt.plural(view.cap, 'impression')}, {share}"
+        over_exposed.show(fmt.count(report.over_exposed), text)
+
+    def _show_reach(self, reach: ReachDocument, cap: int) -> None:
+        truth = self._console.truth.content
+        reports = [report for report in reach.reports if report.cap in CAPS]
+        actual = None if truth is None else truth.latest(self._name)
+        self._cap_chart.show(charts.reach_by_cap(reports, actual))
+        self._cap_table.show(cap_rows(reports))
+        self._basis.set_text(f"Basis: {reach.basis}." if reach.basis else "")
         if not reports:
             return
         first = reports[0]
-        self._often.tell(charts.frequencies(first["frequency"], found.cap))
-        self._at_least.tell(
+        self._frequency_chart.show(charts.frequency_bars(first.frequency, cap))
+        at_least = zip(first.at_least[:5], first.at_least_intervals[:5], strict=True)
+        self._at_least.show(
             [
-                (f"{times}+ times", count(people), between(ends))
-                for times, (people, ends) in enumerate(
-                    zip(first["at_least"][:5], first["at_least_intervals"][:5], strict=True), 1
-                )
+                (f"{times} or more", fmt.count(people), fmt.interval(ends))
+                for times, (people, ends) in enumerate(at_least, 1)
             ]
         )
 
-    def _show_money(self, campaign: dict[str, Any]) -> None:
-        rows = self._pacing.get("pacing", [])
-        currency = self._reach.get("currency", "")
-        flight = (campaign["start"], campaign["end"])
-        spent = [(row["ts"], row["spent_micros"] / 1e6) for row in rows]
-        self._spend.tell(charts.spend(spent, campaign["budget"], flight, currency))
-        told = [(row["ts"], row["multiplier"], row["win_rate"]) for row in rows]
-        self._bids.tell(charts.multiplier(told, flight, currency))
-        self._bid_notes.tell(why_not(self._pacing))
+    def _show_spend(self, campaign: CampaignStatus) -> None:
+        if self._pacing is None:
+            return
+        flight, currency = flight_of(campaign), self._currency
+        rows = [(fmt.parse_time(row.ts), row) for row in self._pacing.pacing]
+        spend = [(moment, row.spent_micros / 1e6) for moment, row in rows]
+        options = charts.spend_over_time(spend, campaign.budget, flight, currency)
+        self._spend_chart.show(options)
+        bidding = [(moment, row.multiplier, row.win_rate) for moment, row in rows]
+        self._bidding_chart.show(charts.bidding_over_time(bidding, flight, currency))
+        self._bidding_notes.show(withheld_note(self._pacing.suppressed))
 
 
 def campaign_page(frame: Frame, name: str) -> None:
-    """Build it."""
-    _Campaign(frame, name)
+    """Build the page."""
+    _CampaignPage(frame, name)

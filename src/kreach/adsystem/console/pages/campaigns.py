@@ -1,53 +1,58 @@
-"""All campaigns: how each stands, and what can be done with it."""
+"""All campaigns: delivery, reach, and the actions on each."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from nicegui import ui
 
+from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console import forms
-from kreach.adsystem.console.client import Question, of_campaign
-from kreach.adsystem.console.formatting import (
-    between,
-    cap_words,
-    count,
-    decimal,
-    flight_words,
-    interval,
-    moment_of,
-    money,
-    percent,
-    phase,
+from kreach.adsystem.console.client import CAMPAIGNS, Query, reach_query
+from kreach.adsystem.console.layout import Frame
+from kreach.adsystem.console.poller import Answers, PolledAnswer
+from kreach.adsystem.console.status import (
+    CampaignView,
+    data_note,
+    display_state,
+    flight_of,
+    spend_pace,
+    withheld_note,
 )
-from kreach.adsystem.console.layout import Answers, Frame
-from kreach.adsystem.console.state import LIST
-from kreach.adsystem.console.status import how_told, pace_of, standing_of, state_of, why_not
-from kreach.adsystem.console.tables import Row
+from kreach.adsystem.console.tables import Row, campaign_row
 from kreach.adsystem.console.widgets import (
-    Meter,
+    EmptyState,
     Notes,
+    Panel,
+    ProgressBar,
     Text,
+    Tile,
     box,
     button,
     csv_button,
-    empty,
     heading,
     icon_button,
-    skeleton,
+    sentence,
 )
+from kreach.adsystem.reports.report import CampaignSummary, ReachDocument
 
 __all__ = ["campaigns_page"]
 
-_AT_ONCE = 10  # campaigns on a page: each is asked for by itself
+_PER_PAGE = 10  # each campaign needs a request of its own
+_ALL = "all states"
+_STATES = [_ALL, "running", "paused", "scheduled", "completed", "ended"]
 
 
-class _Line:
+def _reach_of(campaign: CampaignSummary) -> Query[ReachDocument]:
+    return reach_query(campaign.id, (1, *(cap.limit for cap in campaign.caps)))
+
+
+class _CampaignCard:
     """One campaign."""
 
-    def __init__(self, frame: Frame, name: str) -> None:
-        self._console, self._name = frame.console, name
+    def __init__(self, frame: Frame, campaign: CampaignSummary) -> None:
+        self._console, self._campaign, name = frame.console, campaign, campaign.id
         self.row: Row = {}
-        self._document: dict[str, Any] = {}
-        with box("k-campaign", "article", f"campaign {name}") as self.element:
+        with box("k-campaign", "article", f"campaign {name}"):
             with box("k-cell k-wide"):
                 ui.link(name, f"/campaign/{name}")
                 with box("k-row").style("gap: .4rem"):
@@ -57,239 +62,188 @@ class _Line:
                 self._caps = Text("", classes="k-sub")
             with box("k-cell k-wide", name="budget"):
                 Text("Budget", classes="k-name")
-                self._spent = Text("", classes="k-value")
-                self._meter = Meter()
+                self._spend = Text("", classes="k-value")
+                self._progress = ProgressBar()
                 self._pace = Text("", classes="k-sub")
-            self._people = self._cell("People reached")
-            self._reach = self._cell("Capped reach")
-            self._frequency = self._cell("Frequency")
-            self._over = self._cell("Over-exposed")
+            self._people = Tile("People reached", "k-cell")
+            self._reach = Tile("Impressions within the cap", "k-cell")
+            self._frequency = Tile("Frequency", "k-cell")
+            self._over_exposed = Tile("Over-exposed people", "k-cell")
             with box("k-actions k-wide"):
                 self._pause = icon_button("pause", f"Pause {name}", self._toggle)
-                self._edit = icon_button("edit", f"Change {name}", self._change)
-                self._end = icon_button("stop_circle", f"End {name}", self._ask)
+                self._edit = icon_button("edit", f"Edit {name}", self._open_edit)
+                end = lambda: forms.confirm_end(self._console, name)  # noqa: E731
+                self._end = icon_button("stop_circle", f"End {name}", end)
             self._notes = Notes("k-wide k-all")
 
-    def _cell(self, name: str) -> tuple[Text, Text, Text]:
-        with box("k-cell", name=name):
-            Text(name, classes="k-name")
-            value = Text("…", classes="k-value")
-            return value, Text("", classes="k-sub"), Text("", classes="k-sub")
-
     async def _toggle(self) -> None:
-        running = self._document.get("state") == "running"
-        await forms.change_state(self._console, self._name, "paused" if running else "running")
+        state = "paused" if self._campaign.state == "running" else "running"
+        await forms.change_state(self._console, self._campaign.id, state)
 
-    def _change(self) -> None:
-        forms.edit_campaign(self._console, self._document)
+    def _open_edit(self) -> None:
+        forms.edit_campaign(self._console, self._campaign)
 
-    def _ask(self) -> None:
-        forms.ask_to_end(self._console, self._name)
-
-    def show(self, campaign: dict[str, Any], reach: dict[str, Any] | None, loaded: bool) -> None:
-        """Write the numbers; until they are there, dots."""
-        self._document = campaign
-        now = self._console.now()
-        state = state_of(campaign, now)
-        self._state.tell(state)
-        self._state.classes(replace=f"k-chip k-{state}")
-        start, end = moment_of(campaign["start"]), moment_of(campaign["end"])
-        self._phase.tell(phase(start, end, now))
-        caps = " and ".join(cap_words(cap) for cap in campaign["caps"])
-        self._flight.tell(flight_words(start, end))
-        self._caps.tell(caps)
-        self._show_money(campaign, (reach or {}).get("currency", ""))
-        self._show_reach(campaign, reach, loaded)
-        ended = campaign["state"] == "ended"
-        for one in (self._pause, self._edit, self._end):
-            one.set_enabled(not ended)
-        paused = campaign["state"] == "paused"
-        self._pause.props["icon"] = "play_arrow" if paused else "pause"
-        says = f"{'Resume' if paused else 'Pause'} {self._name}"
-        self._pause.props["title"] = self._pause.props["aria-label"] = says
-        self._notes.tell(how_told(campaign["status"]), why_not(campaign["status"]))
-
-    def _show_money(self, campaign: dict[str, Any], currency: str) -> None:
-        pace = pace_of(campaign, self._console.now())
-        spent = money(campaign["status"]["spend"], "")
-        self._spent.tell(f"{spent} of {money(campaign['budget'], currency)}")
-        self._meter.tell(pace.share, pace.even_share, f"{percent(pace.share)} spent, {pace.words}")
-        self._pace.tell(pace.words)
-
-    def _show_reach(
-        self, campaign: dict[str, Any], reach: dict[str, Any] | None, loaded: bool
+    def show(
+        self, campaign: CampaignSummary, reach: PolledAnswer[ReachDocument], currency: str
     ) -> None:
-        if not loaded:
+        """Show delivery and, once it is loaded, reach."""
+        self._campaign = campaign
+        now, (start, end) = self._console.now(), flight_of(campaign)
+        state = display_state(campaign, now)
+        self._state.set_text(state)
+        self._state.classes(replace=f"k-chip k-{state}")
+        self._phase.set_text(fmt.flight_phase(start, end, now))
+        self._flight.set_text(fmt.flight_text(start, end))
+        self._caps.set_text(" and ".join(fmt.cap_text(cap) for cap in campaign.caps))
+        self._show_spend(currency)
+        if reach.version:
+            view = CampaignView.of(campaign, reach.document)
+            self._show_reach(view)
+            self.row = campaign_row(campaign, state, view, currency)
+        self._show_actions(state)
+        status = campaign.status
+        self._notes.show(data_note(status), withheld_note(status.suppressed))
+
+    def _show_spend(self, currency: str) -> None:
+        campaign = self._campaign
+        pace = spend_pace(campaign, self._console.now())
+        spend = fmt.money(campaign.status.spend, "")
+        self._spend.set_text(f"{spend} of {fmt.money(campaign.budget, currency)}")
+        label = f"{fmt.percent(pace.share)} spent, {pace.text}"
+        self._progress.show(pace.share, pace.even_share, label)
+        self._pace.set_text(pace.text)
+
+    def _show_reach(self, view: CampaignView) -> None:
+        report = view.report
+        if report is None:
+            for tile in (self._people, self._reach, self._frequency, self._over_exposed):
+                tile.show(fmt.WITHHELD)
             return
-        found = standing_of(campaign, reach)
-        told = found.unique is not None
-        often = between(found.average_frequency_interval, decimal)
-        cells = (
-            (
-                self._people,
-                count(found.unique),
-                interval(found.unique_interval, found.level),
-                f"{percent(found.share)} of {count(found.people)}",
-            ),
-            (
-                self._reach,
-                count(found.reach),
-                interval(found.reach_interval, found.level),
-                f"at most {found.cap} a person count",
-            ),
-            (self._frequency, decimal(found.average_frequency), often, "times a person reached"),
-            (
-                self._over,
-                count(found.over_exposed),
-                f"people above the cap of {found.cap}",
-                f"{percent(found.over_share)} of all",
-            ),
+        self._people.show(
+            fmt.count(report.unique_reach),
+            fmt.interval(report.unique_reach_interval, report.level),
+            f"{fmt.percent(view.reached_share)} of {fmt.count(view.people)}",
         )
-        for texts, value, *below in cells:
-            texts[0].tell(value)
-            for text, words in zip(texts[1:], below, strict=True):
-                text.tell(words if told else "")
-        self.row = _row(campaign, reach)
+        self._reach.show(
+            fmt.count(report.reach),
+            fmt.interval(report.interval, report.level),
+            f"at most {view.cap} per person",
+        )
+        self._frequency.show(
+            fmt.decimal(report.average_frequency),
+            fmt.interval(report.average_frequency_interval, write=fmt.decimal),
+            "per person reached",
+        )
+        self._over_exposed.show(
+            fmt.count(report.over_exposed),
+            f"above the cap of {view.cap}",
+            f"{fmt.percent(view.over_exposed_share)} of the audience",
+        )
+
+    def _show_actions(self, state: str) -> None:
+        paused, name = self._campaign.state == "paused", self._campaign.id
+        self._pause.set_enabled(state not in ("ended", "completed"))
+        self._edit.set_enabled(state != "ended")
+        self._end.set_enabled(state != "ended")
+        self._pause.props["icon"] = "play_arrow" if paused else "pause"
+        label = f"{'Resume' if paused else 'Pause'} {name}"
+        self._pause.props["title"] = self._pause.props["aria-label"] = label
 
 
-def _row(campaign: dict[str, Any], reach: dict[str, Any] | None) -> Row:
-    """A campaign as a line of CSV."""
-    found, status = standing_of(campaign, reach), campaign["status"]
-    low, high = found.unique_interval or (None, None)
-    reach_low, reach_high = found.reach_interval or (None, None)
-    return {
-        "campaign": campaign["id"],
-        "state": campaign["state"],
-        "start": campaign["start"],
-        "end": campaign["end"],
-        "budget": campaign["budget"],
-        "spend": status["spend"],
-        "currency": (reach or {}).get("currency"),
-        "impressions": status["impressions"],
-        "people": found.people,
-        "unique_reach": found.unique,
-        "unique_reach_low": low,
-        "unique_reach_high": high,
-        "cap": found.cap,
-        "reach": found.reach,
-        "reach_low": reach_low,
-        "reach_high": reach_high,
-        "level": found.level,
-        "average_frequency": found.average_frequency,
-        "over_exposed": found.over_exposed,
-    }
-
-
-class _Listing:
+class _CampaignsPage:
     """The page."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._lines: dict[str, _Line] = {}
-        self._shown: list[dict[str, Any]] = []
-        self._at = 0
+        self._cards: dict[str, _CampaignCard] = {}
+        self._shown: list[CampaignSummary] = []
+        self._page = 0
         with box("k-page") as page:
             with heading(
                 "Campaigns",
-                "What each campaign reached, as far as anybody can tell who knows groups only. "
-                "Intervals say where the true number lies; marks on the bars, where even spending "
-                "would be.",
+                "Estimated reach per campaign, from groups of people. Intervals show where the "
+                "true number lies; the mark on a bar shows an evenly spent budget.",
             ):
-                csv_button("campaigns", lambda: [line.row for line in self._lines.values()])
-                style = "k-primary"
-                button("New campaign", self._new, style=style, icon="add")
-            with box("k-row") as self._filters:
-                self._search = ui.input(placeholder="Search by name").props(
-                    "outlined dense clearable debounce=200 aria-label='Search by name'"
-                )
-                states = ["all states", "running", "paused", "scheduled", "over", "ended"]
-                self._states = ui.select(states, value=states[0]).props("outlined dense")
-                self._states.props["aria-label"] = "State"
-            self._filters.set_visibility(False)
-            self._loading = skeleton(4)
-            self._list = box("k-list k-live", name="campaigns")
-            self._nothing = box("k-card")
-            self._nothing.set_visibility(False)
-            with box("k-row k-between") as self._pages:
-                button("Previous", lambda: self._turn(-1), icon="chevron_left")
-                self._where = Text("", "span", "k-sub")
-                button("Next", lambda: self._turn(1), icon="chevron_right")
-            self._pages.set_visibility(False)
-        with page:
-            frame.watch(page, self._wanted, self._show, lambda: self._view)
+                csv_button("campaigns", lambda: [card.row for card in self._cards.values()])
+                button("New campaign", self._open_new, style="k-primary", icon="add")
+            self._panel = Panel()
+            with self._panel.content:
+                self._add_filters()
+                self._list = box("k-list k-live", name="campaigns")
+                self._no_match = EmptyState()
+                with box("k-row k-between") as self._pager:
+                    button("Previous", lambda: self._turn(-1), icon="chevron_left")
+                    self._position = Text("", "span", "k-sub")
+                    button("Next", lambda: self._turn(1), icon="chevron_right")
+            frame.watch(page, self._queries, self._show, self._view)
 
-    @property
-    def _view(self) -> tuple[Any, ...]:
-        return (self._at, self._search.value, self._states.value)
+    def _add_filters(self) -> None:
+        with box("k-row") as self._filters:
+            self._search = ui.input(placeholder="Search by name").props(
+                "outlined dense clearable debounce=200 aria-label='Search by name'"
+            )
+            self._state = ui.select(_STATES, value=_ALL).props("outlined dense")
+            self._state.props["aria-label"] = "State"
 
-    async def _new(self) -> None:
+    async def _open_new(self) -> None:
         await forms.new_campaign(self._frame.console)
 
     def _turn(self, step: int) -> None:
-        self._at = max(self._at + step, 0)
+        self._page = max(self._page + step, 0)
 
-    def _wanted(self) -> dict[str, Question]:
-        """The list, and a report for each campaign that is shown."""
-        wanted = {"list": LIST}
-        for one in self._shown:
-            caps = sorted({1, *(cap["limit"] for cap in one["caps"])})
-            wanted[one["id"]] = of_campaign(one["id"], "reach", *(("cap", cap) for cap in caps))
-        return wanted
+    def _view(self) -> tuple[Any, ...]:
+        return (self._page, self._search.value, self._state.value)
 
-    def _chosen(self, campaigns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those that the filters let through, the newest first."""
+    def _queries(self) -> list[Query[Any]]:
+        return [CAMPAIGNS, *(_reach_of(campaign) for campaign in self._shown)]
+
+    def _filter(self, campaigns: Sequence[CampaignSummary]) -> list[CampaignSummary]:
+        """Campaigns that match the filters, the newest first."""
         text = (self._search.value or "").strip().lower()
-        wanted, now = self._states.value, self._frame.console.now()
+        state, now = self._state.value, self._frame.console.now()
         return [
-            one
-            for one in reversed(campaigns)
-            if text in one["id"].lower()
-            and (wanted == "all states" or state_of(one, now) == wanted)
+            campaign
+            for campaign in reversed(campaigns)
+            if text in campaign.id.lower() and state in (_ALL, display_state(campaign, now))
         ]
 
     def _show(self, answers: Answers) -> None:
-        listed = answers["list"]
-        if listed.document is None:
-            if listed.trouble is not None:
-                self._loading.set_visibility(False)
-                self._say("cloud_off", "Nothing to show yet", f"Reporting: {listed.trouble}")
+        answer = answers.of(CAMPAIGNS)
+        document = answer.document
+        if document is None:
+            if answer.error is not None:
+                self._panel.show_empty("cloud_off", "No data yet", sentence(answer.error))
             return
-        self._loading.set_visibility(False)
-        campaigns = listed.document["campaigns"]
-        chosen = self._chosen(campaigns)
-        pages = max(-(-len(chosen) // _AT_ONCE), 1)
-        self._at = min(self._at, pages - 1)
-        self._shown = chosen[self._at * _AT_ONCE :][:_AT_ONCE]
-        self._filters.set_visibility(len(campaigns) > 1)
-        self._pages.set_visibility(pages > 1)
-        more = ", the first 1,000 that were made" if listed.document["next"] else ""
-        self._where.tell(f"page {self._at + 1} of {pages}, {count(len(chosen))} campaigns{more}")
-        self._nothing.set_visibility(not chosen)
-        if not campaigns:
-            self._say("campaign", "No campaigns yet", "Create one to see what it reaches.")
-        elif not chosen:
-            self._say("search_off", "No campaign fits", "Change the search or the state.")
-        self._draw(answers)
+        if not document.campaigns:
+            text = "Create one to see its reach."
+            self._panel.show_empty("campaign", "No campaigns yet", text)
+            return
+        self._panel.show_content()
+        matches = self._filter(document.campaigns)
+        pages = max(-(-len(matches) // _PER_PAGE), 1)
+        self._page = min(self._page, pages - 1)
+        self._shown = matches[self._page * _PER_PAGE :][:_PER_PAGE]
+        self._filters.set_visibility(len(document.campaigns) > 1)
+        self._pager.set_visibility(pages > 1)
+        more = ", the first 1,000 created" if document.next else ""
+        total = f"{fmt.count(len(matches))} campaigns{more}"
+        self._position.set_text(f"page {self._page + 1} of {pages}, {total}")
+        if matches:
+            self._no_match.hide()
+        else:
+            text = "Change the search or the state."
+            self._no_match.show("search_off", "No matching campaigns", text)
+        self._show_cards(answers, document.currency)
 
-    def _say(self, icon: str, title: str, says: str) -> None:
-        self._nothing.clear()
-        with self._nothing:
-            empty(icon, title, says)
-        self._nothing.set_visibility(True)
-
-    def _draw(self, answers: Answers) -> None:
-        names = [one["id"] for one in self._shown]
-        if names != list(self._lines):
+    def _show_cards(self, answers: Answers, currency: str) -> None:
+        if [campaign.id for campaign in self._shown] != list(self._cards):
             self._list.clear()
             with self._list:
-                self._lines = {name: _Line(self._frame, name) for name in names}
-        for one in self._shown:
-            answer = answers.get(one["id"])
-            loaded = answer is not None and bool(answer.version)
-            document = None if answer is None else answer.document
-            self._lines[one["id"]].show(one, document, loaded)
+                self._cards = {one.id: _CampaignCard(self._frame, one) for one in self._shown}
+        for campaign in self._shown:
+            self._cards[campaign.id].show(campaign, answers.of(_reach_of(campaign)), currency)
 
 
 def campaigns_page(frame: Frame) -> None:
-    """Build it."""
-    _Listing(frame)
+    """Build the page."""
+    _CampaignsPage(frame)

@@ -1,198 +1,186 @@
-"""What the ad system can know: groups and their guarantee, the audit, and what was withheld."""
+"""What the ad system can know: groups and their guarantee, the audit, and withheld reports."""
 
 import html
+from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import asdict
 from nicegui import ui
 
-from kreach.adsystem.console.client import Question, Refused
-from kreach.adsystem.console.formatting import count, decimal, moment, moment_of, percent, plural
-from kreach.adsystem.console.layout import Answers, Frame
-from kreach.adsystem.console.pages.boundary_view import Sides
-from kreach.adsystem.console.poller import Answer
-from kreach.adsystem.console.state import CATALOGUES
-from kreach.adsystem.console.tables import Row
+from kreach.adsystem.console import formatting as fmt
+from kreach.adsystem.console.client import CATALOGUES, SUPPRESSIONS, RequestRefused
+from kreach.adsystem.console.input_files import Audit, AuditPage, Linkage
+from kreach.adsystem.console.layout import Frame
+from kreach.adsystem.console.pages.boundary_view import BoundaryView
+from kreach.adsystem.console.poller import Answers, PolledAnswer
 from kreach.adsystem.console.widgets import (
+    EmptyState,
     Table,
     Text,
     Tile,
     box,
     card,
     csv_button,
-    empty,
     heading,
+    sentence,
 )
+from kreach.adsystem.reports.report import CatalogueList, Suppression, SuppressionList
 
 __all__ = ["privacy_page"]
 
-_SUPPRESSIONS = Question("/v1/suppressions")
 _VISITS = {
-    "evenly": "nothing about visits is told",
-    "dispersion": "one number tells how uneven visits are",
-    "shares": "shares of visits are told, tied to nobody",
+    "evenly": "no data about visits",
+    "dispersion": "one number for how uneven visits are",
+    "shares": "shares of visits, not linked to people",
 }
-_TILES = ("Catalogue", "Groups", "Least group", "Least group, effective", "People")
+_CATALOGUE_TILES = ("Catalogue", "Groups", "Smallest group", "People")
+_EFFECTIVE = "Smallest group, effective"
+_TONES = {"ok": "k-good", "warning": "k-warn", "danger": "k-bad"}
 
 
-class _Privacy:
+class _PrivacyPage:
     """The page."""
 
     def __init__(self, frame: Frame) -> None:
-        self._frame, self._console = frame, frame.console
-        self._withheld: list[Row] = []
-        self._audited: int | None = None
+        self._console = frame.console
+        self._suppressions: tuple[Suppression, ...] = ()
+        self._audit_version: int | None = None
         with box("k-page") as page:
             heading(
                 "Privacy",
-                "The publisher knows people. It releases groups of at least k of them, and names "
-                "one group per visit. Nothing else crosses, so nothing else can be known here.",
+                "The publisher knows people. It releases groups of at least k people and names one "
+                "group per visit. Nothing else crosses. The console reads only the reporting API.",
             )
             with box("k-tiles k-live"):
-                self._tiles = {title: Tile(title) for title in _TILES}
-            self._source = Text("", "p", "k-sub")
-            self._sides = Sides(self._console)
-            self._audit = card(
-                "The publisher's audit",
-                "What an attacker could learn from the release, measured by the publisher on its "
-                "own data before it was handed over.",
-                name="audit",
+                self._tiles = {title: Tile(title) for title in (*_CATALOGUE_TILES, _EFFECTIVE)}
+            Text(
+                "The catalogue states the publisher's guarantee: a visitor is one of at least so "
+                "many people. How well they are hidden depends on how alike they are, which the "
+                "publisher's audit measures.",
+                "p",
+                "k-sub",
             )
-            with self._audit:
-                self._audit_body = box("k-list")
+            self._boundary = BoundaryView(self._console)
             with card(
-                "Reports that were withheld",
-                "What advertisers asked and were not told, because the answer would have been "
-                "about too few people or impressions.",
-                name="withheld",
+                "Publisher's audit",
+                "What an attacker could learn from the release, measured by the publisher on its "
+                "own data.",
+                name="audit",
             ):
-                with box("k-live") as self._told:
-                    heads = ["why", "campaign", "what was asked", "first", "last", "times"]
-                    self._table = Table(heads, numeric=(5,), name="withheld")
-                    with box("k-row").style("justify-content: flex-end"):
-                        csv_button("withheld", lambda: self._withheld)
-                self._untold = box()
-        with page:
-            frame.watch(page, self._wanted, self._show, self._also)
+                self._audit = box("k-list")
+            self._add_withheld()
+            queries = (CATALOGUES, SUPPRESSIONS)
+            frame.watch(page, lambda: queries, self._show, self._versions)
 
-    def _wanted(self) -> dict[str, Question]:
-        return {"catalogues": CATALOGUES, "withheld": _SUPPRESSIONS}
+    def _add_withheld(self) -> None:
+        with card(
+            "Withheld reports",
+            "Figures that were withheld from advertisers because they would cover too few people "
+            "or impressions. Disclosures cannot be undone.",
+            name="withheld",
+        ):
+            with box("k-live") as self._withheld:
+                heads = ["reason", "campaign", "query", "first", "last", "times"]
+                self._table = Table(heads, numeric=(5,), name="withheld")
+                with box("k-row k-end"):
+                    csv_button("withheld", lambda: [asdict(one) for one in self._suppressions])
+            self._no_withheld = EmptyState("")
 
-    def _also(self) -> tuple[Any, ...]:
+    def _versions(self) -> tuple[Any, ...]:
         return (self._console.truth.version, self._console.audit.version)
 
     def _show(self, answers: Answers) -> None:
-        self._sides.show()
-        audit = self._console.audit.found or {}
-        self._show_tiles(answers, audit)
-        self._show_withheld(answers["withheld"])
-        if self._audited != self._console.audit.version:
-            self._audited = self._console.audit.version
-            self._show_audit(audit)
+        self._boundary.show()
+        self._show_catalogue(answers.of(CATALOGUES))
+        self._show_withheld(answers.of(SUPPRESSIONS))
+        if self._audit_version != self._console.audit.version:
+            self._audit_version = self._console.audit.version
+            self._show_audit()
 
-    def _show_tiles(self, answers: Answers, audit: dict[str, Any]) -> None:
-        told = (answers["catalogues"].document or {}).get("catalogues", [])
-        tell = {title: tile.tell for title, tile in self._tiles.items()}
-        if told:
-            newest = told[-1]
-            more = f"and {len(told) - 1} before it" if len(told) > 1 else "the newest release"
-            made = moment_of(newest["created"])
-            tell["Catalogue"](f"{made:%d %b %Y}", f"version {newest['version']}, {more}")
-            tell["Groups"](count(newest["groups"]), _VISITS[newest["visits"]])
-            tell["Least group"](
-                plural(newest["min_group"], "person", "people"),
-                f"promised: {newest['group_size']}, on average {decimal(newest['mean_group'], 1)}",
-            )
-            tell["People"](count(newest["people"]), "in all groups")
-        elif answers["catalogues"].version:
-            for title in ("Catalogue", "Groups", "Least group", "People"):
-                tell[title]("not told")
-        worth = audit.get("effective") or {}
-        tell["Least group, effective"](
-            f"{worth['least']:.1f}" if worth else "not told",
-            "equally active people would hide as well" if worth else "only an audit tells",
-        )
-        self._source.tell(
-            "The catalogue tells what the publisher promises: whoever visits is one of at least "
-            "so many people. How well they hide depends on how alike they are, which the "
-            "publisher's audit measures."
-        )
-
-    def _show_audit(self, audit: dict[str, Any]) -> None:
-        self._audit_body.clear()
-        with self._audit_body:
-            if self._console.audit.trouble is not None:
-                empty("error_outline", "The audit cannot be shown", self._console.audit.trouble)
-            elif "html" in audit:
-                page = html.escape(audit["html"], quote=True)
-                inside = f'<iframe class="k-frame" sandbox title="Audit" srcdoc="{page}"></iframe>'
-                ui.html(inside, sanitize=False).style("width: 100%")
-            elif "findings" in audit:
-                tones = {"ok": "k-good", "warning": "k-warn", "danger": "k-bad"}
-                for level, text in audit["findings"]:
-                    Text(f"{level}: {text}", "p", f"k-note {tones.get(level, '')}")
-                _linkage(audit["linkage"])
-            else:
-                empty(
-                    "fact_check",
-                    "No audit was handed over",
-                    "The publisher makes one, and the setting groups_audit names it:",
-                    "kreach groups audit groups/ --json > audit.json",
-                )
-
-    def _show_withheld(self, answer: Answer) -> None:
-        refused = answer.trouble if isinstance(answer.trouble, Refused) else None
-        document = answer.document
-        self._told.set_visibility(bool(document and document["suppressions"]))
-        self._untold.clear()
-        with self._untold:
-            if refused is not None and refused.status == 404:
-                says = (
-                    "Reporting runs without keys: whoever reaches it is an operator, and operators "
-                    "are told everything."
-                )
-                empty("key_off", "Nothing is withheld here", says)
-            elif refused is not None:
-                empty("lock", "Not for this key", str(refused))
-            elif document is None and answer.trouble is not None:
-                empty("cloud_off", "Nothing to show yet", f"Reporting: {answer.trouble}")
-            elif document is not None and not document["suppressions"]:
-                says = "Since reporting was started, every question was answered in full."
-                empty("check_circle", "Nothing was withheld", says)
-        if document is None:
+    def _show_catalogue(self, answer: PolledAnswer[CatalogueList]) -> None:
+        catalogues = () if answer.document is None else answer.document.catalogues
+        if not catalogues:
+            for title in _CATALOGUE_TILES if answer.version else ():
+                self._tiles[title].show("unknown")
             return
-        self._withheld = document["suppressions"]
-        self._table.tell(
+        newest, tiles = catalogues[-1], self._tiles
+        earlier = len(catalogues) - 1
+        which = f"and {earlier} earlier" if earlier else "the newest release"
+        created = fmt.parse_time(newest.created)
+        tiles["Catalogue"].show(f"{created:%d %b %Y}", f"version {newest.version}, {which}")
+        tiles["Groups"].show(fmt.count(newest.groups), _VISITS.get(newest.visits, newest.visits))
+        sizes = f"guaranteed: {newest.group_size}, mean: {fmt.decimal(newest.mean_group, 1)}"
+        smallest = fmt.plural(newest.min_group, "person", "people")
+        tiles["Smallest group"].show(smallest, sizes)
+        tiles["People"].show(fmt.count(newest.people), "in all groups")
+
+    def _show_audit(self) -> None:
+        audit, problem = self._console.audit.content, self._console.audit.problem
+        effective = audit.effective if isinstance(audit, Audit) else None
+        if effective is None:
+            self._tiles[_EFFECTIVE].show("unknown", "needs the publisher's audit")
+        else:
+            self._tiles[_EFFECTIVE].show(f"{effective.least:.1f}", "equally active people")
+        self._audit.clear()
+        with self._audit:
+            if problem is not None:
+                EmptyState("").show("error_outline", "The audit cannot be shown", sentence(problem))
+            elif isinstance(audit, AuditPage):
+                page = html.escape(audit.html, quote=True)
+                frame = f'<iframe class="k-frame" sandbox title="Audit" srcdoc="{page}"></iframe>'
+                ui.html(frame, sanitize=False).style("width: 100%")
+            elif isinstance(audit, Audit):
+                for one in audit.findings:
+                    Text(f"{one.level}: {one.text}", "p", f"k-note {_TONES.get(one.level, '')}")
+                _show_linkage(audit.linkage)
+            else:
+                text = "The publisher makes one. Set `groups_audit` to its file:"
+                command = "kreach groups audit groups/ --json > audit.json"
+                EmptyState("").show("fact_check", "No audit configured", text, command)
+
+    def _show_withheld(self, answer: PolledAnswer[SuppressionList]) -> None:
+        document = answer.document
+        self._suppressions = () if document is None else document.suppressions
+        self._withheld.set_visibility(bool(self._suppressions))
+        self._no_withheld.hide()
+        if isinstance(answer.error, RequestRefused) and answer.error.status == 404:
+            text = "Reporting runs without keys: every caller is an operator and sees all figures."
+            self._no_withheld.show("key_off", "Nothing is withheld", text)
+        elif isinstance(answer.error, RequestRefused):
+            self._no_withheld.show("lock", "No access with this key", sentence(answer.error))
+        elif document is None and answer.error is not None:
+            self._no_withheld.show("cloud_off", "No data yet", sentence(answer.error))
+        elif document is not None and not self._suppressions:
+            text = "All queries since reporting started were answered in full."
+            self._no_withheld.show("check_circle", "Nothing was withheld", text)
+        self._table.show(
             [
                 (
-                    one["reason"],
-                    one["campaign"],
-                    one["asked"],
-                    moment(one["first"]),
-                    moment(one["last"]),
-                    count(one["times"]),
+                    one.reason,
+                    one.campaign,
+                    one.asked,
+                    fmt.date_time(one.first),
+                    fmt.date_time(one.last),
+                    fmt.count(one.times),
                 )
-                for one in self._withheld
+                for one in self._suppressions
             ]
         )
 
 
-def _linkage(found: list[dict[str, Any]]) -> None:
-    """The attack over time, as a table."""
-    if not found:
+def _show_linkage(linkage: Sequence[Linkage]) -> None:
+    """A table of the attack on successive versions of the groups."""
+    if not linkage:
         return
-    Text(
-        "Linkage: the share of people whom an observer of every version would have singled out.",
-        "p",
-        "k-sub",
-    )
-    versions = found[0]["versions"]
-    heads = ["groups", *(plural(one, "version") for one in versions)]
+    text = "Linkage: share of people singled out by an observer of every version."
+    Text(text, "p", "k-sub")
+    heads = ["groups", *(fmt.plural(number, "version") for number in linkage[0].versions)]
     table = Table(heads, numeric=range(1, len(heads)), name="linkage")
-    table.tell(
-        [(one["method"], *(percent(share, 2) for share in one["unique_share"])) for one in found]
+    table.show(
+        [(one.method, *(fmt.percent(share, 2) for share in one.unique_share)) for one in linkage]
     )
 
 
 def privacy_page(frame: Frame) -> None:
-    """Build it."""
-    _Privacy(frame)
+    """Build the page."""
+    _PrivacyPage(frame)

@@ -1,4 +1,4 @@
-"""Pages of others in the same browser must not reach the console, which acts with a key."""
+"""Pages of other sites in the same browser must not reach the console, which acts with a key."""
 
 import asyncio
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 from kreach.adsystem.console.host_check import HostGuard
 
 
-async def _inside(scope: Any, receive: Any, send: Any) -> None:
+async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-def told(kind: str, headers: dict[str, str], *names: str) -> dict[str, Any]:
+def first_message(kind: str, headers: dict[str, str], *names: str) -> dict[str, Any]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
@@ -21,9 +21,9 @@ def told(kind: str, headers: dict[str, str], *names: str) -> dict[str, Any]:
     async def receive() -> Any:
         return {}
 
-    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
-    guard = HostGuard(_inside, names, "127.0.0.1")
-    asyncio.run(guard({"type": kind, "headers": listed}, receive, send))
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    guard = HostGuard(app, names, "127.0.0.1")
+    asyncio.run(guard({"type": kind, "headers": encoded}, receive, send))
     return sent[0]
 
 
@@ -37,8 +37,8 @@ def told(kind: str, headers: dict[str, str], *names: str) -> dict[str, Any]:
         {"host": "console.example.com", "origin": "https://console.example.com"},
     ],
 )
-def test_its_own_pages_are_let_in(headers: dict[str, str]) -> None:
-    answer = told("http", headers, "console.example.com")
+def test_pages_of_the_console_are_allowed(headers: dict[str, str]) -> None:
+    answer = first_message("http", headers, "console.example.com")
     assert answer["status"] == 200
     assert b"default-src 'self'" in dict(answer["headers"])[b"content-security-policy"]
 
@@ -56,8 +56,8 @@ def test_its_own_pages_are_let_in(headers: dict[str, str]) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["http", "websocket"])
-def test_others_are_not(kind: str, headers: dict[str, str]) -> None:
-    answer = told(kind, headers)
+def test_other_hosts_and_origins_are_rejected(kind: str, headers: dict[str, str]) -> None:
+    answer = first_message(kind, headers)
     if kind == "http":
         assert answer["status"] == 403
     else:

@@ -1,4 +1,4 @@
-"""The console as a command: settings, what it refuses, and what it does not load."""
+"""The console as a command: settings, what it refuses, and what it does not import."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ import pytest
 
 from kreach.adsystem.settings import ConsoleSettings
 from kreach.errors import KreachError
-from tests.adsystem.console.test_handed import AUDIT, STUDY
+from tests.adsystem.console.test_input_files import AUDIT, STUDY
 from tests.cli.command import kreach
 
 
@@ -49,16 +49,16 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def checked(config: Path, *more: str) -> Any:
+def check_config(config: Path, *more: str) -> Any:
     return kreach("serve", "console", "--config", str(config), "--check-config", *more)
 
 
-def test_settings_are_checked_without_asking_reporting(config: Path) -> None:
-    done = checked(config, "--json")
+def test_settings_are_checked_without_calling_reporting(config: Path) -> None:
+    done = check_config(config, "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["ok"]
-    assert found["tradeoff"] == str(config.parent / "study")
+    answer = json.loads(done.out)
+    assert answer["ok"]
+    assert answer["tradeoff"] == str(config.parent / "study")
     assert "kreach_key" not in done.out
 
 
@@ -66,8 +66,8 @@ def test_settings_are_checked_without_asking_reporting(config: Path) -> None:
     ("name", "content", "says"),
     [
         ("audit.json", "{}", "be what `kreach groups audit --json` prints"),
-        ("audit.json", None, "groups_audit: the file is not there yet"),
-        ("study/summary.json", "[]", "tradeoff must be a JSON object"),
+        ("audit.json", None, "groups_audit: the file does not exist yet"),
+        ("study/summary.json", "[]", "tradeoff must be the summary.json"),
         ("key", "", "key_file must hold one key"),
     ],
 )
@@ -76,7 +76,7 @@ def test_files_that_cannot_be_used_are_named_in_one_line(
 ) -> None:
     path = config.parent / name
     path.unlink() if content is None else path.write_text(content)
-    done = checked(config)
+    done = check_config(config)
     assert done.code == 1
     assert says in done.err.replace("\n", " ")
     assert "Traceback" not in done.err
@@ -92,7 +92,32 @@ def test_a_busy_port_gets_one_clear_line(config: Path) -> None:
     assert f"host and port must be free to listen on, got '127.0.0.1:{port}'" in done.err
 
 
-def test_nothing_of_it_is_loaded_before_it_is_wanted() -> None:
-    code = "import sys, kreach, kreach.cli.app; print([m for m in sys.modules if 'nicegui' in m])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def imported(code: str) -> list[str]:
+    """The modules that Python imports for a line of code."""
+    script = f"import sys; {code}; print(*sys.modules, sep=chr(10))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_nothing_of_the_console_is_imported_before_it_is_needed() -> None:
+    modules = imported("import kreach, kreach.cli.app")
+    assert [name for name in modules if "nicegui" in name] == []
+
+
+def test_the_console_imports_the_report_types_and_no_engine() -> None:
+    modules = imported("import kreach.adsystem.console.app")
+    engines = {"duckdb", "ibis", "numpy", "pandas", "polars", "pyarrow", "scipy"}
+    assert not engines & set(modules)
+    allowed = (
+        "kreach.adsystem.console",
+        "kreach.adsystem.reports",
+        "kreach.adsystem.reports.report",
+        "kreach.adsystem.settings",
+    )
+    adsystem = [name for name in modules if name.startswith("kreach.adsystem.")]
+    own = "kreach.adsystem.console."
+    assert [name for name in adsystem if name not in allowed and not name.startswith(own)] == []
+    others = {name.split(".")[1] for name in modules if name.startswith("kreach.")}
+    assert others <= {"adsystem", "boundary", "errors", "service"}

@@ -1,0 +1,94 @@
+"""Reports as reporting answers them, for tests of pages and tables."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from kreach.adsystem.reports.report import (
+    CampaignStatus,
+    CapReport,
+    CurvePoint,
+    CurveReport,
+    ReachDocument,
+)
+
+T = TypeVar("T")
+
+CAP_REPORT: dict[str, Any] = {
+    "cap": 2,
+    "impressions": 7,
+    "reach": 6.5,
+    "std": 0.25,
+    "interval": (6.0, 7.0),
+    "level": 0.95,
+    "interval_method": "normal",
+    "bounds": None,
+    "bounds_attained": None,
+    "over_exposed": 0.25,
+    "unique_reach": 5.0,
+    "unique_reach_interval": (4.0, 6.0),
+    "average_frequency": 1.4,
+    "average_frequency_interval": (1.3, 1.5),
+    "frequency": (5.0, 3.0, 1.5, 0.5),
+    "at_least": (5.0, 2.0, 0.5),
+    "at_least_intervals": ((4.0, 6.0), (1.0, 3.0), (0.0, 1.0)),
+}
+REACH: dict[str, Any] = {
+    "campaign": "spring",
+    "start": None,
+    "end": None,
+    "catalogue": "v1",
+    "impressions": 7,
+    "rejected": {},
+    "warnings": {},
+    "people": 10,
+    "basis": "Theorem 1",
+    "reports": (),
+}
+STATUS: dict[str, Any] = {
+    "impressions": None,
+    "spend_micros": None,
+    "spend": None,
+    "budget_left_micros": None,
+    "budget_left": None,
+}
+CAMPAIGN: dict[str, Any] = {
+    "id": "spring",
+    "budget": 10.0,
+    "start": "2026-11-01T00:00:00Z",
+    "end": "2026-11-11T00:00:00Z",
+    "caps": ({"limit": 1, "span_seconds": 3600.0}, {"limit": 4, "span_seconds": None}),
+    "daily_budget": None,
+    "audience": "everyone",
+    "auction": "second_price",
+    "bidder": "planning",
+    "min_cpm": 0.0,
+    "max_cpm": 5.0,
+    "market_mu": None,
+    "market_sigma": None,
+    "expected_requests": None,
+    "creative": {"id": None, "markup": None, "width": None, "height": None, "domains": ()},
+    "state": "running",
+    "status": STATUS,
+}
+
+
+def _document(kind: type[T], fields: dict[str, Any], changes: dict[str, Any]) -> T:
+    return msgspec.convert(msgspec.to_builtins(fields | changes), kind)
+
+
+def cap_report(**changes: Any) -> CapReport:
+    return _document(CapReport, CAP_REPORT, changes)
+
+
+def reach_document(**changes: Any) -> ReachDocument:
+    return _document(ReachDocument, REACH, changes)
+
+
+def campaign_status(spend: float | None = 0.0, **changes: Any) -> CampaignStatus:
+    return _document(CampaignStatus, CAMPAIGN, {"status": STATUS | {"spend": spend}} | changes)
+
+
+def curve_point(hour: int, impressions: int, report: CapReport) -> CurvePoint:
+    ts = f"2026-11-01T{hour:02d}:00:00Z"
+    return CurvePoint(ts=ts, impressions=impressions, reports=(CurveReport.short(report),))

@@ -1,0 +1,129 @@
+"""What pages say about a campaign: its state, pace, reach, and what is withheld."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kreach.adsystem.console.formatting import parse_time
+from kreach.adsystem.console.status import (
+    CampaignView,
+    data_note,
+    display_state,
+    reach_line,
+    spend_pace,
+    withheld_note,
+)
+from kreach.adsystem.reports.report import CapReport, Suppressed
+from tests.adsystem.console.documents import (
+    STATUS,
+    campaign_status,
+    cap_report,
+    curve_point,
+    reach_document,
+)
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("spend", "days", "share", "text"),
+    [
+        (5.0, 5.0, 0.5, "on pace"),
+        (7.0, 5.0, 0.7, "20% ahead of even pace"),
+        (2.0, 5.0, 0.2, "30% behind even pace"),
+        (10.0, 5.0, 1.0, "budget spent"),
+        (8.0, 20.0, 0.8, "80% of budget spent"),
+        (0.0, -1.0, 0.0, "not started"),
+        (None, 5.0, None, "spend is withheld"),
+    ],
+)
+def test_pace(spend: float | None, days: float, share: float | None, text: str) -> None:
+    pace = spend_pace(campaign_status(spend), START + timedelta(days=days))
+    assert (pace.share, pace.text) == (share, text)
+    assert 0.0 <= pace.even_share <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("state", "days", "displayed"),
+    [
+        ("running", 1, "running"),
+        ("running", -1, "scheduled"),
+        ("running", 11, "completed"),
+        ("paused", 1, "paused"),
+        ("paused", 11, "completed"),
+        ("ended", 11, "ended"),
+    ],
+)
+def test_states(state: str, days: int, displayed: str) -> None:
+    assert display_state(campaign_status(state=state), START + timedelta(days=days)) == displayed
+
+
+def test_a_view_without_a_report_has_no_numbers() -> None:
+    for document in (None, reach_document()):
+        view = CampaignView.of(campaign_status(), document)
+        assert view.cap == 4
+        assert (view.report, view.reached_share, view.over_exposed_share) == (None,) * 3
+
+
+def test_a_view_is_that_of_the_largest_cap() -> None:
+    report = cap_report(cap=4, unique_reach=50.0, over_exposed=5.0, reach=80.0)
+    reach = reach_document(people=200, reports=(cap_report(cap=1), report))
+    view = CampaignView.of(campaign_status(), reach)
+    assert view.report == report
+    assert (view.reached_share, view.over_exposed_share) == (0.25, 0.025)
+
+
+def test_why_something_is_withheld_is_said_once() -> None:
+    note = Suppressed(what="reach", reason="too few", why="figures appear in batches")
+    assert withheld_note([note, note]) == "reach: figures appear in batches"
+    assert withheld_note([]) is withheld_note(reach_document().suppressed) is None
+
+
+def test_the_time_and_the_noise_of_data_are_said() -> None:
+    assert data_note(campaign_status().status) is None
+    noise = {
+        "rho": 0.1,
+        "max_per_person": 3,
+        "std_people": 12.0,
+        "std_impressions": 30.0,
+        "std_spend_micros": 1.0,
+    }
+    status = STATUS | {"as_of": "2026-11-01T05:00:00Z", "noise": noise}
+    assert data_note(campaign_status(status=status).status) == (
+        "Data as of Sun 1 Nov 2026, 05:00 UTC. Noise is added to protect people: one standard "
+        "deviation is 12 people and 30 impressions."
+    )
+
+
+def report(reach: float) -> CapReport:
+    return cap_report(cap=2, reach=reach, interval=(reach - 1.0, reach + 1.0))
+
+
+def test_the_line_of_reach_never_falls() -> None:
+    start, last = START, parse_time("2026-11-01T02:30:00Z")
+    points = [
+        curve_point(1, 10, report(9.0)),
+        curve_point(2, 20, report(16.0)),
+        curve_point(3, 24, report(19.0)),  # the period has not ended
+    ]
+    newer = reach_document(impressions=24, reports=(report(19.0),))
+    line = reach_line(start, last, points, newer, 2)
+    assert [reach for _, reach, _, _ in line] == [0.0, 9.0, 16.0, 19.0]
+    assert line[-1] == (last, 19.0, 18.0, 20.0)
+    older = reach_document(impressions=19, reports=(report(15.0),))  # requested before
+    line = reach_line(start, last, points, older, 2)
+    assert [reach for _, reach, _, _ in line] == [0.0, 9.0, 16.0]
+    assert reach_line(start, last, points, newer, 1)[-1][1] == 16.0  # of another cap
+    assert reach_line(start, last, [], None, 2) == [(start, 0.0, 0.0, 0.0)]
+    withheld = reach_document(impressions=None)
+    line = reach_line(start, last, points[:1], withheld, 2)
+    assert [reach for _, reach, _, _ in line] == [0.0, 9.0]
+
+
+def test_reach_to_date_ends_the_line_where_its_data_ends() -> None:
+    end = "2026-11-01T02:10:00Z"
+    newer = reach_document(impressions=24, end=end, reports=(report(19.0),))
+    line = reach_line(
+        START, START + timedelta(hours=3), [curve_point(2, 20, report(16.0))], newer, 2
+    )
+    assert line[-1][0] == parse_time(end)
