@@ -1,9 +1,9 @@
 """The error that kreach raises. Callers catch one type at each edge."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
-__all__ = ["KreachError", "KreachErrors"]
+__all__ = ["KreachError", "KreachErrors", "check_all"]
 
 
 class KreachError(ValueError):
@@ -48,6 +48,20 @@ class KreachErrors(KreachError):
 
     def __reduce__(self) -> tuple[type, tuple[tuple[KreachError, ...]]]:
         return type(self), (self.errors,)
+
+
+def check_all(*checks: Callable[[], None]) -> None:
+    """Run every check; raise the error of the one that fails, or all errors together."""
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except KreachError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise KreachErrors(errors)
 
 
 def _short(value: object, limit: int = 80) -> str:

@@ -111,8 +111,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"audience": "nobody"}, "audience must be one of everyone"),
     ({"bidder": "paper"}, "expected_requests"),
     ({"auction": "third_price"}, "auction"),
-    ({"min_cpm": 5, "max_cpm": 1}, "bid limits"),
-    ({"market_mu": 1.0}, "market"),
+    ({"min_cpm": 5, "max_cpm": 1}, "min_cpm"),
+    ({"market_mu": 1.0}, "market_sigma"),
     ({"creative": {"width": 300}}, "creative"),
     ({"creative": {"domains": "x.com"}}, "creative.domains"),
     ({"surprise": 1}, "surprise"),
@@ -133,6 +133,33 @@ def test_a_campaign_that_breaks_a_rule_is_refused(tmp_path: Path) -> None:
             assert_refused(await client.patch("/v1/campaigns/spring", json=body), 422)
         listed = (await client.get("/v1/campaigns")).json()["campaigns"]
         assert [one["id"] for one in listed] == ["spring"]
+
+    with_client(tmp_path, work)
+
+
+def test_every_wrong_field_is_named_at_once(tmp_path: Path) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        types = NEW | {"budget": "much", "caps": [{"limit": 0}], "surprise": 1}
+        del types["end"]
+        answer = (await client.post("/v1/campaigns", json=types)).json()["error"]
+        codes = {one["field"]: one["code"] for one in answer["fields"]}
+        assert codes == {
+            "budget": "invalid",
+            "caps.0.limit": "invalid",
+            "end": "required",
+            "surprise": "unknown",
+        }
+        assert {one["message"] for one in answer["fields"]} >= {
+            "end is required",
+            "surprise is not a known field",
+            "caps.0.limit must be greater than or equal to 1",
+        }
+        rules = NEW | {"daily_budget": 99.0, "min_cpm": 5, "max_cpm": 1, "end": NEW["start"]}
+        answer = (await client.post("/v1/campaigns", json=rules)).json()["error"]
+        assert [one["field"] for one in answer["fields"]] == ["end", "daily_budget", "min_cpm"]
+        assert all(one["message"] in answer["message"] for one in answer["fields"])
+        taken = (await client.post("/v1/campaigns", json=NEW | {"id": "spring"})).json()["error"]
+        assert [(one["field"], one["code"]) for one in taken["fields"]] == [("id", "conflict")]
 
     with_client(tmp_path, work)
 

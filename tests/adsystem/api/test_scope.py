@@ -77,7 +77,7 @@ def test_two_advertisers_may_use_one_name(reporting: PlainReports) -> None:
     acme.create(NEW)
     bob.create(NEW | {"budget": 7.0})
     acme.create(NEW | {"id": "house"})  # a campaign of the operator's has this name too
-    with pytest.raises(CampaignExists, match=r"^id: campaign 'spring' exists already$"):
+    with pytest.raises(CampaignExists, match=r"^campaign 'spring' exists already$"):
         acme.create(NEW)
     assert acme.status("spring", 0.9)["budget"] == 5.0
     assert bob.status("spring", 0.9)["budget"] == 7.0

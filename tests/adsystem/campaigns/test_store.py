@@ -52,7 +52,7 @@ def test_limits_of_bids_are_migrated_to_their_new_names(tmp_path: Path) -> None:
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
     with closing(CampaignStore(tmp_path)) as store:
         store.add(SPRING)
-        with pytest.raises(CampaignExists, match=r"^id: campaign 'spring' exists already$"):
+        with pytest.raises(CampaignExists, match=r"^campaign 'spring' exists already$"):
             store.add(SPRING)
         with pytest.raises(UnknownCampaign, match=r"^no campaign 'autumn'$"):
             store.get("autumn")

@@ -360,7 +360,9 @@ def test_a_log_that_lost_rows_is_refused_unless_forced(room: Room) -> None:
 
 def test_an_impression_that_two_bidders_list_is_refused(room: Room) -> None:
     shutil.copytree(room.bidders["b1"], room.settings.store / "bidders" / "copy")
-    with pytest.raises(KreachError, match=r"log must hold each impression once.*got \d+ duplicate impression ids"):
+    with pytest.raises(
+        KreachError, match=r"log must hold each impression once.*got \d+ duplicate impression ids"
+    ):
         run_hourly(room.options(), hours(START), NOW)
     assert tree(room.folder / "out") == {}
 

@@ -12,8 +12,8 @@ from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.money import AUCTIONS, as_micros
-from kreach.boundary.times import as_instant
-from kreach.errors import KreachError
+from kreach.boundary.times import as_instant, iso_text
+from kreach.errors import KreachError, check_all
 
 __all__ = ["BIDDERS", "STATES", "Campaign", "Cap", "Creative", "campaign_from", "check_runnable"]
 
@@ -85,27 +85,48 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     state: str = "running"
 
     def __post_init__(self) -> None:
+        check_all(
+            self._check_id,
+            self._check_flight,
+            self._check_budget,
+            self._check_choices,
+            self._check_bid_limits,
+            self._check_caps,
+            self._check_market,
+            self._check_requests,
+        )
+
+    def _check_id(self) -> None:
         if not _ID.fullmatch(self.id):
             rule = f"{ID_RULE}; at most one dot after an advertiser's name"
             raise KreachError.rule("id", rule, self.id)
+
+    def _check_flight(self) -> None:
         for name in ("start", "end"):
             msgspec.structs.force_setattr(self, name, as_instant(name, getattr(self, name)))
         if not self.start < self.end:
-            raise KreachError.rule("end", f"come after start ({self.start})", self.end)
+            rule = f"come after start ({iso_text(self.start)})"
+            raise KreachError.rule("end", rule, iso_text(self.end))
+
+    def _check_budget(self) -> None:
         budget = as_micros("budget", self.budget)
         if self.daily_budget is not None and as_micros("daily_budget", self.daily_budget) > budget:
             raise KreachError.rule("daily_budget", "be at most the budget", self.daily_budget)
+
+    def _check_choices(self) -> None:
         for name, choices in (("auction", AUCTIONS), ("bidder", BIDDERS), ("state", STATES)):
             if getattr(self, name) not in choices:
                 rule = f"be one of {', '.join(choices)}"
                 raise KreachError.rule(name, rule, getattr(self, name))
-        if not 0.0 <= self.min_cpm <= self.max_cpm <= MAX_CPM or self.max_cpm <= 0.0:
-            rule = f"be 0 ≤ min_cpm ≤ max_cpm ≤ {MAX_CPM:.0f}, with max_cpm above 0"
-            raise KreachError.rule("bid limits", rule, (self.min_cpm, self.max_cpm))
         if not self.audience:
             raise KreachError.rule("audience", "be named", self.audience)
-        self._check_caps()
-        self._check_market()
+
+    def _check_bid_limits(self) -> None:
+        if not 0.0 < self.max_cpm <= MAX_CPM:
+            raise KreachError.rule("max_cpm", f"be above 0, up to {MAX_CPM:.0f}", self.max_cpm)
+        if not 0.0 <= self.min_cpm <= self.max_cpm:
+            rule = f"lie between 0 and max_cpm ({self.max_cpm:g})"
+            raise KreachError.rule("min_cpm", rule, self.min_cpm)
 
     def _check_caps(self) -> None:
         if not self.caps:
@@ -125,10 +146,14 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def _check_market(self) -> None:
         mu, sigma = self.market_mu, self.market_sigma
         if (mu is None) != (sigma is None):
-            raise KreachError.rule("market", "have mu and sigma, or neither", (mu, sigma))
-        if mu is not None and not (isfinite(mu) and abs(mu) < 50 and 0.0 < (sigma or 0.0) < 20):
-            rule = "have |mu| < 50 and 0 < sigma < 20"
-            raise KreachError.rule("market", rule, (mu, sigma))
+            missing = "market_mu" if mu is None else "market_sigma"
+            raise KreachError.rule(missing, "be given with the other of the two", None)
+        if mu is not None and not (isfinite(mu) and abs(mu) < 50):
+            raise KreachError.rule("market_mu", "lie between -50 and 50", mu)
+        if sigma is not None and not 0.0 < sigma < 20:
+            raise KreachError.rule("market_sigma", "lie between 0 and 20", sigma)
+
+    def _check_requests(self) -> None:
         if self.bidder == "paper" and self.expected_requests is None:
             rule = "be given for the paper's bidder: its pace is a budget per request"
             raise KreachError.rule("expected_requests", rule, None)

@@ -53,9 +53,7 @@ class CampaignExists(KreachError):
     """A new campaign has the id of an existing one."""
 
     def __init__(self, campaign_id: str) -> None:
-        super().__init__(
-            f"campaign {campaign_id!r} exists already", field="id", code="conflict"
-        )
+        super().__init__(f"campaign {campaign_id!r} exists already", field="id", code="conflict")
 
 
 class CampaignEnded(KreachError):
