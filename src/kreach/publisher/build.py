@@ -86,13 +86,12 @@ def build_groups(
     dispersion = _cross_fitted(options, directory, people, strategy, progress)
     progress("checking and releasing")
     key = new_key()
-    version = now.strftime("%Y%m%dT%H%M%SZ")
     released = release(
         people,
         assignment,
         key=key,
         buyer=options.buyer,
-        version=version,
+        version=now.strftime("%Y%m%dT%H%M%SZ"),
         now=now,
         knowledge=options.knowledge,
         dispersion=dispersion,

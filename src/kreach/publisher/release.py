@@ -19,10 +19,9 @@ from kreach.numeric.types import BoolArray, FloatArray, IntArray
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
 from kreach.publisher.visit_knowledge import (
-    effective_anonymity,
+    anonymity_from_visits,
     match_dispersion,
     match_pseudo_visits,
-    shrunk_shares,
     visit_profiles,
 )
 
@@ -228,14 +227,12 @@ def _refusal_reasons(people: People, assignment: Assignment, floors: Floors) -> 
                 f"{floors.membership_class} people ({int(small.sum()):,} people)"
             )
     elif assignment.group_size > 1 and people.visits.sum() > 0:
-        group_of = assignment.group_of()
-        pseudo = match_pseudo_visits(people.visits, group_of)
-        worth = effective_anonymity(shrunk_shares(people.visits, group_of, pseudo), group_of)
-        low = worth < floors.effective_anonymity
+        anonymity = anonymity_from_visits(people.visits, assignment.group_of())
+        low = anonymity < floors.effective_anonymity
         if low.any():
             reasons.append(
                 f"{int(low.sum()):,} groups are worth fewer than {floors.effective_anonymity:g} "
-                f"equally active people (the least: {float(worth.min()):.2f})"
+                f"equally active people (the least: {float(anonymity.min()):.2f})"
             )
     return reasons
 

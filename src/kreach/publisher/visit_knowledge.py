@@ -22,6 +22,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = [
     "DispersionFit",
+    "anonymity_from_visits",
     "effective_anonymity",
     "fit_dispersion",
     "match_dispersion",
@@ -219,6 +220,12 @@ def effective_anonymity(shares: FloatArray, group_of: IntArray) -> FloatArray:
     terms = -shares * np.log(np.where(shares > 0.0, shares, 1.0))
     result: FloatArray = np.exp(np.bincount(group_of, weights=terms))
     return result
+
+
+def anonymity_from_visits(visits: IntArray, group_of: IntArray) -> FloatArray:
+    """The effective anonymity of each group, with shares shrunk to match history."""
+    pseudo_visits = match_pseudo_visits(visits, group_of)
+    return effective_anonymity(shrunk_shares(visits, group_of, pseudo_visits), group_of)
 
 
 def visit_profiles(

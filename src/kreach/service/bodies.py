@@ -57,7 +57,7 @@ async def _read_rest(body: bytes, receive: Receive, max_bytes: int) -> bytes | N
 def check_length(body: bytes, max_bytes: int) -> None:
     """Refuse a body of more than `max_bytes`."""
     if len(body) > max_bytes:
-        raise BodyTooLong.rule("body", f"have at most {max_bytes} bytes", "more")
+        raise BodyTooLong(f"body must have at most {max_bytes} bytes", field="body")
 
 
 def decode_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:

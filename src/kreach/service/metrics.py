@@ -50,20 +50,20 @@ class Metrics:
 
     def __init__(self, service: str) -> None:
         self._prefix = f"kreach_{service}_"
-        self._counts: dict[str, tuple[str, str, Count]] = {}
+        self._counters: dict[str, tuple[str, str, Gauges]] = {}
         self._gauges: dict[str, tuple[str, str, Gauges]] = {}
-        self._tallies: dict[str, tuple[str, str, Gauges]] = {}
         self._histograms: dict[str, tuple[str, Histogram]] = {}
 
     def count(self, name: str, what: str, label: str = "") -> Count:
         """A new counter; `label` is the label's name, if it has one."""
         count = Count()
-        self._counts[self._prefix + name] = (what, label, count)
+        zero = {} if label else {"": 0.0}
+        self.tally(name, what, lambda: dict(count.by_label) or zero, label)
         return count
 
     def tally(self, name: str, what: str, now: Gauges, label: str = "") -> None:
         """A counter whose value `now` returns when the metrics are read."""
-        self._tallies[self._prefix + name] = (what, label, now)
+        self._counters[self._prefix + name] = (what, label, now)
 
     def gauge(self, name: str, what: str, now: Gauges, label: str = "") -> None:
         """A gauge whose value `now` returns when the metrics are read."""
@@ -93,27 +93,20 @@ class Metrics:
             HistogramMetricFamily,
         )
 
-        for name, (what, label, count) in self._counts.items():
-            labels = [label] if label else []
-            counter = CounterMetricFamily(name, what, labels=labels)
-            for value, amount in (dict(count.by_label) or ({} if label else {"": 0.0})).items():
-                counter.add_metric([value] if label else [], amount)
-            yield counter
-        for name, (what, label, now) in self._tallies.items():
-            counter = CounterMetricFamily(name, what, labels=[label] if label else [])
-            for value, amount in now().items():
-                counter.add_metric([value] if label else [], amount)
-            yield counter
-        for name, (what, label, now) in self._gauges.items():
-            gauge = GaugeMetricFamily(name, what, labels=[label] if label else [])
-            for value, level in now().items():
-                gauge.add_metric([value] if label else [], level)
-            yield gauge
+        for kind, metrics in (
+            (CounterMetricFamily, self._counters),
+            (GaugeMetricFamily, self._gauges),
+        ):
+            for name, (what, label, now) in metrics.items():
+                family = kind(name, what, labels=[label] if label else [])
+                for value, amount in now().items():
+                    family.add_metric([value] if label else [], amount)
+                yield family
         for name, (what, histogram) in self._histograms.items():
-            family = HistogramMetricFamily(name, what)
+            histogram_family = HistogramMetricFamily(name, what)
             running, buckets = 0, []
             for bound, cell in zip((*histogram.bounds, "+Inf"), histogram.cells, strict=True):
                 running += cell
                 buckets.append((str(bound), float(running)))
-            family.add_metric([], buckets, histogram.sum)
-            yield family
+            histogram_family.add_metric([], buckets, histogram.sum)
+            yield histogram_family

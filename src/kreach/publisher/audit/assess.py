@@ -17,11 +17,7 @@ from kreach.publisher.audit.report import Audit, Diversity, SegmentView, Spread
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
-from kreach.publisher.visit_knowledge import (
-    effective_anonymity,
-    match_pseudo_visits,
-    shrunk_shares,
-)
+from kreach.publisher.visit_knowledge import anonymity_from_visits
 
 __all__ = ["audit", "coverage"]
 
@@ -41,7 +37,7 @@ def audit(
     if not 0.0 <= churn < 1.0:
         raise KreachError.rule("churn", "lie between 0 and 1", churn)
     seed = as_whole_number("seed", seed, minimum=0)
-    effective, low = _effective_anonymity(people, assignment, floors)
+    effective, below = _effective_anonymity(people, assignment, floors)
     report = Audit(
         people.count,
         assignment.group_count,
@@ -49,7 +45,7 @@ def audit(
         assignment.strategy,
         Spread.of(assignment.group_sizes),
         effective,
-        low,
+        below,
         tuple(_diversity(people, assignment.groups[:, 0], name) for name in sensitive),
         tuple(_segment_views(people, assignment, segments, floors)),
         linkage_attack(assignment, churn, seed),
@@ -65,11 +61,9 @@ def _effective_anonymity(
     """The effective anonymity of groups, and how many groups are below the floor."""
     if assignment.overlapping or people.visits.sum() == 0:
         return None, 0
-    group_of = assignment.group_of()
-    pseudo = match_pseudo_visits(people.visits, group_of)
-    worth = effective_anonymity(shrunk_shares(people.visits, group_of, pseudo), group_of)
-    low = int(np.count_nonzero(worth < floors.effective_anonymity))
-    return Spread.of(worth), low
+    anonymity = anonymity_from_visits(people.visits, assignment.group_of())
+    below = int(np.count_nonzero(anonymity < floors.effective_anonymity))
+    return Spread.of(anonymity), below
 
 
 def _diversity(people: People, group_of: IntArray, name: str) -> Diversity:

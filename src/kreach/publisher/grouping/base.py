@@ -15,6 +15,7 @@ __all__ = [
     "Assignment",
     "Strategy",
     "cut_evenly",
+    "cut_in_order",
     "form_groups",
     "largest_group",
 ]
@@ -87,6 +88,13 @@ def form_groups(people: People, group_size: int, strategy: Strategy, seed: int) 
 def largest_group(group_size: int) -> int:
     """2k − 1: from 2k on a group could be two."""
     return 2 * group_size - 1
+
+
+def cut_in_order(order: IntArray, group_size: int) -> IntArray:
+    """Cut people, listed in `order`, evenly into groups; the group number of each person."""
+    groups = np.empty(len(order), dtype=np.int64)
+    groups[order] = cut_evenly(np.array([len(order)]), group_size)
+    return groups
 
 
 def cut_evenly(lengths: IntArray, group_size: int) -> IntArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
-from kreach.publisher.grouping.base import cut_evenly
+from kreach.publisher.grouping.base import cut_in_order
 from kreach.publisher.people import People
 
 __all__ = ["Overlapping"]
@@ -34,8 +34,7 @@ class Overlapping:
 
     def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
         floor = min(self.floor, people.count)
-        bundle = np.empty(people.count, dtype=np.int64)
-        bundle[generator.permutation(people.count)] = cut_evenly(np.array([people.count]), floor)
+        bundle = cut_in_order(generator.permutation(people.count), floor)
         bundles = int(bundle.max()) + 1
         smallest = int(np.bincount(bundle).min())
         per_group = -(-group_size // smallest)  # bundles that make at least k
@@ -43,9 +42,7 @@ class Overlapping:
         for _ in range(self.partitions):
             group_of_bundle = np.zeros(bundles, dtype=np.int64)
             if bundles >= per_group:
-                group_of_bundle[generator.permutation(bundles)] = cut_evenly(
-                    np.array([bundles]), per_group
-                )
+                group_of_bundle = cut_in_order(generator.permutation(bundles), per_group)
             layers.append(next_group + group_of_bundle[bundle])
             next_group += int(group_of_bundle.max()) + 1
         return np.stack(layers, axis=1)

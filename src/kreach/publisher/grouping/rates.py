@@ -3,7 +3,7 @@
 import numpy as np
 
 from kreach.numeric.types import IntArray
-from kreach.publisher.grouping.base import cut_evenly
+from kreach.publisher.grouping.base import cut_in_order
 from kreach.publisher.people import People
 
 __all__ = ["ByRates"]
@@ -15,7 +15,5 @@ class ByRates:
     name = "rates"
 
     def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
-        groups = np.empty(people.count, dtype=np.int64)
-        line = np.lexsort((generator.random(people.count), people.visits))
-        groups[line] = cut_evenly(np.array([people.count]), group_size)
-        return groups
+        order = np.lexsort((generator.random(people.count), people.visits))
+        return cut_in_order(order, group_size)
