@@ -54,7 +54,7 @@ def _start(config: Path) -> float:
         "-m", "kreach", "serve", "bidder", "--config", str(config), "--port", "0"
     ) as bidder:
         seconds = time.perf_counter() - begun
-        folded = next(line for line in bidder.lines if line["event"] == "log folded")
+        folded = next(line for line in bidder.lines if line["event"] == "log loaded")
         memory = bidder.memory_bytes() / 1e6
     rows = folded["impressions"]
     print(f"  ready after {seconds:.1f} s with {rows:,} impressions, {memory:,.0f} MB")

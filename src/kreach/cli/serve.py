@@ -52,7 +52,7 @@ def bidder(
     """
     import msgspec
 
-    from kreach.adsystem.bidserver.app import bidder_with_shortcut
+    from kreach.adsystem.bidserver.app import bidder_app_with_fast_path
     from kreach.adsystem.bidserver.service import BidderState
     from kreach.adsystem.check import check_adsystem
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
@@ -86,7 +86,7 @@ def bidder(
     clock = load_settings(ClockSettings, "clock", document, base=base)
     state = BidderState(shared, settings, log, redis=redis, clock=clock.steady, reload=again)
     sys.setswitchinterval(0.0002)  # plans are made beside requests, which must not wait for them
-    site, hot = bidder_with_shortcut(state, Metrics("bidder"))
+    site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
     run(site, log, listening, {signal.SIGHUP: state.reload}, hot)
 
 
