@@ -54,13 +54,13 @@ async def _until_open(addresses: list[str]) -> None:
     for address in addresses:
         client = Client(address)
         for _ in range(600):
-            told = (await client.ask("GET", "/healthz")).document
-            shared: dict[str, Any] = told.get("sharing", {"money": "given out"})
-            if told["campaigns"] and shared["money"] == "given out":
+            health = (await client.ask("GET", "/healthz")).document
+            shared: dict[str, Any] = health.get("sharing", {"leasing": True})
+            if health["campaigns"] and shared["leasing"]:
                 break
             await asyncio.sleep(0.05)
         else:
-            raise RuntimeError(f"never ready: {told}")
+            raise RuntimeError(f"never ready: {health}")
         await client.close()
     await asyncio.sleep(1.0)
 
@@ -256,7 +256,7 @@ async def _until_known(url: str, sync_seconds: float, impressions: int) -> list[
             await state.start()
             states.append(state)
         first, second = states
-        while not all(one.partner is not None and one.partner.open for one in states):
+        while not all(one.fleet is not None and one.fleet.status.leasing for one in states):
             await asyncio.sleep(0.02)
         taken = await _told_one_by_one(first, second, impressions, sync_seconds)
         for state in states:
@@ -267,14 +267,14 @@ async def _until_known(url: str, sync_seconds: float, impressions: int) -> list[
 async def _told_one_by_one(
     first: BidderState, second: BidderState, impressions: int, sync_seconds: float
 ) -> list[float]:
-    number, desk = first.desks["v1"].number, second.desks["v1"]
+    number, bidder = first.catalogue_bidders["v1"].number, second.catalogue_bidders["v1"]
     written: dict[int, float] = {}
     known: dict[int, float] = {}
     generator = np.random.default_rng(3)
 
     async def look() -> None:
         while len(known) < impressions:
-            counts = desk.plays[1].bidder.valuation.counts()
+            counts = bidder.runtimes[1].bidder.valuation.counts()
             now = time.perf_counter()
             for group in np.flatnonzero(counts).tolist():
                 known.setdefault(group, now)

@@ -54,7 +54,7 @@ def _start(config: Path) -> float:
     with ServiceProcess("bidder", config, config.parent / "bidder.log") as bidder:
         bidder.port(seconds=600.0)
         seconds = time.perf_counter() - begun
-        folded = next(event for event in bidder.events() if event["event"] == "log folded")
+        folded = next(event for event in bidder.events() if event["event"] == "log loaded")
         memory = memory_megabytes(bidder.pid)
     rows = folded["impressions"]
     print(f"  ready after {seconds:.1f} s with {rows:,} impressions, {memory:,.0f} MB")

@@ -17,15 +17,15 @@ import pytest
 
 from kreach.adsystem.campaigns.campaign import Cap
 from kreach.boundary.openrtb import Bid, BidResponse
-from tests.adsystem.bidserver.bidders_made import (
+from tests.adsystem.bidserver.sample_bidders import (
     Exchange,
     as_response,
     bidding,
-    made_campaign,
-    made_request,
-    pointed,
+    sample_campaign,
+    sample_request,
+    user_data,
 )
-from tests.adsystem.bidserver.stores_made import made_store, running_campaign
+from tests.adsystem.bidserver.sample_stores import running_campaign, sample_store
 from tests.service.service_process import Service, serving, until
 
 pytestmark = pytest.mark.xdist_group("canaries")
@@ -63,10 +63,10 @@ def marked(**more: Any) -> dict[str, Any]:
     device = {name: f"{MARK}-{name}" for name in ("ifa", "didsha1", "didmd5", "dpidsha1", "ua")}
     data = [
         {"id": MARK, "name": f"{MARK}-dmp", "segment": [{"id": MARK, "value": MARK}]},
-        pointed("g1") | {"id": MARK, "cids": [MARK]},
+        user_data("g1") | {"id": MARK, "cids": [MARK]},
     ]
     data[1]["ext"] |= {"uid": MARK}
-    request = made_request(
+    request = sample_request(
         device=device
         | {"ip": IP, "ipv6": IP6, "geo": {"lat": LAT, "lon": LON, "zip": MARK}, "ext": {MARK: 1}},
         user={
@@ -117,8 +117,8 @@ def broken() -> Iterator[bytes]:
     yield MARK.encode()
     yield b'{"id": "' + MARK.encode() + b"\xff"
     yield json.dumps(good | {"x": MARK * 30_000}).encode()
-    yield json.dumps(good | {"user": {"data": [pointed(MARK)]}}).encode()
-    yield json.dumps(good | {"user": {"data": [pointed("g1", MARK)]}}).encode()
+    yield json.dumps(good | {"user": {"data": [user_data(MARK)]}}).encode()
+    yield json.dumps(good | {"user": {"data": [user_data("g1", MARK)]}}).encode()
     yield json.dumps(good | {"cur": [MARK], "badv": [MARK]}).encode()
 
 
@@ -195,7 +195,7 @@ def test_no_mark_is_kept_logged_or_told(tmp_path: Path) -> None:
         running_campaign(),
         running_campaign("rolling", caps=(Cap(limit=2, span_seconds=60.0),)),
     ]
-    config = made_store(tmp_path, campaigns, bidder=quick)
+    config = sample_store(tmp_path, campaigns, bidder=quick)
     store = tmp_path / "store"
     with (
         serving(tmp_path, "bidder", "--config", str(config)) as service,
@@ -273,9 +273,9 @@ def found_in(*roots: object) -> list[str]:
 @pytest.fixture
 def exchange(tmp_path: Path) -> Iterator[Exchange]:
     campaigns = [
-        made_campaign(),
-        made_campaign("paper", bidder="paper", expected_requests=100),
-        made_campaign("rolling", caps=(Cap(limit=2, span_seconds=60.0),)),
+        sample_campaign(),
+        sample_campaign("paper", bidder="paper", expected_requests=100),
+        sample_campaign("rolling", caps=(Cap(limit=2, span_seconds=60.0),)),
     ]
     with bidding(tmp_path, campaigns, lines=[]) as exchange:
         yield exchange
@@ -305,15 +305,15 @@ def test_a_failure_inside_is_told_and_logged_without_its_text(
 ) -> None:
     """Whatever breaks while a request is looked at: its text, its cause, its notes stay inside."""
     lines: list[str] = []
-    with bidding(tmp_path, [made_campaign()], lines=lines) as exchange:
-        desk = exchange.state.desks["v1"]
+    with bidding(tmp_path, [sample_campaign()], lines=lines) as exchange:
+        bidder = exchange.state.catalogue_bidders["v1"]
 
         def breaks(*_: object, **__: object) -> None:
             error = RuntimeError(f"cannot work on {MARK}")
             error.add_note(MARK)
             raise error from ValueError(MARK)
 
-        monkeypatch.setattr(type(desk), "asked", breaks)
+        monkeypatch.setattr(type(bidder), "begin_request", breaks)
         reply = exchange.bid(marked())
         assert reply.status == 500
         assert list(reply.document) == ["error"]

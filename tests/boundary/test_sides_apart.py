@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.adsystem.bidserver.bidders_made import made_request
-from tests.adsystem.bidserver.stores_made import made_store
+from tests.adsystem.bidserver.sample_bidders import sample_request
+from tests.adsystem.bidserver.sample_stores import sample_store
 from tests.publisher.gateway.sample_gateways import write_sample_build
 from tests.service.service_process import environment, serving, until
 
@@ -53,8 +53,8 @@ def test_the_wall_holds(tmp_path: Path) -> None:
 
 def test_the_bidder_serves_without_the_publisher(tmp_path: Path) -> None:
     more = without(tmp_path, "kreach.publisher", "kreach.lab")
-    config = made_store(tmp_path)
-    body = json.dumps(made_request()).encode()
+    config = sample_store(tmp_path)
+    body = json.dumps(sample_request()).encode()
     with serving(tmp_path, "bidder", "--config", str(config), more=more) as bidder:
         until(lambda: bidder.ask("POST", "/openrtb2/bid", body)[0] == 200)
         got = json.loads(bidder.ask("POST", "/openrtb2/bid", body)[2])
@@ -68,7 +68,7 @@ def test_the_bidder_serves_without_the_publisher(tmp_path: Path) -> None:
 
 def test_reporting_serves_without_the_publisher(tmp_path: Path) -> None:
     more = without(tmp_path, "kreach.publisher", "kreach.lab")
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     with serving(tmp_path, "reporting", "--config", str(config), more=more) as reporting:
         assert reporting.ask("GET", "/v1/campaigns")[0] == 200
         assert reporting.ask("GET", "/v1/campaigns/spring/reach?cap=1")[0] == 200

@@ -6,20 +6,20 @@ from collections import Counter
 from pathlib import Path
 
 from kreach.service.clock import SteadyClock
-from tests.adsystem.ledger.journals import all_rows
-from tests.faults.rooms import START, Room, a_campaign
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.faults.in_process_bidder import START, InProcessBidder, a_campaign
 
 DAY = 86_400.0
 
 
-def spent_by_day(room: Room) -> dict[int, int]:
+def spent_by_day(room: InProcessBidder) -> dict[int, int]:
     by_day: Counter[int] = Counter()
     for _, _, price, bid_ts in all_rows(room.store):
         by_day[int((bid_ts / 1e6 - START.timestamp()) // DAY)] += price
     return dict(by_day)
 
 
-async def spend_the_day(room: Room) -> int:
+async def spend_the_day(room: InProcessBidder) -> int:
     """Bill bids at their full price until the day's money is gone; how many."""
     bids = 0
     for at in range(300):
@@ -51,10 +51,10 @@ def test_readings_never_fall(tmp_path: Path) -> None:
 
 
 def test_a_day_does_not_begin_twice(tmp_path: Path) -> None:
-    asyncio.run(_days(Room(tmp_path, [a_campaign(budget=5.0, daily_budget=0.1)])))
+    asyncio.run(_days(InProcessBidder(tmp_path, [a_campaign(budget=5.0, daily_budget=0.1)])))
 
 
-async def _days(room: Room) -> None:
+async def _days(room: InProcessBidder) -> None:
     async with room.open(dies=True):
         assert await spend_the_day(room) > 0
         room.pass_time(DAY)
@@ -84,10 +84,10 @@ async def _days(room: Room) -> None:
 
 
 def test_what_has_expired_stays_so(tmp_path: Path) -> None:
-    asyncio.run(_expired(Room(tmp_path, [a_campaign()])))
+    asyncio.run(_expired(InProcessBidder(tmp_path, [a_campaign()])))
 
 
-async def _expired(room: Room) -> None:
+async def _expired(room: InProcessBidder) -> None:
     async with room.open(dies=True):
         billed, early = await room.bid(1), await room.bid(2)
         assert await room.tell("billing", billed) == 200
@@ -120,16 +120,16 @@ async def _expired(room: Room) -> None:
 
 def test_rows_in_files_are_not_billed_again(tmp_path: Path) -> None:
     """Their numbers are looked for nowhere: time must not go back behind their expiry."""
-    asyncio.run(_moved(Room(tmp_path, [a_campaign()], pacing_seconds=3_600.0)))
+    asyncio.run(_moved(InProcessBidder(tmp_path, [a_campaign()], pacing_seconds=3_600.0)))
 
 
-async def _moved(room: Room) -> None:
+async def _moved(room: InProcessBidder) -> None:
     async with room.open(dies=True):
         sold = [await room.bid(group) for group in range(10)]
         for one in sold:
             assert await room.tell("billing", one) == 200
         room.pass_time(61.0)
-        assert await asyncio.to_thread(room.state.compact_once) == 10
+        assert await asyncio.to_thread(room.state.compactor.compact) == 10
     room.wall -= 50.0  # by the wall none of them has expired
     async with room.open():
         for one in sold:
@@ -139,10 +139,10 @@ async def _moved(room: Room) -> None:
 
 
 def test_a_step_forward_expires_what_is_out_and_no_more(tmp_path: Path) -> None:
-    asyncio.run(_forward(Room(tmp_path, [a_campaign(budget=5.0, daily_budget=0.1)])))
+    asyncio.run(_forward(InProcessBidder(tmp_path, [a_campaign(budget=5.0, daily_budget=0.1)])))
 
 
-async def _forward(room: Room) -> None:
+async def _forward(room: InProcessBidder) -> None:
     async with room.open():
         sold = await room.bid(1)
         room.wall += 5 * DAY
@@ -156,10 +156,12 @@ async def _forward(room: Room) -> None:
 
 
 def test_after_a_crash_all_is_as_the_log_says(tmp_path: Path) -> None:
-    asyncio.run(_as_the_log(Room(tmp_path, [a_campaign("one", 50.0), a_campaign("two", 0.02)])))
+    asyncio.run(
+        _as_the_log(InProcessBidder(tmp_path, [a_campaign("one", 50.0), a_campaign("two", 0.02)]))
+    )
 
 
-async def _as_the_log(room: Room) -> None:
+async def _as_the_log(room: InProcessBidder) -> None:
     chance = random.Random(12)
     for _ in range(5):
         async with room.open(dies=True):
@@ -176,5 +178,5 @@ async def _as_the_log(room: Room) -> None:
                 room.pass_time(chance.random() * 4.0)
                 if at % 20 == 0:
                     await room.settled()
-                    await asyncio.to_thread(room.state.compact_once)
+                    await asyncio.to_thread(room.state.compactor.compact)
     assert not room.troubles()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.services import (
+from tests.faults.service_processes import (
     Client,
     Exchange,
     Service,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore
-from tests.adsystem.ledger.journals import all_rows
-from tests.faults.services import (
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.faults.service_processes import (
     Client,
     Exchange,
     Service,

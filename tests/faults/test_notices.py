@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from kreach.adsystem.campaigns.campaign import Cap
-from tests.adsystem.ledger.journals import all_rows
-from tests.faults.rooms import Room, a_campaign
-from tests.faults.services import bid_request, parse_bid
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.faults.in_process_bidder import InProcessBidder, a_campaign
+from tests.faults.service_processes import bid_request, parse_bid
 
-Story = Callable[[Room], Awaitable[None]]
+Story = Callable[[InProcessBidder], Awaitable[None]]
 
 
-def play(folder: Path, story: Story, **campaign: object) -> Room:
+def runtime(folder: Path, story: Story, **campaign: object) -> InProcessBidder:
     """Have a story happen to a bidder; nothing may go wrong inside."""
-    room = Room(folder, [a_campaign(**campaign)])  # type: ignore[arg-type]
+    room = InProcessBidder(folder, [a_campaign(**campaign)])  # type: ignore[arg-type]
 
     async def main() -> None:
         async with room.open():
@@ -28,18 +28,18 @@ def play(folder: Path, story: Story, **campaign: object) -> Room:
 
 
 def test_a_billing_that_is_repeated_counts_once(tmp_path: Path) -> None:
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         sold = await room.bid()
         for price in (0.3, 0.3, 0.1, 1e6):  # whatever is said later
             assert await room.tell("billing", sold, price) == 200
         assert all_rows(room.store)[0][2] == 300
         assert room.counted()[0] == 1
 
-    assert len(play(tmp_path, story).numbers()) == 1
+    assert len(runtime(tmp_path, story).numbers()) == 1
 
 
 def test_billings_of_one_bid_at_the_same_time_count_once(tmp_path: Path) -> None:
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         for round_ in range(5):
             sold = await room.bid(round_)
             told = await asyncio.gather(
@@ -50,13 +50,13 @@ def test_billings_of_one_bid_at_the_same_time_count_once(tmp_path: Path) -> None
             assert sorted(said) == ["done"] + ["repeated"] * 39
             assert room.counted()[round_] == 1
 
-    assert len(play(tmp_path, story).numbers()) == 5
+    assert len(runtime(tmp_path, story).numbers()) == 5
 
 
 def test_any_order_of_notices(tmp_path: Path) -> None:
     """The first of billing and loss decides; a win decides nothing."""
 
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         account = room.state.ledger.accounts[1]
         orders = {
             ("win", "billing"): (200, 200),
@@ -81,11 +81,11 @@ def test_any_order_of_notices(tmp_path: Path) -> None:
             assert (sold.number in room.numbers()) == billed
         assert account.spent == 200 * len(room.numbers())
 
-    play(tmp_path, story)
+    runtime(tmp_path, story)
 
 
 def test_what_comes_too_late_is_refused_and_its_money_was_free_again(tmp_path: Path) -> None:
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         account = room.state.ledger.accounts[1]
         lost, won, short = await room.bid(1), await room.bid(2), await room.bid(3, exp=5)
         assert await room.tell("win", won) == 200
@@ -104,14 +104,14 @@ def test_what_comes_too_late_is_refused_and_its_money_was_free_again(tmp_path: P
                 assert await room.tell(kind, sold) == 410
         assert account.spent == 0
 
-    assert play(tmp_path, story).numbers() == []
+    assert runtime(tmp_path, story).numbers() == []
 
 
 def test_a_win_that_left_every_window_before_it_expired(tmp_path: Path) -> None:
     """Caps of seconds, notices of minutes: what is forgotten need not be taken back."""
     spans = (Cap(limit=1, span_seconds=1.0), Cap(limit=3, span_seconds=10.0))
 
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         first, second, third = [await room.bid(4) for _ in range(3)]
         for sold in (first, second, third):
             assert await room.tell("win", sold) == 200
@@ -124,7 +124,7 @@ def test_a_win_that_left_every_window_before_it_expired(tmp_path: Path) -> None:
         assert room.state.ledger.accounts[1].reserved == 0
         assert await room.tell("billing", second) == 410
 
-    play(tmp_path, story, caps=spans)
+    runtime(tmp_path, story, caps=spans)
 
 
 NO_PRICES = [
@@ -150,7 +150,7 @@ NO_PRICES = [
 
 
 def test_a_price_that_is_none_is_refused_and_the_bid_stays_out(tmp_path: Path) -> None:
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         sold = await room.bid()
         for query in NO_PRICES:
             reply = await room.ask(f"/openrtb2/billing/{sold.token}{query}")
@@ -159,11 +159,11 @@ def test_a_price_that_is_none_is_refused_and_the_bid_stays_out(tmp_path: Path) -
             assert room.state.ledger.accounts[1].reserved == sold.bid_micros
         assert await room.tell("billing", sold, 0) == 200  # free of charge is a price
 
-    assert len(play(tmp_path, story).numbers()) == 1
+    assert len(runtime(tmp_path, story).numbers()) == 1
 
 
 def test_a_price_above_the_bid_is_refused_by_the_micro(tmp_path: Path) -> None:
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         sold = await room.bid()
         exact = sold.bid_micros / 1_000
         for price in (exact + 0.001, exact + 0.0001, exact * 2, 1e9):
@@ -171,11 +171,11 @@ def test_a_price_above_the_bid_is_refused_by_the_micro(tmp_path: Path) -> None:
         assert await room.tell("billing", sold, f"{exact:.3f}") == 200
         assert room.state.ledger.accounts[1].spent == sold.bid_micros
 
-    play(tmp_path, story)
+    runtime(tmp_path, story)
 
 
 def test_changed_tokens_are_refused_and_change_nothing(tmp_path: Path) -> None:
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         chance = random.Random(8)
         sold = await room.bid()
         for kind in ("billing", "win", "loss"):
@@ -190,7 +190,7 @@ def test_changed_tokens_are_refused_and_change_nothing(tmp_path: Path) -> None:
         assert room.state.ledger.accounts[1].reserved == sold.bid_micros
         assert room.state.ledger.bids_out == 1
 
-    assert play(tmp_path, story).numbers() == []
+    assert runtime(tmp_path, story).numbers() == []
 
 
 def test_notices_in_any_mix_agree_with_the_log(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_notices_in_any_mix_agree_with_the_log(tmp_path: Path) -> None:
     def broken(connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("the disk is full")
 
-    async def story(room: Room) -> None:
+    async def story(room: InProcessBidder) -> None:
         chance = random.Random(9)
         acknowledged: dict[int, int] = {}
         statuses = set()
@@ -239,7 +239,7 @@ def test_notices_in_any_mix_agree_with_the_log(tmp_path: Path) -> None:
         assert room.state.ledger.wins_out == 0
         assert sum(room.counted()) == len(rows)
 
-    room = Room(tmp_path, [a_campaign()])
+    room = InProcessBidder(tmp_path, [a_campaign()])
 
     async def main() -> None:
         async with room.open():

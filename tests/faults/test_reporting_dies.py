@@ -6,7 +6,14 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.faults.services import Client, Exchange, Service, make_campaign, make_store, until
+from tests.faults.service_processes import (
+    Client,
+    Exchange,
+    Service,
+    make_campaign,
+    make_store,
+    until,
+)
 
 
 class Advertiser:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.adsystem.ledger.journals import all_rows
-from tests.faults.rooms import Room
-from tests.faults.services import (
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.faults.in_process_bidder import InProcessBidder
+from tests.faults.service_processes import (
     Client,
     Exchange,
     Service,
@@ -83,7 +83,7 @@ def rows_in_order(store: Path) -> list[tuple[int, int]]:
 
 async def live_on(folder: Path, dead: Dead) -> int:
     """Start on what is left, tell everything again; nothing counts twice and no limit is passed."""
-    room = Room(folder, expiry_seconds=600)
+    room = InProcessBidder(folder, expiry_seconds=600)
     async with room.open(dies=True):
         left = rows_in_order(room.store)
         account = room.state.ledger.accounts[1]
@@ -155,7 +155,7 @@ def test_a_process_starts_on_a_torn_tail(tmp_path: Path, dead: Dead) -> None:
     with Service("bidder", tmp_path / "torn" / "kreach.toml") as bidder:
         spent = sum(dead.acknowledged.values())
         assert bidder.gauge("budget_left_micros") == {"one": BUDGET - spent}
-        folded = next(event for event in bidder.events() if event["event"] == "log folded")
+        folded = next(event for event in bidder.events() if event["event"] == "log loaded")
         assert folded["impressions"] == len(dead.acknowledged)
         assert bidder.stop() == 0
 

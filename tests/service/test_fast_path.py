@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.adsystem.bidserver.bidders_made import made_request
-from tests.adsystem.bidserver.stores_made import made_store
+from tests.adsystem.bidserver.sample_bidders import sample_request
+from tests.adsystem.bidserver.sample_stores import sample_store
 from tests.service.service_process import Service, serving
 
-BODY = json.dumps(made_request("g0")).encode()
+BODY = json.dumps(sample_request("g0")).encode()
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
@@ -26,7 +26,7 @@ def post(body: bytes = BODY, path: str = "/openrtb2/bid", more: str = "") -> byt
 @pytest.fixture(scope="module")
 def bidder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("direct")
-    config = made_store(Path(folder))
+    config = sample_store(Path(folder))
     with serving(folder, "bidder", "--config", str(config)) as service:
         until = time.monotonic() + 20
         while not talk(service, post()).startswith(b"HTTP/1.1 200"):  # taken up and granted

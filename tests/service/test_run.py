@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.adsystem.bidserver.bidders_made import made_request
-from tests.adsystem.bidserver.stores_made import made_store
+from tests.adsystem.bidserver.sample_bidders import sample_request
+from tests.adsystem.bidserver.sample_stores import sample_store
 from tests.cli.command import kreach
 from tests.publisher.gateway.sample_gateways import write_sample_build
 from tests.service.service_process import Service, environment, serving, until
 
 pytestmark = pytest.mark.xdist_group("serve")
 
-BODY = json.dumps(made_request()).encode()
+BODY = json.dumps(sample_request()).encode()
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made_settings(folder: Path, service: str) -> Path:
     if service != "gateway":
-        return made_store(folder)
+        return sample_store(folder)
     write_sample_build(folder / "build")
     config = folder / "publisher.toml"
     config.write_text('[gateway]\nbuild = "build"\nport = 0\n')
@@ -53,7 +53,7 @@ def test_good_settings(tmp_path: Path, service: str) -> None:
 
 
 def test_the_check_tells_what_it_found(tmp_path: Path) -> None:
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     done = kreach("serve", "bidder", "--config", str(config), "--check-config", "--json")
     found = json.loads(done.out)
     assert found["catalogues"] == {"v1": 6}
@@ -93,7 +93,7 @@ def test_bad_settings_are_one_clear_line(
 
 
 def test_an_audience_that_does_not_fit_is_found_by_the_check(tmp_path: Path) -> None:
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     (tmp_path / "golf.csv").write_text("group,size,targeted\nnobody,20,5\n")
     text = config.read_text().replace("[bidder]", 'audiences = {golf = "golf.csv"}\n[bidder]')
     config.write_text(text)
@@ -123,7 +123,7 @@ def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path, service: str) ->
 
 
 def test_a_store_that_is_taken_is_said(tmp_path: Path) -> None:
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     with serving(tmp_path, "bidder", "--config", str(config)) as first:
         second = Service(tmp_path, ["bidder", "--config", str(config)])
         try:
@@ -140,7 +140,7 @@ def test_a_store_that_is_taken_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_a_service_in_peace(tmp_path: Path, number: int) -> None:
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     with serving(tmp_path, "bidder", "--config", str(config)) as service:
         assert service.ask("GET", "/healthz")[0] == 200
         assert service.stop(number) == 0
@@ -158,7 +158,7 @@ def billing_request(service: Service) -> bytes:
 
 def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
     """A body that began to come before the signal is waited for; new connections are not taken."""
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     with serving(tmp_path, "reporting", "--config", str(config)) as service:
         body = json.dumps({"budget": 5.0, "id": "late"}).encode()
         head = b"POST /v1/campaigns HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
@@ -174,7 +174,7 @@ def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
 
 
 def test_billing_that_was_acknowledged_is_there_after_the_end(tmp_path: Path) -> None:
-    config = made_store(tmp_path)
+    config = sample_store(tmp_path)
     acknowledged = 0
     with serving(tmp_path, "bidder", "--config", str(config)) as service:
         requests = [billing_request(service) for _ in range(30)]
@@ -202,13 +202,13 @@ def test_billing_that_was_acknowledged_is_there_after_the_end(tmp_path: Path) ->
         acknowledged = sum(answer.startswith(b"HTTP/1.1 200") for answer in answers)
     assert acknowledged >= len(requests) // 2
     with serving(tmp_path, "bidder", "--config", str(config)) as again:
-        (folded,) = again.events("log folded")
+        (folded,) = again.events("log loaded")
         assert folded["impressions"] >= acknowledged
         assert again.stop() == 0
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
-    config = made_store(tmp_path, bidder='seat = "file"')
+    config = sample_store(tmp_path, bidder='seat = "file"')
     more = {"KREACH_BIDDER_SEAT": "environment"}
     with serving(tmp_path, "bidder", "--config", str(config), more=more) as service:
         until(lambda: service.ask("POST", "/openrtb2/bid", BODY)[0] == 200)

@@ -47,7 +47,7 @@ def bidder(
     require_extra("kreach serve", "serve")
     import msgspec
 
-    from kreach.adsystem.bidserver.app import bidder_with_shortcut
+    from kreach.adsystem.bidserver.app import bidder_app_with_fast_path
     from kreach.adsystem.bidserver.service import BidderState
     from kreach.adsystem.check import check_adsystem
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
@@ -80,7 +80,7 @@ def bidder(
     clock = file.load(ClockSettings, "clock").steady
     state = BidderState(shared, settings, log, redis=redis, clock=clock, reload=reload_settings)
     sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
-    site, hot = bidder_with_shortcut(state, Metrics("bidder"))
+    site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
     run(site, log, listener, {signal.SIGHUP: state.reload}, hot)
 
 

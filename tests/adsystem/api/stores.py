@@ -14,7 +14,7 @@ import numpy as np
 
 import kreach as kr
 from kreach.adsystem.api.app import reporting_app
-from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore
@@ -97,7 +97,7 @@ class Shop:
         state = BidderState(
             self.shared, settings, quiet("bidder"), clock=lambda _: lambda: self.now
         )
-        self._site = bidder_site(state, Metrics("bidder"))
+        self._site = bidder_app(state, Metrics("bidder"))
         await state.start()
         self.state = state
         await asyncio.sleep(0.3)  # money is granted, campaigns wake
@@ -149,7 +149,7 @@ class Shop:
         """Let everything expire, and have it moved into files."""
         assert self.state is not None
         self.now += 100.0
-        moved = self.state.compact_once()
+        moved = self.state.compactor.compact()
         self.state.journal.catalogue_number(self.catalogues[-1].version)  # waits for the log
         return moved
 

@@ -17,7 +17,7 @@ from kreach.adsystem.settings import GuardSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.logs import Log
-from tests.adsystem.access.keyed import NOW, Keyed, bearer, keyed
+from tests.adsystem.access.keyed_reporting import NOW, Keyed, bearer, keyed
 from tests.adsystem.api.stores import START, Shop, make_campaign, make_catalogue, reporting
 
 NEW = {"id": "spring", "budget": 12.5, "start": "2026-11-01T00:00:00Z"}

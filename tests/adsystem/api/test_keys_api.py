@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from kreach.service.run import bind
-from tests.adsystem.access.keyed import Keyed, bearer
+from tests.adsystem.access.keyed_reporting import Keyed, bearer
 from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue
 
 CHECKS = [

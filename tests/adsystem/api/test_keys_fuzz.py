@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kreach.adsystem.campaigns.campaign import Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import GuardSettings
-from tests.adsystem.access.keyed import Keyed, bearer, keyed
+from tests.adsystem.access.keyed_reporting import Keyed, bearer, keyed
 from tests.adsystem.api.stores import END, START, Shop, make_campaign, make_catalogue
 
 CANARY = "canary-7f3a"

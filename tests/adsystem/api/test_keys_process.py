@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kreach.adsystem.access.key import parts_of
-from tests.adsystem.bidserver.stores_made import made_store
+from tests.adsystem.bidserver.sample_stores import sample_store
 from tests.cli.command import kreach
 from tests.service.service_process import Service, environment, serving
 
@@ -26,7 +26,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made_settings(folder: Path, more: str = "keys = true\n") -> Path:
-    config = made_store(folder)
+    config = sample_store(folder)
     config.write_text(config.read_text() + more + "[guard]\nenabled = false\n")
     return config
 

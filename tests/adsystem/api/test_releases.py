@@ -11,7 +11,7 @@ import kreach as kr
 from kreach.adsystem.reports.plans import regrouped
 from kreach.boundary.audience import DisjointAudience
 from kreach.errors import KreachError
-from tests.adsystem.access.keyed import Keyed, bearer
+from tests.adsystem.access.keyed_reporting import Keyed, bearer
 from tests.adsystem.api.stores import Shop, make_catalogue
 from tests.adsystem.api.test_campaigns import assert_refused, with_client
 

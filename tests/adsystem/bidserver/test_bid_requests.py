@@ -8,14 +8,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kreach.adsystem.campaigns.campaign import Creative
-from tests.adsystem.bidserver.bidders_made import (
+from tests.adsystem.bidserver.sample_bidders import (
     Exchange,
     as_response,
     bidding,
-    made_campaign,
-    made_catalogue,
-    made_request,
-    pointed,
+    sample_campaign,
+    sample_catalogue,
+    sample_request,
+    user_data,
 )
 
 LATENCY = "kreach_bidder_latency_seconds"
@@ -27,14 +27,14 @@ CREATIVE = Creative(
 @pytest.fixture(scope="module")
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
     """One campaign for second prices on two catalogues, at a fixed moment."""
-    campaign = made_campaign(creative=CREATIVE)
-    catalogues = [made_catalogue(), made_catalogue(version="v2")]
+    campaign = sample_campaign(creative=CREATIVE)
+    catalogues = [sample_catalogue(), sample_catalogue(version="v2")]
     with bidding(tmp_path_factory.mktemp("bids"), [campaign], catalogues=catalogues) as made:
         yield made
 
 
 def test_a_bid_says_all_that_an_exchange_needs(exchange: Exchange) -> None:
-    response = as_response(exchange.bid(made_request()))
+    response = as_response(exchange.bid(sample_request()))
     assert (response.id, response.cur, response.seatbid[0].seat) == ("request-1", "USD", "kreach")
     (bid,) = response.seatbid[0].bid
     assert (bid.impid, bid.cid, bid.crid) == ("1", "spring", "cr-1")
@@ -47,7 +47,7 @@ def test_a_bid_says_all_that_an_exchange_needs(exchange: Exchange) -> None:
 
 
 def test_the_answer_tells_its_length(exchange: Exchange) -> None:
-    reply = exchange.bid(made_request())
+    reply = exchange.bid(sample_request())
     assert int(reply.headers["content-length"]) == len(reply.body)
 
 
@@ -66,7 +66,7 @@ IDS = [
 @pytest.mark.parametrize("id_", IDS, ids=range(len(IDS)))
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_ids_come_back_as_they_were(exchange: Exchange, id_: str, ascii_only: bool) -> None:
-    request = made_request(id=id_, imp=[{"id": id_ + "!"}])
+    request = sample_request(id=id_, imp=[{"id": id_ + "!"}])
     body = json.dumps(request, ensure_ascii=ascii_only).encode()
     response = as_response(exchange.bid(body))
     assert response.id == id_
@@ -74,7 +74,7 @@ def test_ids_come_back_as_they_were(exchange: Exchange, id_: str, ascii_only: bo
 
 
 def test_bid_ids_are_never_the_same(exchange: Exchange) -> None:
-    made = [as_response(exchange.bid(made_request())).seatbid[0].bid[0].id for _ in range(50)]
+    made = [as_response(exchange.bid(sample_request())).seatbid[0].bid[0].id for _ in range(50)]
     assert len(set(made)) == 50
 
 
@@ -85,21 +85,21 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
     ("no group", {"user": {"data": None}}),
     ("no group", {"user": {"data": []}}),
     ("no group", {"user": {"data": [{}]}}),
-    ("no group", {"user": {"data": [pointed(name="other")]}}),
+    ("no group", {"user": {"data": [user_data(name="other")]}}),
     ("no group", {"user": {"data": [{"segment": [{"id": "g0"}], "ext": {"catalogue": "v1"}}]}}),
-    ("no group", {"user": {"data": [pointed() | {"segment": []}]}}),
-    ("no group", {"user": {"data": [pointed() | {"segment": None}]}}),
-    ("no group", {"user": {"data": [pointed(name="Kreach")]}}),
-    ("unknown catalogue", {"user": {"data": [pointed(catalogue="v3")]}}),
-    ("unknown catalogue", {"user": {"data": [pointed(catalogue=None)]}}),
-    ("unknown catalogue", {"user": {"data": [pointed(catalogue="")]}}),
-    ("unknown catalogue", {"user": {"data": [pointed() | {"ext": None}]}}),
-    ("unknown catalogue", {"user": {"data": [pointed() | {"ext": {}}]}}),
-    ("unknown group", {"user": {"data": [pointed("g99")]}}),
-    ("unknown group", {"user": {"data": [pointed(None)]}}),
-    ("unknown group", {"user": {"data": [pointed("")]}}),
-    ("unknown group", {"user": {"data": [pointed("G0")]}}),
-    ("unknown group", {"user": {"data": [pointed(" g0")]}}),
+    ("no group", {"user": {"data": [user_data() | {"segment": []}]}}),
+    ("no group", {"user": {"data": [user_data() | {"segment": None}]}}),
+    ("no group", {"user": {"data": [user_data(name="Kreach")]}}),
+    ("unknown catalogue", {"user": {"data": [user_data(catalogue="v3")]}}),
+    ("unknown catalogue", {"user": {"data": [user_data(catalogue=None)]}}),
+    ("unknown catalogue", {"user": {"data": [user_data(catalogue="")]}}),
+    ("unknown catalogue", {"user": {"data": [user_data() | {"ext": None}]}}),
+    ("unknown catalogue", {"user": {"data": [user_data() | {"ext": {}}]}}),
+    ("unknown group", {"user": {"data": [user_data("g99")]}}),
+    ("unknown group", {"user": {"data": [user_data(None)]}}),
+    ("unknown group", {"user": {"data": [user_data("")]}}),
+    ("unknown group", {"user": {"data": [user_data("G0")]}}),
+    ("unknown group", {"user": {"data": [user_data(" g0")]}}),
     ("tmax too short", {"tmax": 1}),
     ("currency", {"cur": ["EUR"]}),
     ("currency", {"cur": ["usd", "JPY"]}),
@@ -120,13 +120,13 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("reason", "change"), NO_BIDS)
 def test_no_bid_says_why(exchange: Exchange, reason: str, change: dict[str, Any]) -> None:
-    reply = exchange.bid(made_request(**change))
+    reply = exchange.bid(sample_request(**change))
     assert (reply.status, reply.reason, reply.body) == (204, reason, b"")
     assert "content-length" not in reply.headers
 
 
 def test_no_user_at_all(exchange: Exchange) -> None:
-    request = made_request()
+    request = sample_request()
     del request["user"]
     assert exchange.bid(request).reason == "no user"
 
@@ -158,35 +158,35 @@ BIDS: list[dict[str, Any]] = [
     {"imp": [{"id": "1", "bidfloor": 0, "bidfloorcur": "EUR"}]},
     {"imp": [{"id": "1", "bidfloor": -3.5, "bidfloorcur": "EUR"}]},
     {"imp": [{"id": "1", "bidfloor": 5e-324}]},
-    {"user": {"data": [pointed(name="other"), pointed()]}},
-    {"user": {"data": [pointed("x", "y", "other"), {}, pointed()]}},
-    {"user": {"data": [pointed(catalogue="v3"), pointed()]}},
-    {"user": {"data": [pointed("g99"), pointed(catalogue="v2")]}},
-    {"user": {"data": [{"name": "kreach"}, pointed()]}},
-    {"user": {"data": [pointed() | {"segment": [{}, {"id": None}, {"id": "?"}, {"id": "g1"}]}]}},
-    {"user": {"data": [pointed() | {"unknown": [1, {"deep": None}]}], "id": "u", "eids": [{}]}},
+    {"user": {"data": [user_data(name="other"), user_data()]}},
+    {"user": {"data": [user_data("x", "y", "other"), {}, user_data()]}},
+    {"user": {"data": [user_data(catalogue="v3"), user_data()]}},
+    {"user": {"data": [user_data("g99"), user_data(catalogue="v2")]}},
+    {"user": {"data": [{"name": "kreach"}, user_data()]}},
+    {"user": {"data": [user_data() | {"segment": [{}, {"id": None}, {"id": "?"}, {"id": "g1"}]}]}},
+    {"user": {"data": [user_data() | {"unknown": [1, {"deep": None}]}], "id": "u", "eids": [{}]}},
     {"site": {"page": "https://x"}, "device": {"ip": "192.0.2.1"}, "regs": None, "ext": [1]},
 ]
 
 
 @pytest.mark.parametrize("change", BIDS)
 def test_what_is_bid_on(exchange: Exchange, change: dict[str, Any]) -> None:
-    assert as_response(exchange.bid(made_request(**change))).seatbid[0].bid[0].cid == "spring"
+    assert as_response(exchange.bid(sample_request(**change))).seatbid[0].bid[0].cid == "spring"
 
 
 def test_the_group_is_that_of_the_right_provider_and_catalogue(exchange: Exchange) -> None:
     """What is billed for one group must not make another worth less."""
-    data = [pointed("g4", name="other"), pointed("g4", "v3"), pointed("g3")]
+    data = [user_data("g4", name="other"), user_data("g4", "v3"), user_data("g3")]
     before = exchange.price("g4"), exchange.price("g3")
     exchange.win(user={"data": data})
     assert exchange.price("g4") == before[0]
     assert exchange.price("g3") < before[1]
-    in_v2 = {"data": [pointed("g3", "v2")]}
+    in_v2 = {"data": [user_data("g3", "v2")]}
     assert exchange.price(user=in_v2) == before[1]
 
 
 def test_of_several_segments_the_first_known_counts(exchange: Exchange) -> None:
-    data = [pointed() | {"segment": [{"id": "nobody"}, {"id": "g2"}, {"id": "g5"}]}]
+    data = [user_data() | {"segment": [{"id": "nobody"}, {"id": "g2"}, {"id": "g5"}]}]
     before = exchange.price("g2"), exchange.price("g5")
     exchange.win(user={"data": data})
     assert exchange.price("g2") < before[0]
@@ -198,13 +198,13 @@ def test_of_several_segments_the_first_known_counts(exchange: Exchange) -> None:
     [(60, 60), (1, 1), (900, 900), (5_000, 900), (0, 900), (-5, 900), (None, 900)],
 )
 def test_a_bid_lasts_no_longer_than_asked(exchange: Exchange, told: int, given: int) -> None:
-    request = made_request(imp=[{"id": "1", "exp": told}])
+    request = sample_request(imp=[{"id": "1", "exp": told}])
     assert as_response(exchange.bid(request)).seatbid[0].bid[0].exp == given
 
 
 @pytest.mark.parametrize("floor", [0.001, 0.25, 0.4999, 0.9, 0.9995])
 def test_bids_are_at_or_above_the_floor(exchange: Exchange, floor: float) -> None:
-    request = made_request(imp=[{"id": "1", "bidfloor": floor}])
+    request = sample_request(imp=[{"id": "1", "bidfloor": floor}])
     bid = as_response(exchange.bid(request)).seatbid[0].bid[0]
     assert bid.price >= floor
 
@@ -212,12 +212,12 @@ def test_bids_are_at_or_above_the_floor(exchange: Exchange, floor: float) -> Non
 def test_a_price_equal_to_the_floor_is_bid(exchange: Exchange) -> None:
     price = exchange.price()
     assert exchange.price(imp=[{"id": "1", "bidfloor": price}]) == price
-    above = made_request(imp=[{"id": "1", "bidfloor": price + 0.001}])
+    above = sample_request(imp=[{"id": "1", "bidfloor": price + 0.001}])
     assert exchange.bid(above).reason == "below floor"
 
 
 def test_a_campaign_has_one_place_of_a_request_at_most(exchange: Exchange) -> None:
-    request = made_request(imp=[{"id": str(at)} for at in range(5)])
+    request = sample_request(imp=[{"id": str(at)} for at in range(5)])
     bids = as_response(exchange.bid(request)).seatbid[0].bid
     assert [bid.impid for bid in bids] == ["0"]
 
@@ -229,12 +229,12 @@ def test_places_that_do_not_fit_are_passed_over(exchange: Exchange) -> None:
         {"id": "private", "pmp": {"private_auction": 1}},
         {"id": "good"},
     ]
-    bids = as_response(exchange.bid(made_request(imp=places))).seatbid[0].bid
+    bids = as_response(exchange.bid(sample_request(imp=places))).seatbid[0].bid
     assert [bid.impid for bid in bids] == ["good"]
 
 
 def test_thousands_of_places_are_answered(exchange: Exchange) -> None:
-    request = made_request(imp=[{"id": str(at)} for at in range(5_000)])
+    request = sample_request(imp=[{"id": str(at)} for at in range(5_000)])
     assert len(as_response(exchange.bid(request)).seatbid[0].bid) == 1
 
 
@@ -271,7 +271,7 @@ NOT_OPENRTB: list[bytes] = [
     json.dumps({"id": "1", "imp": [], "tmax": SECRET}).encode(),
     json.dumps({"id": "1", "imp": [], "cur": {SECRET: SECRET}}).encode(),
     json.dumps({"id": "1", "imp": [], "badv": [[SECRET]]}).encode(),
-    json.dumps(made_request(), ensure_ascii=False).encode("utf-16"),
+    json.dumps(sample_request(), ensure_ascii=False).encode("utf-16"),
 ]
 
 
@@ -287,13 +287,13 @@ def test_what_is_not_openrtb_is_refused_and_not_quoted(exchange: Exchange, body:
 
 
 def test_of_fields_told_twice_the_last_counts(exchange: Exchange) -> None:
-    body = json.dumps(made_request()).encode()
+    body = json.dumps(sample_request()).encode()
     doubled = b'{"id":"first","imp":[],' + body[1:]
     assert as_response(exchange.bid(doubled)).id == "request-1"
 
 
 def test_bodies_that_are_too_long(exchange: Exchange) -> None:
-    request = made_request(site={"page": "x" * 256_000})
+    request = sample_request(site={"page": "x" * 256_000})
     reply = exchange.bid(request)
     assert reply.status == 413
     assert list(reply.document) == ["error"]
@@ -329,10 +329,10 @@ def test_every_reason_is_counted(exchange: Exchange) -> None:
     def count() -> float:
         return exchange.metric('kreach_bidder_no_bids_total{reason="test"}')
 
-    exchange.bid(made_request(test=1))
+    exchange.bid(sample_request(test=1))
     before = count()
     for _ in range(3):
-        exchange.bid(made_request(test=1))
+        exchange.bid(sample_request(test=1))
     assert count() == before + 3
 
 

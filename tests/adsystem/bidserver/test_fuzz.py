@@ -12,9 +12,14 @@ import pytest
 
 from kreach.boundary.openrtb import BidResponse, decode_request
 from kreach.errors import KreachError
-from tests.adsystem.bidserver.bidders_made import Exchange, bidding, made_campaign, made_request
-from tests.adsystem.bidserver.fuzzing import mutated
-from tests.adsystem.bidserver.test_campaigns_at_play import kinds_of_campaigns
+from tests.adsystem.bidserver.request_fuzzer import mutated
+from tests.adsystem.bidserver.sample_bidders import (
+    Exchange,
+    bidding,
+    sample_campaign,
+    sample_request,
+)
+from tests.adsystem.bidserver.test_campaigns import kinds_of_campaigns
 
 SHARDS, EACH = 4, 12_500
 MAX_GROWTH_BYTES = 16 << 20
@@ -90,14 +95,14 @@ def test_odd_requests_are_answered(tmp_path: Path, seed: int) -> None:
         assert statuses[200] > EACH // 10
         assert slowest < 5.0
         assert growth < MAX_GROWTH_BYTES
-        assert exchange.bid(made_request()).status == 200
+        assert exchange.bid(sample_request()).status == 200
         assert exchange.state.ledger.bids_out == 1
     assert not [line for line in lines if '"error"' in line or '"warning"' in line]
 
 
 def test_odd_requests_change_nothing_but_traffic(tmp_path: Path) -> None:
     """Bids that are taken back leave prices and budgets where they were."""
-    with bidding(tmp_path, [made_campaign()]) as exchange:
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
         before = [exchange.price(f"g{group}") for group in range(6)]
         for body in mutated(99, 2_000):
             exchange.run(answered(exchange, body))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from kreach.boundary.openrtb import Bid
-from tests.adsystem.bidserver.bidders_made import (
+from tests.adsystem.bidserver.sample_bidders import (
     Exchange,
-    Hands,
+    ManualClock,
     Reply,
     as_response,
     bidding,
-    made_campaign,
-    made_request,
+    sample_campaign,
+    sample_request,
 )
 
 RESERVED = 'kreach_bidder_reserved_micros{campaign="spring"}'
@@ -25,12 +25,12 @@ MILLION = 1_000_000
 
 @pytest.fixture
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
-    with bidding(tmp_path_factory.mktemp("notices"), [made_campaign()]) as made:
+    with bidding(tmp_path_factory.mktemp("notices"), [sample_campaign()]) as made:
         yield made
 
 
 def made_bid(exchange: Exchange, **more: Any) -> Bid:
-    return as_response(exchange.bid(made_request(**more))).seatbid[0].bid[0]
+    return as_response(exchange.bid(sample_request(**more))).seatbid[0].bid[0]
 
 
 def told(reply: Reply) -> tuple[int, str]:
@@ -118,8 +118,8 @@ def test_notices_may_be_posted(exchange: Exchange) -> None:
 
 
 def test_notices_after_the_expiry(tmp_path_factory: pytest.TempPathFactory) -> None:
-    hands = Hands()
-    with bidding(tmp_path_factory.mktemp("late"), [made_campaign()], clock=hands) as exchange:
+    hands = ManualClock()
+    with bidding(tmp_path_factory.mktemp("late"), [sample_campaign()], clock=hands) as exchange:
         bid = made_bid(exchange, imp=[{"id": "1", "exp": 60}])
         long = made_bid(exchange)
         hands.now += 61
@@ -131,8 +131,8 @@ def test_notices_after_the_expiry(tmp_path_factory: pytest.TempPathFactory) -> N
 
 
 def test_a_win_that_is_never_billed_is_taken_back(tmp_path_factory: pytest.TempPathFactory) -> None:
-    hands = Hands()
-    with bidding(tmp_path_factory.mktemp("unbilled"), [made_campaign()], clock=hands) as exchange:
+    hands = ManualClock()
+    with bidding(tmp_path_factory.mktemp("unbilled"), [sample_campaign()], clock=hands) as exchange:
         bid = made_bid(exchange, imp=[{"id": "1", "exp": 60}])
         exchange.call(bid.nurl or "")
         assert exchange.price() < bid.price
@@ -144,8 +144,8 @@ def test_a_win_that_is_never_billed_is_taken_back(tmp_path_factory: pytest.TempP
 
 def test_without_win_notices_there_is_no_nurl(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings: Any = {"win_notices": False, "public_url": "https://bids.example/k/", "seat": 'a"b'}
-    with bidding(tmp_path_factory.mktemp("quiet"), [made_campaign()], **settings) as exchange:
-        response = as_response(exchange.bid(made_request()))
+    with bidding(tmp_path_factory.mktemp("quiet"), [sample_campaign()], **settings) as exchange:
+        response = as_response(exchange.bid(sample_request()))
         bid = response.seatbid[0].bid[0]
         assert bid.nurl is None
         assert bid.burl.startswith("https://bids.example/k/openrtb2/billing/")
@@ -178,7 +178,7 @@ def test_changed_tokens_are_refused(exchange: Exchange) -> None:
 def test_tokens_of_another_bidder_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     addresses = []
     for name in ("one", "other"):
-        with bidding(tmp_path_factory.mktemp(name), [made_campaign()]) as exchange:
+        with bidding(tmp_path_factory.mktemp(name), [sample_campaign()]) as exchange:
             addresses.append(made_bid(exchange).burl)
             assert told(exchange.call(addresses[0], 0.1))[0] == (200 if name == "one" else 403)
     assert addresses[0] != addresses[1]

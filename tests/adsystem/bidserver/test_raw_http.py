@@ -11,14 +11,14 @@ from random import Random
 
 import pytest
 
-from tests.adsystem.bidserver.bidders_made import made_request
-from tests.adsystem.bidserver.fuzzing import mutated
-from tests.adsystem.bidserver.stores_made import made_store, running_campaign
+from tests.adsystem.bidserver.request_fuzzer import mutated
+from tests.adsystem.bidserver.sample_bidders import sample_request
+from tests.adsystem.bidserver.sample_stores import running_campaign, sample_store
 from tests.service.service_process import Service, raw, serving, until
 
 pytestmark = pytest.mark.xdist_group("raw http")
 
-BODY = json.dumps(made_request()).encode()
+BODY = json.dumps(sample_request()).encode()
 HEAD = b"POST /openrtb2/bid HTTP/1.1\r\nhost: x\r\n"
 
 
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One bidder for all of this module: each test leaves it fit for the next."""
     folder = tmp_path_factory.mktemp("raw")
     campaigns = [running_campaign(), running_campaign("first", auction="first_price")]
-    config = made_store(folder, campaigns)
+    config = sample_store(folder, campaigns)
     with serving(folder, "bidder", "--config", str(config)) as made:
         until(lambda: is_well(made))
         yield made

@@ -12,7 +12,7 @@ from kreach.adsystem.jobs.listing import digest, first_times, view_log
 from kreach.adsystem.ledger.journal import Journal
 from kreach.errors import KreachError
 from tests.adsystem.jobs.rooms import DAY, HOUR, NOW, START, Room, Sold, micros
-from tests.adsystem.ledger.journals import journal, wait
+from tests.adsystem.ledger.sample_journals import journal, wait
 
 MINUTE = timedelta(minutes=1)
 

@@ -14,7 +14,7 @@ from kreach.adsystem.ledger import compaction
 from kreach.adsystem.ledger.compaction import LOG_FOLDER, compact, listed_files, sweep_unlisted
 from kreach.adsystem.ledger.journal import Journal, open_reader
 from kreach.errors import KreachError
-from tests.adsystem.ledger.journals import (
+from tests.adsystem.ledger.sample_journals import (
     CAMPAIGNS,
     FIRST,
     GROUPS,
@@ -199,8 +199,8 @@ def test_what_may_still_be_repeated_stays_and_so_does_all_behind_it(tmp_path: Pa
         assert compact(made, tmp_path, CAMPAIGNS, GROUPS, expires + 0.1) == 1
         assert compact(made, tmp_path, CAMPAIGNS, GROUPS, row(2, day=4.0)[6]) == 0
         assert live(made) == 3
-        assert compact(made, tmp_path, CAMPAIGNS, GROUPS, LATE, fewest_rows=4) == 0
-        assert compact(made, tmp_path, CAMPAIGNS, GROUPS, LATE, fewest_rows=3) == 3
+        assert compact(made, tmp_path, CAMPAIGNS, GROUPS, LATE, min_rows=4) == 0
+        assert compact(made, tmp_path, CAMPAIGNS, GROUPS, LATE, min_rows=3) == 3
         assert len(all_rows(tmp_path)) == 5
 
 

@@ -11,7 +11,14 @@ import pytest
 from kreach.adsystem.ledger.compaction import compact
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import ImpressionRow
-from tests.adsystem.ledger.journals import CAMPAIGNS, DAY_MICROS, FIRST, GROUPS, journal, wait
+from tests.adsystem.ledger.sample_journals import (
+    CAMPAIGNS,
+    DAY_MICROS,
+    FIRST,
+    GROUPS,
+    journal,
+    wait,
+)
 
 STARTS = {1: FIRST / 1e6 - 5_000.25, 2: FIRST / 1e6 - 40_000.5, 3: FIRST / 1e6}
 

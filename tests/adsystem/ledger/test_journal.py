@@ -11,7 +11,7 @@ import pytest
 from kreach.adsystem.ledger.journal import Journal
 from kreach.errors import KreachError
 from kreach.service.logs import Log
-from tests.adsystem.ledger.journals import all_rows, journal, row, wait
+from tests.adsystem.ledger.sample_journals import all_rows, journal, row, wait
 
 
 def broken(connection: sqlite3.Connection) -> None:

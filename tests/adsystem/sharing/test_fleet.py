@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulations.fleet import Fleet, FleetRun, RedisServer
 
-from tests.adsystem.sharing.fleets import (
+from tests.adsystem.sharing.fleet_processes import (
     GROUP_SIZE,
     GROUPS,
     Truth,

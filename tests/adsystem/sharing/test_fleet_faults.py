@@ -11,7 +11,7 @@ import pytest
 from simulations.fleet import Fleet, FleetRun, RedisServer, SlowProxy
 
 from kreach.lab.processes import ServiceProcess
-from tests.adsystem.sharing.fleets import (
+from tests.adsystem.sharing.fleet_processes import (
     GROUP_SIZE,
     GROUPS,
     Truth,
@@ -92,7 +92,7 @@ class Chaos:
 
         async def shared() -> bool:
             told = [await asked(address, "/healthz") for address in self.run.addresses]
-            return all(one["sharing"]["money"] == "given out" for one in told)
+            return all(one["sharing"]["leasing"] for one in told)
 
         await until(shared, "all share again")
 

@@ -9,8 +9,8 @@ from simulations.fleet import RedisServer
 
 from kreach.adsystem.campaigns.campaign import Cap
 from kreach.adsystem.campaigns.store import CampaignStore
-from tests.adsystem.sharing.shared_rooms import SharedRoom, rooms, settle, spend_all
-from tests.faults.rooms import a_campaign
+from tests.adsystem.sharing.fleet_bidders import FleetBidder, fleet_bidders, settle, spend_all
+from tests.faults.in_process_bidder import a_campaign
 
 TWO = ("b1", "b2")
 DAY = 86_400.0
@@ -18,7 +18,7 @@ DAY = 86_400.0
 
 def test_a_budget_is_spent_to_the_micro_and_not_beyond(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        first, second = rooms(tmp_path, TWO, url, a_campaign(budget=0.6))
+        first, second = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=0.6))
         async with first.open(), second.open():
             await settle(lambda: first.awake and second.awake)
             spent = await spend_all([first, second])
@@ -40,7 +40,7 @@ def test_impressions_of_one_are_known_to_the_other(
     url: str, tmp_path: Path, caps: tuple[Cap, ...]
 ) -> None:
     async def main() -> None:
-        first, second = rooms(tmp_path, TWO, url, a_campaign(budget=5.0, caps=caps))
+        first, second = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=5.0, caps=caps))
         expected = np.bincount([0, 0, 1, 1, 5, 7], minlength=40).tolist()
         async with second.open():
             async with first.open():
@@ -61,7 +61,7 @@ def test_impressions_of_one_are_known_to_the_other(
 
 def test_a_day_is_shared_and_so_is_the_next(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        both = rooms(tmp_path, TWO, url, a_campaign(budget=5.0, daily_budget=0.3))
+        both = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=5.0, daily_budget=0.3))
         first, second = both
         async with first.open(), second.open():
             for _ in range(2):
@@ -74,7 +74,7 @@ def test_a_day_is_shared_and_so_is_the_next(url: str, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def _today(room: SharedRoom) -> int:
+def _today(room: FleetBidder) -> int:
     account = room.account
     available: int = account.available(account.day_of(int(room.state.clock() * 1e6)))
     return available
@@ -85,14 +85,14 @@ def test_after_a_crash_a_day_holds_what_others_have_taken_of_it(url: str, tmp_pa
 
     async def main() -> None:
         campaign = a_campaign(budget=50.0, daily_budget=0.3)
-        first, second = rooms(tmp_path, TWO, url, campaign, expiry_seconds=5)
+        first, second = fleet_bidders(tmp_path, TWO, url, campaign, expiry_seconds=5)
         async with second.open():
             async with first.open(dies=True):
                 await settle(lambda: _today(first) and _today(second))
                 assert first.account.granted > 300_000
                 assert sum(await spend_all([second, first])) == 300_000
             async with first.open():
-                await settle(lambda: first.state.partner and first.state.partner.open)
+                await settle(lambda: first.state.fleet and first.state.fleet.status.leasing)
                 assert first.account.carried > 0
                 for room in (first, second):
                     room.pass_time(10.0)
@@ -104,7 +104,7 @@ def test_after_a_crash_a_day_holds_what_others_have_taken_of_it(url: str, tmp_pa
 
 def test_who_stops_gives_back_what_it_does_not_need(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        first, second = rooms(tmp_path, TWO, url, a_campaign(budget=0.4))
+        first, second = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=0.4))
         async with second.open():
             async with first.open():
                 await settle(lambda: first.awake and second.awake)
@@ -118,7 +118,7 @@ def test_who_stops_gives_back_what_it_does_not_need(url: str, tmp_path: Path) ->
 
 def test_who_died_keeps_its_slice_until_it_starts_again(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        first, second = rooms(tmp_path, TWO, url, a_campaign(budget=0.4), expiry_seconds=5)
+        first, second = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=0.4), expiry_seconds=5)
         async with second.open():
             async with first.open(dies=True):
                 await settle(lambda: first.awake and second.awake)
@@ -139,7 +139,7 @@ def test_who_died_keeps_its_slice_until_it_starts_again(url: str, tmp_path: Path
 
 def test_a_sibling_frees_the_slice_of_one_that_stays_dead(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        first, second = rooms(tmp_path, TWO, url, a_campaign(budget=0.4), expiry_seconds=1)
+        first, second = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=0.4), expiry_seconds=1)
         async with second.open():
             async with first.open(dies=True):
                 await settle(lambda: first.awake and second.awake)
@@ -154,16 +154,16 @@ def test_a_sibling_frees_the_slice_of_one_that_stays_dead(url: str, tmp_path: Pa
     asyncio.run(main())
 
 
-def _spoke(room: SharedRoom, *, settled: bool) -> bool:
+def _spoke(room: FleetBidder, *, settled: bool) -> bool:
     return any(
-        line["event"] == "spoke for a dead bidder" and line["settled"] == settled
+        line["event"] == "dead bidder recovered" and line["settled"] == settled
         for line in room.lines
     )
 
 
 def test_a_budget_that_is_lowered_holds_as_soon_as_all_know(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        both = rooms(tmp_path, TWO, url, a_campaign(budget=40.0))
+        both = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=40.0))
         first, second = both
         async with first.open(), second.open():
             await settle(lambda: first.awake and second.awake)
@@ -184,14 +184,14 @@ def test_without_redis_bidders_go_on_with_what_they_hold_and_recover(
     server: RedisServer, url: str, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        both = rooms(tmp_path, TWO, url, a_campaign(budget=3.0))
+        both = fleet_bidders(tmp_path, TWO, url, a_campaign(budget=3.0))
         first, second = both
         async with first.open(), second.open():
             await settle(lambda: first.awake and second.awake)
             server.kill()
             held = sum(room.account.granted for room in both)
             assert sum(await spend_all(both)) == held < 3_000_000
-            assert (await first.ask("/healthz")).document["sharing"]["heard_seconds_ago"] > 0
+            assert (await first.ask("/healthz")).document["sharing"]["synced_seconds_ago"] > 0
             server.start()
             await spend_all(both, 100)
             assert first.spent() + second.spent() == 3_000_000
@@ -201,7 +201,7 @@ def test_without_redis_bidders_go_on_with_what_they_hold_and_recover(
     asyncio.run(main())
 
 
-def _counted(room: SharedRoom) -> list[int]:
+def _counted(room: FleetBidder) -> list[int]:
     """Impressions by group, of one's own log."""
     found = room.state.journal.read("SELECT grp FROM impressions")
     counts: list[int] = np.bincount([group for (group,) in found], minlength=40).tolist()

@@ -1,4 +1,4 @@
-"""The bidder as an application: bids, notices, health and metrics."""
+"""The bidder's HTTP application: bids, notices, health and metrics."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 from kreach.adsystem.bidserver.bids import Bids
 from kreach.adsystem.bidserver.notices import Notices
 from kreach.adsystem.bidserver.service import BidderState
-from kreach.adsystem.sharing.fleet_member import Partner
+from kreach.adsystem.sharing.fleet_member import FleetStatus
 from kreach.service.metrics import Metrics
 from kreach.service.web import App, FastRoute, Request, Response, json_response
 
-__all__ = ["bidder_site", "bidder_with_shortcut"]
+__all__ = ["bidder_app", "bidder_app_with_fast_path"]
 
 
-def bidder_site(state: BidderState, metrics: Metrics) -> App:
+def bidder_app(state: BidderState, metrics: Metrics) -> App:
     """The bidder as an application."""
-    return bidder_with_shortcut(state, metrics)[0]
+    return bidder_app_with_fast_path(state, metrics)[0]
 
 
-def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[App, FastRoute]:
+def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App, FastRoute]:
     """The bidder as an application, and its bid route for a server that can skip ASGI."""
     site = App(
         state.log,
@@ -35,74 +35,80 @@ def bidder_with_shortcut(state: BidderState, metrics: Metrics) -> tuple[App, Fas
         site.route(f"{method} /openrtb2/win/*", notices.win)
         site.route(f"{method} /openrtb2/loss/*", notices.loss)
     site.route("GET /healthz", lambda request: _health(state, request))
-    _gauges(state, metrics)
+    _add_gauges(state, metrics)
     return site, site.fast_route("POST /openrtb2/bid", bids.answer)
 
 
 def _health(state: BidderState, _: Request) -> Response:
     failure = state.journal.failure
+    running = (stored.campaign.state == "running" for stored in state.stored_campaigns.values())
     document: dict[str, Any] = {
         "status": "ok" if state.ready and failure is None else "failing",
         "log": failure or "ok",
-        "catalogues": list(state.desks),
-        "campaigns": sum(k.campaign.state == "running" for k in state.kept.values()),
+        "catalogues": list(state.catalogue_bidders),
+        "campaigns": sum(running),
         "epoch": state.ledger.epoch,
     }
-    partner = state.partner
-    if partner is not None:
+    if state.fleet is not None:
+        status = state.fleet.status
         document["sharing"] = {
-            "name": partner.pool.name,
-            "money": "given out" if partner.open else "not given out",
-            "missing": list(partner.missing),
-            "heard_seconds_ago": round(partner.age_seconds, 3),
-            "rows_to_tell": partner.feeder.rows_behind,
+            "name": status.name,
+            "leasing": status.leasing,
+            "missing": list(status.missing),
+            "synced_seconds_ago": round(status.age_seconds, 3),
+            "rows_behind": status.rows_behind,
         }
     return json_response(document, 200 if document["status"] == "ok" else 503)
 
 
-def _gauges(state: BidderState, metrics: Metrics) -> None:
+def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     def by_campaign(value: Callable[[int], float]) -> Callable[[], dict[str, float]]:
-        return lambda: {kept.campaign.id: value(number) for number, kept in state.kept.items()}
+        return lambda: {
+            stored.campaign.id: value(number) for number, stored in state.stored_campaigns.items()
+        }
 
     def multipliers() -> dict[str, float]:
         return {
-            play.campaign.id: desk.multiplier(play)
-            for desk in state.desks.values()
-            for play in desk.plays.values()
+            runtime.campaign.id: bidder.multiplier(runtime)
+            for bidder in state.catalogue_bidders.values()
+            for runtime in bidder.runtimes.values()
         }
 
     for name, what, value in (
-        ("reserved_micros", "Money out on bids", lambda n: state.ledger.accounts[n].reserved),
+        ("reserved_micros", "Money reserved for open bids", lambda n: state.accounts[n].reserved),
         (
             "carried_micros",
-            "Money that bids of an earlier run may still cost",
-            lambda n: state.ledger.accounts[n].carried,
+            "Money that open bids of an earlier run may still cost",
+            lambda n: state.accounts[n].carried,
         ),
-        ("budget_left_micros", "Money not spent yet", lambda n: state.ledger.accounts[n].left()),
+        ("budget_left_micros", "Budget not spent yet", lambda n: state.accounts[n].left()),
     ):
         metrics.gauge(name, f"{what}, by campaign", by_campaign(value), "campaign")
-    metrics.gauge("multiplier", "λ, reach per unit of money", multipliers, "campaign")
+    what = "Reach required per unit of money (λ), by campaign"
+    metrics.gauge("multiplier", what, multipliers, "campaign")
     for name, what, now in (
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),
-        ("log_commits", "Commits of the log", lambda: state.journal.commits),
-        ("plans", "Plans made", lambda: state.planned),
-        ("loop_lag_seconds", "How late the loop runs", lambda: state.loop_lag_seconds),
+        ("log_commits", "Commits to the log", lambda: state.journal.commits),
+        ("plans", "Plans computed", lambda: state.plan_count),
+        ("loop_lag_seconds", "Delay of the event loop", lambda: state.loop_lag_seconds),
     ):
-        metrics.gauge(name, what, _alone(now))
-    for name, what, told in (
-        ("sharing_age_seconds", "Since others were last heard of", lambda p: p.age_seconds),
-        ("sharing_open", "1 while money is given out", lambda p: float(p.open)),
-        ("sharing_rows_behind", "Impressions to be told", lambda p: p.feeder.rows_behind),
+        metrics.gauge(name, what, _single(now))
+    for name, what, field in (
+        ("sharing_age_seconds", "Seconds since the last sync with Redis", lambda s: s.age_seconds),
+        ("sharing_open", "1 while Redis grants leases", lambda s: float(s.leasing)),
+        ("sharing_rows_behind", "Impressions not yet counted in Redis", lambda s: s.rows_behind),
     ):
-        metrics.gauge(name, what, _shared(state, told))
+        metrics.gauge(name, what, _of_fleet(state, field))
 
 
-def _shared(state: BidderState, told: Callable[[Partner], float]) -> Callable[[], dict[str, float]]:
-    return lambda: {} if state.partner is None else {"": told(state.partner)}
+def _of_fleet(
+    state: BidderState, field: Callable[[FleetStatus], float]
+) -> Callable[[], dict[str, float]]:
+    return lambda: {} if state.fleet is None else {"": field(state.fleet.status)}
 
 
-def _alone(value: Callable[[], float]) -> Callable[[], dict[str, float]]:
+def _single(value: Callable[[], float]) -> Callable[[], dict[str, float]]:
     return lambda: {"": value()}
 
 

@@ -1,10 +1,10 @@
-"""Bid requests. The hot path: no disk, no network, and as few objects as it takes."""
+"""Bid requests. The hot path: no disk, no network, few objects."""
 
 import time
 from math import ceil, isfinite
 
-from kreach.adsystem.bidserver.campaign_runtime import Play
-from kreach.adsystem.bidserver.catalogue_bidder import Desk
+from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
+from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json, decode_request
@@ -22,7 +22,7 @@ class Bids:
 
     def __init__(self, state: BidderState, metrics: Metrics) -> None:
         self._state = state
-        self._none: dict[str, Response] = {}
+        self._no_bid: dict[str, Response] = {}
         settings = state.settings
         self._base = settings.notices.encode()
         self._nurl = b"%b/openrtb2/win/" % self._base if settings.win_notices else None
@@ -37,11 +37,11 @@ class Bids:
         metrics.tally("bids", "Bids made, by campaign", self._by_campaign, "campaign")
 
     def _by_campaign(self) -> dict[str, float]:
-        made: dict[str, float] = {}
-        for desk in self._state.desks.values():
-            for play in desk.plays.values():
-                made[play.campaign.id] = made.get(play.campaign.id, 0) + play.bids
-        return made
+        bids: dict[str, float] = {}
+        for bidder in self._state.catalogue_bidders.values():
+            for runtime in bidder.runtimes.values():
+                bids[runtime.campaign.id] = bids.get(runtime.campaign.id, 0) + runtime.bids
+        return bids
 
     def bid(self, request: Request) -> Response:
         """POST /openrtb2/bid."""
@@ -56,23 +56,23 @@ class Bids:
 
     def _refuse(self, reason: str) -> Response:
         self._no_bids.add(reason)
-        found = self._none.get(reason)
-        if found is None:
-            found = Response(204, b"", [(b"x-no-bid", reason.encode())])
-            self._none[reason] = found
-        return found
+        answer = self._no_bid.get(reason)
+        if answer is None:
+            answer = Response(204, b"", [(b"x-no-bid", reason.encode())])
+            self._no_bid[reason] = answer
+        return answer
 
-    def _decide(self, asked: BidRequest) -> Response:
-        reason = self._unwilling(asked)
+    def _decide(self, request: BidRequest) -> Response:
+        reason = self._no_bid_reason(request)
         if reason:
             return self._refuse(reason)
-        group, desk, reason = self._group(asked)
-        if desk is None:
+        group, bidder, reason = self._group(request)
+        if bidder is None:
             return self._refuse(reason)
         state = self._state
-        request = desk.asked(group, state.clock(), asked)
+        pending = bidder.begin_request(group, state.clock(), request)
         bids = []
-        for imp in asked.imp[:_MAX_IMPS]:
+        for imp in request.imp[:_MAX_IMPS]:
             floor, why = self._floor(imp)
             if why:
                 reason = why
@@ -80,39 +80,39 @@ class Bids:
             seconds = self._seconds
             if imp.exp is not None and 0 < imp.exp < seconds:
                 seconds = imp.exp
-            play, claim, why = desk.offer(request, imp, floor, seconds)
-            if play is None or claim is None:
+            runtime, claim, why = bidder.offer(pending, imp, floor, seconds)
+            if runtime is None or claim is None:
                 reason = why
                 continue
-            play.bids += 1
-            account = play.account
-            if account.granted - account.spent - account.reserved < play.low_micros:
-                state.grant_soon(play.number)
-            bids.append(self._written(claim, play, imp, seconds))
+            runtime.bids += 1
+            account = runtime.account
+            if account.granted - account.spent - account.reserved < runtime.low_funds_micros:
+                state.request_money(runtime.number)
+            bids.append(self._bid_json(claim, runtime, imp, seconds))
         if not bids:
             return self._refuse(reason)
-        head = b'{"id":%b,"seatbid":[{"bid":[' % as_json(asked.id)
+        head = b'{"id":%b,"seatbid":[{"bid":[' % as_json(request.id)
         return Response(200, b"%b%b%b" % (head, b",".join(bids), self._end), _JSON)
 
-    def _unwilling(self, asked: BidRequest) -> str:
-        """Why we do not bid on this request at all; nothing if we may."""
+    def _no_bid_reason(self, request: BidRequest) -> str:
+        """Why we do not bid on this request at all; empty if we may."""
         state = self._state
-        if not asked.imp or not state.ready:
-            return "not ready" if asked.imp else "no imp"
+        if not request.imp or not state.ready:
+            return "not ready" if request.imp else "no imp"
         if state.journal.failure is not None:
             return "log cannot be written"
-        if asked.tmax is not None and 0 < asked.tmax < state.min_tmax_ms:
+        if request.tmax is not None and 0 < request.tmax < state.min_tmax_ms:
             return "tmax too short"
-        if asked.cur and state.shared.currency not in asked.cur:
+        if request.cur and state.shared.currency not in request.cur:
             return "currency"
-        if asked.wseat or asked.bseat:
+        if request.wseat or request.bseat:
             seat = state.settings.seat
-            if seat in (asked.bseat or ()) or seat not in (asked.wseat or (seat,)):
+            if seat in (request.bseat or ()) or seat not in (request.wseat or (seat,)):
                 return "seat"
-        return "test" if asked.test else ""
+        return "test" if request.test else ""
 
     def _floor(self, imp: Imp) -> tuple[int, str]:
-        """The least bid for a place in micros of one impression; or why we cannot bid on it."""
+        """The minimum bid for a place in micros of one impression, or why we cannot bid on it."""
         floor = imp.bidfloor
         if imp.banner is None and (imp.video or imp.audio or imp.native):
             return 0, "no banner"
@@ -126,32 +126,36 @@ class Bids:
             return 0, "below floor"
         return ceil(floor * MICROS_PER_CPM - 1e-6), ""
 
-    def _group(self, asked: BidRequest) -> tuple[int, Desk | None, str]:
-        """The group that the right provider names, in a catalogue that we have."""
-        if asked.user is None:
+    def _group(self, request: BidRequest) -> tuple[int, CatalogueBidder | None, str]:
+        """The group that our provider names, in a catalogue that we have; or why there is none."""
+        if request.user is None:
             return 0, None, "no user"
         reason = "no group"
         state = self._state
         provider = state.settings.provider
-        for data in asked.user.data or ():
+        for data in request.user.data or ():
             if data.name != provider or not data.segment:
                 continue
-            desk = state.desks.get(data.ext.catalogue or "") if data.ext is not None else None
-            if desk is None:
+            bidder = (
+                state.catalogue_bidders.get(data.ext.catalogue or "")
+                if data.ext is not None
+                else None
+            )
+            if bidder is None:
                 reason = "unknown catalogue"
                 continue
             for segment in data.segment:
-                group = desk.catalogue.find(segment.id)
+                group = bidder.catalogue.find(segment.id)
                 if group is not None:
-                    return group, desk, ""
+                    return group, bidder, ""
             reason = "unknown group"
         return 0, None, reason
 
-    def _written(self, claim: Claim, play: Play, imp: Imp, seconds: int) -> bytes:
-        """A bid, as `boundary.openrtb.Bid` would be written."""
+    def _bid_json(self, claim: Claim, runtime: CampaignRuntime, imp: Imp, seconds: int) -> bytes:
+        """A bid in JSON, as `boundary.openrtb.Bid` would be encoded."""
         token = self._state.tokens.make(claim)
         base = self._base
-        told = b"" if self._nurl is None else b',"nurl":"%b%b"' % (self._nurl, token)
+        nurl = b"" if self._nurl is None else b',"nurl":"%b%b"' % (self._nurl, token)
         return (
             b'{"id":"%x","impid":%b,"price":%d.%03d,"burl":"%b/openrtb2/billing/%b?price='
             b'${AUCTION_PRICE}","lurl":"%b/openrtb2/loss/%b"%b,"exp":%d,%b'
@@ -164,7 +168,7 @@ class Bids:
             token,
             base,
             token,
-            told,
+            nurl,
             seconds,
-            play.told,
+            runtime.json_tail,
         )

@@ -1,4 +1,4 @@
-"""A campaign at play on one catalogue: its bidder, its account and its tallies."""
+"""The runtime state of a campaign on one catalogue: its bidder, account and tallies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ from kreach.boundary.money import MICROS
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
 from kreach.boundary.times import DAY_SECONDS
 
-__all__ = ["AccountPurse", "Play", "make_bidder", "own_valuation"]
+__all__ = ["AccountPurse", "CampaignRuntime", "individual_valuation", "make_bidder"]
 
 _MAX_KINDS = 2_000
-_MAX_SEEN = 10_000.0
+_MAX_SAMPLED = 10_000.0
 
 
 class AccountPurse(Purse):
-    """A purse whose money is the ledger's: it looks, and leaves booking to the ledger."""
+    """A purse that reads its account in the ledger, which does all booking."""
 
     def __init__(self, account: Account, start: float, end: float) -> None:
         daily = None if account.daily is None else account.daily / MICROS
@@ -40,13 +40,13 @@ class AccountPurse(Purse):
     def available(self, now: float) -> float:
         if not self.start <= now < self.end:
             return 0.0
-        return self._account.available(self._account.day_of(int(now * 1e6))) / MICROS
+        return self._account.available(self._account.day_at(now)) / MICROS
 
     def plannable(self, now: float) -> float:
         account = self._account
         left = account.left()
         if account.daily is not None:
-            day = account.day_of(int(now * 1e6))
+            day = account.day_at(now)
             days = max(self.end - now, 0.0) / DAY_SECONDS
             rest_of_today = min(1.0 - ((now - self.start) / DAY_SECONDS) % 1.0, days)
             later = max(days - rest_of_today, 0.0) * account.daily
@@ -54,20 +54,20 @@ class AccountPurse(Purse):
         return max(left, 0) / MICROS
 
     def hold(self, amount: float) -> None:
-        """The ledger holds."""
+        """Does nothing: the ledger reserves."""
 
     def release(self, amount: float) -> None:
-        """The ledger releases."""
+        """Does nothing: the ledger releases."""
 
     def pay(self, price: float, now: float) -> None:
-        """The ledger pays."""
+        """Does nothing: the ledger posts."""
 
     def refund(self, price: float) -> None:
-        """The ledger refunds."""
+        """Does nothing: the ledger reverts."""
 
 
-def own_valuation(campaign: Campaign, audience: Audience) -> Valuation | None:
-    """What values requests one by one, for campaigns that no table can; None for the others."""
+def individual_valuation(campaign: Campaign, audience: Audience) -> Valuation | None:
+    """A valuation for campaigns that need their own; None for those that the board can value."""
     if campaign.cap is None:
         rules = [CapRule(cap.limit, cap.span_seconds) for cap in campaign.caps]
         return StackedValuation(audience, rules)
@@ -87,7 +87,7 @@ def make_bidder(
     plans: int,
     hourly: Sequence[float] | None,
 ) -> Bidder:
-    """The bidder that a campaign asks for. `market`: mu and sigma of ln(price per thousand)."""
+    """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM)."""
     mu = campaign.market_mu if campaign.market_mu is not None else market[0]
     sigma = campaign.market_sigma if campaign.market_sigma is not None else market[1]
     believed = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
@@ -120,8 +120,8 @@ def make_bidder(
 
 
 @dataclass(eq=False)
-class Play:
-    """A campaign in one desk. `slot` is its place on the board, or None if it is valued alone."""
+class CampaignRuntime:
+    """A campaign on one catalogue. `slot`: its place on the board, None if valued individually."""
 
     number: int
     campaign: Campaign
@@ -130,7 +130,7 @@ class Play:
     account: Account
     slot: int | None
     shading: Shading
-    multiplier: float  # the paper's, while the board does not hold it
+    multiplier: float  # of the paper's bidder, while the board does not hold it
     min_micros: int = field(init=False)
     max_micros: int = field(init=False)
     start: float = field(init=False)
@@ -138,14 +138,14 @@ class Play:
     first_price: bool = field(init=False)
     size: tuple[int, int] | None = field(init=False)
     domains: frozenset[str] = field(init=False)
-    told: bytes = field(init=False)  # the end of its bids, in JSON
-    low_micros: int = 0  # with less of its grant left it asks for more
-    asleep: bool = True
+    json_tail: bytes = field(init=False)  # the last fields of its bids
+    low_funds_micros: int = 0  # with less of its grant left it requests more
+    active: bool = False
     bids: int = 0
     wins: int = 0
     losses: int = 0
-    seen: float = 0.0  # requests it has looked at, the later ones counting more,
-    suited: float = 0.0  # and how many of these had a place for it
+    sampled_requests: float = 0.0  # checked for eligibility, the later ones weighing more
+    eligible_requests: float = 0.0  # of these, those with an eligible place
 
     def __post_init__(self) -> None:
         campaign = self.campaign
@@ -158,7 +158,7 @@ class Play:
         self.size = None
         if creative.width is not None and creative.height is not None:
             self.size = creative.width, creative.height
-        told = {
+        fields = {
             "cid": campaign.id,
             "crid": creative.id,
             "adomain": creative.domains or None,
@@ -166,15 +166,15 @@ class Play:
             "w": creative.width,
             "h": creative.height,
         }
-        self.told = as_json({k: v for k, v in told.items() if v is not None}).lstrip(b"{")
+        self.json_tail = as_json({k: v for k, v in fields.items() if v is not None}).lstrip(b"{")
 
     @property
-    def share(self) -> float:
-        """Of all requests, those with a place that suits this campaign."""
-        return (self.suited + 1.0) / (self.seen + 1.0)
+    def eligible_share(self) -> float:
+        """Eligible bid requests as a share of all."""
+        return (self.eligible_requests + 1.0) / (self.sampled_requests + 1.0)
 
-    def suits(self, request: BidRequest, imp: Imp) -> bool:
-        """Whether it may have this place, in its flight."""
+    def is_eligible(self, request: BidRequest, imp: Imp) -> bool:
+        """Whether the campaign may have this place: auction type, blocked domains, size."""
         if self.first_price != (request.at == 1):
             return False
         if request.badv and not self.domains.isdisjoint(map(str.lower, request.badv)):
@@ -183,20 +183,23 @@ class Play:
             return True
         return imp.banner.fits(*self.size)
 
-    def look_at(self, request: BidRequest) -> None:
-        """See whether a request has a place for it."""
-        self.seen += 1.0
-        self.suited += any(self.suits(request, imp) for imp in request.imp)
-        if self.seen > _MAX_SEEN:  # what suits may change
-            self.seen, self.suited = self.seen / 2.0, self.suited / 2.0
+    def sample(self, request: BidRequest) -> None:
+        """Count a request, and whether it is eligible."""
+        self.sampled_requests += 1.0
+        self.eligible_requests += any(self.is_eligible(request, imp) for imp in request.imp)
+        if self.sampled_requests > _MAX_SAMPLED:  # traffic may change
+            self.sampled_requests, self.eligible_requests = (
+                self.sampled_requests / 2.0,
+                self.eligible_requests / 2.0,
+            )
 
-    def looks_like(self, other: "Play") -> bool:
-        """Whether the same places suit both."""
-        mine, others = ((play.size, play.domains, play.first_price) for play in (self, other))
+    def same_eligibility(self, other: "CampaignRuntime") -> bool:
+        """Whether the same places are eligible for both."""
+        mine, others = ((one.size, one.domains, one.first_price) for one in (self, other))
         return mine == others
 
-    def awake(self, now: float) -> bool:
-        """Whether it may bid at all now."""
+    def can_bid(self, now: float) -> bool:
+        """Whether it is running, in its flight and has money for the smallest bid."""
         if self.campaign.state != "running" or not self.start <= now < self.end:
             return False
-        return self.account.available(self.account.day_of(int(now * 1e6))) >= self.min_micros
+        return self.account.available(self.account.day_at(now)) >= self.min_micros

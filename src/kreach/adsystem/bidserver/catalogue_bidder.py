@@ -1,4 +1,4 @@
-"""All campaigns on one catalogue: who bids for a request, and how much."""
+"""All campaigns on one catalogue: which one bids for a request, and how much."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,11 @@ from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation, Worth, worth_table
 from kreach.adsystem.bidding.planning import Plan, kind_probabilities
 from kreach.adsystem.bidding.shading import Shading
-from kreach.adsystem.bidserver.campaign_runtime import Play, make_bidder, own_valuation
+from kreach.adsystem.bidserver.campaign_runtime import (
+    CampaignRuntime,
+    individual_valuation,
+    make_bidder,
+)
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger
@@ -22,17 +26,17 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.openrtb import BidRequest, Imp
 from kreach.numeric.types import IntArray
 
-__all__ = ["Asked", "Desk", "PlanTask"]
+__all__ = ["CatalogueBidder", "PendingRequest", "PlanTask"]
 
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
-_FIRST_LOOKS = 256  # requests that campaigns look at, to see how many suit them,
-_LOOK_EVERY = 4  # and later one of so many times the number of campaigns
+_FIRST_SAMPLES = 256  # requests checked for eligibility at first,
+_SAMPLE_EVERY = 4  # and later one of so many times the number of campaigns
 
 
 @dataclass(frozen=True)
 class PlanTask:
-    """A plan to be solved and the table to be made with it. Holds copies: run it anywhere."""
+    """A plan to solve and the table to compute with it. Holds copies: it can run anywhere."""
 
     solve: Callable[[], Plan] | None
     worth: Callable[[Plan | None], Worth] | None
@@ -43,24 +47,24 @@ class PlanTask:
         if self.worth is None:
             return plan, None
         worth = self.worth(plan)
-        return None if plan is None else plan.without_tables(), worth  # which are in `worth` now
+        return None if plan is None else plan.without_tables(), worth  # they are in `worth`
 
 
 @dataclass(slots=True)
-class Asked:
-    """A request on its way through the desk."""
+class PendingRequest:
+    """A bid request being answered, place by place."""
 
     group: int
     requests: int  # of the group so far
     share: float
     now: float
     request: BidRequest
-    alone: Sequence[tuple[float, Play]]
-    taken: tuple[Play, ...] = ()
+    individual: Sequence[tuple[float, CampaignRuntime]]  # values of campaigns not on the board
+    bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
 
 
-class Desk:
-    """The campaigns of one catalogue, side by side. Not for use by several threads."""
+class CatalogueBidder:
+    """The campaigns of one catalogue, side by side. Used by one thread."""
 
     def __init__(
         self,
@@ -75,25 +79,24 @@ class Desk:
         self._settings = settings
         self.traffic = Traffic(len(catalogue), now)
         self.board = Board(len(catalogue))
-        self.plays: dict[int, Play] = {}
-        self._by_slot: list[Play | None] = []
-        self._alone: list[Play] = []
+        self.runtimes: dict[int, CampaignRuntime] = {}
+        self._by_slot: list[CampaignRuntime | None] = []
+        self._individual: list[CampaignRuntime] = []
         self._audiences: dict[str, tuple[int | None, Audience]] = {}
-        self._prior = 5.0 * len(catalogue)
-        self._looks = 0  # at requests, since a campaign came that had seen none
-        self._until_look = 1
+        self._prior_requests = 5.0 * len(catalogue)
+        self._samples = 0  # since a campaign was added that had none
+        self._until_sample = 1
 
-    def put(
+    def update(
         self, number: int, campaign: Campaign, account: Account, audience: Callable[[], Audience]
-    ) -> Play:
-        """Take a campaign up, or take up its changes: its counts and what it learned stay."""
-        before = self.plays.get(number)
+    ) -> CampaignRuntime:
+        """Add a campaign, or apply its changes; counts and what it learned stay."""
+        before = self.runtimes.get(number)
         at, people = self._audience(campaign.audience, audience)
-        own = own_valuation(campaign, people)
+        valuation = individual_valuation(campaign, people)
         slot = before.slot if before is not None else None
         if before is not None:
-            own = before.bidder.valuation if before.slot is None else None
-        valuation = own
+            valuation = before.bidder.valuation if before.slot is None else None
         if valuation is None:
             slot = self._free_slot() if slot is None else slot
             valuation = BoardValuation(self.board, slot)
@@ -112,19 +115,22 @@ class Desk:
             plans=settings.plans,
             hourly=settings.hourly,
         )
-        play = Play(
+        runtime = CampaignRuntime(
             number, campaign, at, bidder, account, slot, Shading(bidder.market), bidder.multiplier
         )
         if before is not None:
-            play.bids, play.wins, play.losses = before.bids, before.wins, before.losses
-            if play.looks_like(before):
-                play.seen, play.suited = before.seen, before.suited
-            self._take_up(before, play)
-        if not play.seen:
-            self._looks = 0
-            self._until_look = 1
-        self._seat(play)
-        return play
+            runtime.bids, runtime.wins, runtime.losses = before.bids, before.wins, before.losses
+            if runtime.same_eligibility(before):
+                runtime.sampled_requests, runtime.eligible_requests = (
+                    before.sampled_requests,
+                    before.eligible_requests,
+                )
+            self._inherit(before, runtime)
+        if not runtime.sampled_requests:
+            self._samples = 0
+            self._until_sample = 1
+        self._place(runtime)
+        return runtime
 
     def _audience(self, name: str, audience: Callable[[], Audience]) -> tuple[int | None, Audience]:
         if name not in self._audiences:
@@ -137,248 +143,239 @@ class Desk:
             self._by_slot += [None] * _SLOTS_AT_ONCE
         return self._by_slot.index(None)
 
-    def _take_up(self, before: Play, play: Play) -> None:
-        play.multiplier = self.multiplier(before)
-        play.bidder.remember(before.bidder.memory())
-        play.shading = Shading(play.bidder.market)
-        if before in self._alone:
-            self._alone.remove(before)
+    def _inherit(self, before: CampaignRuntime, runtime: CampaignRuntime) -> None:
+        runtime.multiplier = self.multiplier(before)
+        runtime.bidder.remember(before.bidder.memory())
+        runtime.shading = Shading(runtime.bidder.market)
+        if before in self._individual:
+            self._individual.remove(before)
 
-    def _seat(self, play: Play) -> None:
-        self.plays[play.number] = play
-        if play.slot is None:
-            self._alone.append(play)
+    def _place(self, runtime: CampaignRuntime) -> None:
+        self.runtimes[runtime.number] = runtime
+        if runtime.slot is None:
+            self._individual.append(runtime)
             return
-        board, slot = self.board, play.slot
-        self._by_slot[slot] = play
-        board.multipliers[slot] = np.inf  # asleep until somebody looks at the time
+        board, slot = self.board, runtime.slot
+        self._by_slot[slot] = runtime
+        board.multipliers[slot] = np.inf  # inactive until the next tick
         board.forget_rankings()
-        board.ends[slot] = play.end
-        # a value is limited like the bid it becomes; before shading it must not be
-        board.most[slot] = np.inf if play.first_price else play.max_micros / _MICROS
-        bidder = play.bidder
+        board.ends[slot] = runtime.end
+        # a value is limited like its bid, unless the bid is shaded
+        board.most[slot] = np.inf if runtime.first_price else runtime.max_micros / _MICROS
+        bidder = runtime.bidder
         if isinstance(bidder, PaperBidder):
             board.set_paper(slot, bidder.step_size, *bidder.multipliers)
-        self._set_worth(play, self._worth(play, 0.0)(None))
+        self._set_worth(runtime, self._worth(runtime, 0.0)(None))
 
-    def _worth(self, play: Play, max_left: float) -> Callable[[Plan | None], Worth]:
-        bidder = play.bidder
+    def _worth(self, runtime: CampaignRuntime, max_left: float) -> Callable[[Plan | None], Worth]:
+        bidder = runtime.bidder
         if isinstance(bidder, PlanningBidder):
             probability, kinds = bidder.kind_probability, bidder.kind_of_group
         else:
-            people = self._audiences[play.campaign.audience][1]
-            probability, kinds = kind_probabilities(people, play.campaign.largest_cap)
-        assert play.slot is not None
-        most = int(self.board.max_counted[play.slot])
+            people = self._audiences[runtime.campaign.audience][1]
+            probability, kinds = kind_probabilities(people, runtime.campaign.largest_cap)
+        assert runtime.slot is not None
+        most = int(self.board.max_counted[runtime.slot])
         count = int(kinds.max(initial=0)) + 1
         return partial(worth_table, count, probability, most, max_left)
 
-    def _set_worth(self, play: Play, worth: Worth) -> None:
-        assert play.slot is not None
-        assert play.audience is not None
-        bidder = play.bidder
+    def _set_worth(self, runtime: CampaignRuntime, worth: Worth) -> None:
+        assert runtime.slot is not None
+        assert runtime.audience is not None
+        bidder = runtime.bidder
         rate = bidder.left_per_time if isinstance(bidder, PlanningBidder) else 0.0
-        self.board.set_worth(play.slot, play.audience, worth, rate)
+        self.board.set_worth(runtime.slot, runtime.audience, worth, rate)
 
-    def multiplier(self, play: Play) -> float:
-        """λ of a campaign now."""
-        if isinstance(play.bidder, PlanningBidder) or play.slot is None:
-            return play.bidder.multiplier
-        held = float(self.board.multipliers[play.slot])
-        return play.multiplier if play.asleep else held
+    def multiplier(self, runtime: CampaignRuntime) -> float:
+        """The budget multiplier λ of a campaign now."""
+        if isinstance(runtime.bidder, PlanningBidder) or runtime.slot is None:
+            return runtime.bidder.multiplier
+        on_board = float(self.board.multipliers[runtime.slot])
+        return on_board if runtime.active else runtime.multiplier
 
-    def wake(self, now: float) -> None:
-        """See who may bid: those outside their flight, paused or without money sleep."""
+    def update_active(self, now: float) -> None:
+        """Activate campaigns that can bid now, deactivate those that cannot."""
         self.board.turn_to(now)
-        for play in self.plays.values():
-            awake = play.awake(now)
-            if awake == play.asleep:
-                self._turn(play, awake)
+        for runtime in self.runtimes.values():
+            self._set_active(runtime, runtime.can_bid(now))
 
-    def sleep(self, play: Play) -> None:
-        """A campaign turned out to have no money."""
-        if not play.asleep:
-            self._turn(play, False)
-
-    def _turn(self, play: Play, awake: bool) -> None:
-        if play.slot is not None:
-            multiplier = self.multiplier(play)
-            play.multiplier = multiplier
-            self.board.multipliers[play.slot] = multiplier if awake else np.inf
-            if awake:  # who sleeps is skipped
+    def _set_active(self, runtime: CampaignRuntime, active: bool) -> None:
+        if active == runtime.active:
+            return
+        if runtime.slot is not None:
+            multiplier = self.multiplier(runtime)
+            runtime.multiplier = multiplier
+            self.board.multipliers[runtime.slot] = multiplier if active else np.inf
+            if active:  # inactive ones are skipped
                 self.board.forget_rankings()
-        play.asleep = not awake
+        runtime.active = active
 
-    def asked(self, group: int, now: float, request: BidRequest) -> "Asked":
-        """Take note of a request; then ask for an offer for each of its places."""
+    def begin_request(self, group: int, now: float, request: BidRequest) -> PendingRequest:
+        """Count a request; then call `offer` for each of its places."""
         traffic = self.traffic
         by_group = traffic.by_group
         requests = by_group[group] + 1
         by_group[group] = requests
         traffic.total += 1
-        self._until_look -= 1
-        if self._until_look <= 0:
-            self._look(request)
-        share = (requests + 5.0) / (traffic.total + self._prior)
-        alone: Sequence[tuple[float, Play]] = ()
-        if self._alone:
-            alone = [
-                (min(play.bidder.wanted(group, now), play.max_micros / _MICROS), play)
-                for play in self._alone
-                if not play.asleep and any(play.suits(request, imp) for imp in request.imp)
+        self._until_sample -= 1
+        if self._until_sample <= 0:
+            self._sample(request)
+        share = (requests + 5.0) / (traffic.total + self._prior_requests)
+        individual: Sequence[tuple[float, CampaignRuntime]] = ()
+        if self._individual:
+            individual = [
+                (min(runtime.bidder.wanted(group, now), runtime.max_micros / _MICROS), runtime)
+                for runtime in self._individual
+                if runtime.active and any(runtime.is_eligible(request, imp) for imp in request.imp)
             ]
         if self.board.paper:
             self.board.drift(group, share)
-        return Asked(group, requests, share, now, request, alone)
+        return PendingRequest(group, requests, share, now, request, individual)
 
     def offer(
-        self, asked: "Asked", imp: Imp, floor: int, seconds: int
-    ) -> tuple[Play | None, Claim | None, str]:
-        """Who bids for a place, and the money set aside for it; or why nobody does.
+        self, pending: PendingRequest, imp: Imp, floor: int, seconds: int
+    ) -> tuple[CampaignRuntime | None, Claim | None, str]:
+        """The campaign that bids for a place and its reserved money, or why none does.
 
-        Whoever values the request most bids: what it then bids may be less (a first price asks to
-        shade, a budget may run low). A campaign has one place of a request at most.
+        The campaign that values the request most bids. Its bid may be lower: a first price is
+        shaded, a budget may run low. A campaign gets at most one place of a request.
         """
         reason = "no campaign"
-        passed: tuple[Play, ...] = asked.taken
+        skip = pending.bidding
         while True:
-            value, play = self._best(asked, imp, passed)
-            if play is None:
+            value, runtime = self._best(pending, imp, skip)
+            if runtime is None:
                 return None, None, reason
             if value * _MICROS < floor:
                 return None, None, "below floor"
-            wanted = int((value if play.slot is None else play.shading(value)) * _MICROS)
-            wanted = min(wanted, play.max_micros)
-            least = floor if floor > play.min_micros else play.min_micros
-            passed = (*passed, play)
+            wanted = int((value if runtime.slot is None else runtime.shading(value)) * _MICROS)
+            wanted = min(wanted, runtime.max_micros)
+            minimum = floor if floor > runtime.min_micros else runtime.min_micros
+            skip = (*skip, runtime)
             reason = "below floor"
-            if wanted >= least:
-                number, group, now = play.number, asked.group, asked.now
-                claim = self._ledger.take(number, self.number, group, wanted, now, seconds, least)
+            if wanted >= minimum:
+                number, group, now = runtime.number, pending.group, pending.now
+                claim = self._ledger.take(number, self.number, group, wanted, now, seconds, minimum)
                 if claim is not None:
-                    asked.taken = (*asked.taken, play)
-                    return play, claim, ""
+                    pending.bidding = (*pending.bidding, runtime)
+                    return runtime, claim, ""
                 reason = "no budget"
-                if not play.awake(now):
-                    self.sleep(play)
+                if not runtime.can_bid(now):
+                    self._set_active(runtime, False)
 
     def _best(
-        self, asked: "Asked", imp: Imp, passed: tuple[Play, ...]
-    ) -> tuple[float, Play | None]:
-        """Who values the request most, of those who may have this place."""
-        board, group = self.board, asked.group
-        ranks, all_of_them = board.ranks(group, asked.requests, asked.share)
-        best, found = 0.0, None
+        self, pending: PendingRequest, imp: Imp, skip: tuple[CampaignRuntime, ...]
+    ) -> tuple[float, CampaignRuntime | None]:
+        """The eligible campaign that values the request most, and its value."""
+        board, group = self.board, pending.group
+        ranks, complete = board.ranks(group, pending.requests, pending.share)
+        best, winner = 0.0, None
         while True:
             for rank in ranks:
                 if rank.most <= best:
-                    all_of_them = True
+                    complete = True
                     break
-                play = self._by_slot[rank.slot]
-                if play is None or play.asleep or play in passed:
+                runtime = self._by_slot[rank.slot]
+                if runtime is None or not runtime.active or runtime in skip:
                     continue
                 value = board.exact(rank, group)
-                if value > best and _fits(play, asked.now, asked.request, imp):
-                    best, found = value, play
-            if all_of_them:
+                if value > best and _is_eligible(runtime, pending, imp):
+                    best, winner = value, runtime
+            if complete:
                 break
-            ranks, all_of_them = board.all_ranks(group, asked.share), True
-        for value, play in asked.alone:
-            if value > best and play not in passed and _fits(play, asked.now, asked.request, imp):
-                best, found = value, play
-        return best, found
+            ranks, complete = board.all_ranks(group, pending.share), True
+        for value, runtime in pending.individual:
+            if value > best and runtime not in skip and _is_eligible(runtime, pending, imp):
+                best, winner = value, runtime
+        return best, winner
 
-    def plan_task(self, play: Play, now: float) -> PlanTask | None:
-        """What is to be planned for a campaign, if it is time; or its table needs more columns."""
-        bidder, slot = play.bidder, play.slot
+    def plan_task(self, runtime: CampaignRuntime, now: float) -> PlanTask | None:
+        """The plan that a campaign needs now: it is due, or its table needs more columns."""
+        bidder, slot = runtime.bidder, runtime.slot
         narrow = slot is not None and self.board.max_counted[slot] >= self.board.columns[slot] - 1
         due = isinstance(bidder, PlanningBidder) and bidder.plan_due(now)
         if slot is not None:
-            self.board.shares[slot] = play.share
-        if not (narrow or due) or now >= play.end:
+            self.board.shares[slot] = runtime.eligible_share
+        if not (narrow or due) or now >= runtime.end:
             return None
         if not isinstance(bidder, PlanningBidder):
-            return PlanTask(None, self._worth(play, 0.0))
-        bidder.arrivals.share = play.share
+            return PlanTask(None, self._worth(runtime, 0.0))
+        bidder.arrivals.share = runtime.eligible_share
         solve = bidder.plan_job(now)
         by_group = np.frombuffer(self.traffic.by_group, dtype=np.uint32)
         step = max(1, len(by_group) // 20_000)
         busiest = float(by_group[::step].max(initial=0)) + 5.0
         max_left = bidder.left_per_time * max(bidder.purse.end - now, 0.0) * busiest
-        max_left /= self.traffic.total + self._prior
-        return PlanTask(solve, None if slot is None else self._worth(play, max_left))
+        max_left /= self.traffic.total + self._prior_requests
+        return PlanTask(solve, None if slot is None else self._worth(runtime, max_left))
 
-    def _look(self, request: BidRequest) -> None:
-        """Let campaigns see whether a request suits them. Nothing of it is kept."""
-        for play in self.plays.values():
-            play.look_at(request)
-        self._looks += 1
-        often = self._looks < _FIRST_LOOKS
-        self._until_look = 1 if often else _LOOK_EVERY * len(self.plays)
+    def _sample(self, request: BidRequest) -> None:
+        """Have campaigns count whether a request is eligible. The request is not stored."""
+        for runtime in self.runtimes.values():
+            runtime.sample(request)
+        self._samples += 1
+        often = self._samples < _FIRST_SAMPLES
+        self._until_sample = 1 if often else _SAMPLE_EVERY * len(self.runtimes)
 
-    def adopt(self, play: Play, plan: Plan | None, worth: Worth | None) -> None:
-        """Bid by what was planned; a campaign that was changed meanwhile plans anew."""
-        if self.plays.get(play.number) is not play:
+    def adopt(self, runtime: CampaignRuntime, plan: Plan | None, worth: Worth | None) -> None:
+        """Bid by this plan, unless the campaign was changed meanwhile."""
+        if self.runtimes.get(runtime.number) is not runtime:
             return
-        if plan is not None and isinstance(play.bidder, PlanningBidder):
-            play.bidder.adopt(plan)
-            play.shading = Shading(play.bidder.market)
-        if worth is not None and play.slot is not None:
-            self._set_worth(play, worth)
-            if plan is not None and not play.asleep:
-                self.board.multipliers[play.slot] = play.bidder.multiplier
+        if plan is not None and isinstance(runtime.bidder, PlanningBidder):
+            runtime.bidder.adopt(plan)
+            runtime.shading = Shading(runtime.bidder.market)
+        if worth is not None and runtime.slot is not None:
+            self._set_worth(runtime, worth)
+            if plan is not None and runtime.active:
+                self.board.multipliers[runtime.slot] = runtime.bidder.multiplier
                 self.board.forget_rankings()
 
-    def load(self, number: int, groups: IntArray, impressions: IntArray) -> None:
-        """Impressions of a folded log."""
-        play = self.plays[number]
-        if play.slot is not None:
-            self.board.load(play.slot, groups, impressions)
-            self._set_worth(play, self._worth(play, 0.0)(None))
-            return
-        for group, count in zip(groups.tolist(), impressions.tolist(), strict=True):
-            for _ in range(count):
-                play.bidder.valuation.record(group, 0.0)
+    def load_counts(self, number: int, groups: IntArray, impressions: IntArray) -> None:
+        """Add the impressions of the log at the start."""
+        self.add_impressions(number, groups, impressions)
+        runtime = self.runtimes[number]
+        if runtime.slot is not None:
+            self._set_worth(runtime, self._worth(runtime, 0.0)(None))
 
-    def count(
-        self, number: int, groups: IntArray, impressions: IntArray, moments: IntArray | None
+    def add_impressions(
+        self, number: int, groups: IntArray, impressions: IntArray, times: IntArray | None = None
     ) -> None:
-        """Impressions that other bidders had; with their moments (in µs) where these matter."""
-        play = self.plays[number]
-        if play.slot is not None:
-            self.board.load(play.slot, groups, impressions)
+        """Add impressions by group; with their times (in µs) for rolling caps."""
+        runtime = self.runtimes[number]
+        if runtime.slot is not None:
+            self.board.load(runtime.slot, groups, impressions)
             return
-        record = play.bidder.valuation.record
-        if moments is not None:
-            for group, moment in zip(groups.tolist(), moments.tolist(), strict=True):
-                record(group, moment / _MICROS)
+        record = runtime.bidder.valuation.record
+        if times is not None:
+            for group, micros in zip(groups.tolist(), times.tolist(), strict=True):
+                record(group, micros / _MICROS)
             return
         for group, count in zip(groups.tolist(), impressions.tolist(), strict=True):
             for _ in range(count):
                 record(group, 0.0)
 
-    def learn(self, play: Play, micros: int, price: int, *, won: bool) -> None:
-        """What a bid's outcome teaches."""
+    def learn(self, runtime: CampaignRuntime, micros: int, price: int, *, won: bool) -> None:
+        """Learn from the outcome of a bid."""
         if won:
-            play.wins += 1
-            if play.slot is not None and isinstance(play.bidder, PaperBidder):
-                self._spend(play, price)
+            runtime.wins += 1
+            if runtime.slot is not None and isinstance(runtime.bidder, PaperBidder):
+                self._spend(runtime, price)
         else:
-            play.losses += 1
+            runtime.losses += 1
         if micros > 0:
-            play.bidder.learn(micros / _MICROS, price / _MICROS, won=won)
+            runtime.bidder.learn(micros / _MICROS, price / _MICROS, won=won)
 
-    def _spend(self, play: Play, price: int) -> None:
+    def _spend(self, runtime: CampaignRuntime, price: int) -> None:
         """The other half of the paper's rule: λ rises with what was spent."""
-        bidder = play.bidder
+        bidder = runtime.bidder
         assert isinstance(bidder, PaperBidder)
         step = bidder.step_size * price / _MICROS / bidder.per_request
-        if play.asleep or play.slot is None:
-            play.multiplier = min(play.multiplier + step, bidder.multipliers[1])
+        if not runtime.active or runtime.slot is None:
+            runtime.multiplier = min(runtime.multiplier + step, bidder.multipliers[1])
         else:
-            self.board.rise(play.slot, step)
+            self.board.rise(runtime.slot, step)
 
 
-def _fits(play: Play, now: float, request: BidRequest, imp: Imp) -> bool:
-    """Whether this campaign may have this place."""
-    return play.start <= now < play.end and play.suits(request, imp)
+def _is_eligible(runtime: CampaignRuntime, pending: PendingRequest, imp: Imp) -> bool:
+    in_flight = runtime.start <= pending.now < runtime.end
+    return in_flight and runtime.is_eligible(pending.request, imp)

@@ -1,5 +1,6 @@
-"""How campaigns stand and what was learned, written down now and then and taken up again."""
+"""Checkpoints of pacing and learned state, written at intervals and read at the next start."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -7,63 +8,73 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kreach.adsystem.bidserver.catalogue_bidder import Desk
+from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.boundary.times import DAY_SECONDS, MICROS
 
 if TYPE_CHECKING:
     from kreach.adsystem.bidserver.service import BidderState
 
-__all__ = ["Diary"]
+__all__ = ["CheckpointStore"]
+
+_MEMORY_SECONDS = 60.0
+_TALLIES = ("bids", "wins", "losses")
+_SAMPLES = ("sampled_requests", "eligible_requests")
 
 
-class Diary:
-    """Useful, never needed: a bidder without it starts from what its settings believe."""
+class CheckpointStore:
+    """Optional state: a bidder without a checkpoint starts from the beliefs in its settings."""
 
     def __init__(self, state: "BidderState") -> None:
         self._state = state
 
+    async def run(self) -> None:
+        """Write pacing at short intervals, then what was learned."""
+        seconds = self._state.settings.pacing_seconds
+        for _ in range(max(int(_MEMORY_SECONDS / seconds), 1)):
+            await asyncio.sleep(seconds)
+            self.write_pacing()
+        for _ in self.write_memory():
+            await asyncio.sleep(0)
+
     def write_pacing(self) -> None:
-        """Where each campaign stands."""
+        """Write multiplier, spend and tallies of each campaign."""
         state = self._state
-        stamp = int(state.clock() * 1e6)
+        stamp = int(state.clock() * MICROS)
         state.journal.submit("moment", (stamp,))
-        for number, account in state.ledger.accounts.items():
-            if state.kept[number].campaign.state == "ended" and not account.reserved:
+        for number, account in state.accounts.items():
+            if state.stored_campaigns[number].campaign.state == "ended" and not account.reserved:
                 continue
             requests = bids = wins = losses = 0
             multiplier = None
-            for desk in state.desks.values():
-                play = desk.plays.get(number)
-                if play is not None:
-                    requests += desk.traffic.total
-                    bids, wins, losses = bids + play.bids, wins + play.wins, losses + play.losses
-                    multiplier = desk.multiplier(play)
+            for bidder in state.catalogue_bidders.values():
+                runtime = bidder.runtimes.get(number)
+                if runtime is not None:
+                    requests += bidder.traffic.total
+                    bids, wins = bids + runtime.bids, wins + runtime.wins
+                    losses += runtime.losses
+                    multiplier = bidder.multiplier(runtime)
             row = (number, stamp, multiplier, account.spent, account.reserved, account.carried)
             state.journal.submit("pacing", (*row, requests, bids, wins, losses))
-        oldest = stamp - int(state.settings.pacing_days * 86_400e6)
+        oldest = stamp - int(state.settings.pacing_days * DAY_SECONDS * MICROS)
         state.journal.submit("forget_pacing", (oldest,))
 
     def write_memory(self) -> Iterator[None]:
-        """What was learned, piece by piece: requests can be answered in between."""
+        """Write what was learned, piece by piece: requests can be answered in between."""
         state = self._state
-        stamp = int(state.clock() * 1e6)
-        for version, desk in list(state.desks.items()):
-            head = np.array([desk.traffic.since], dtype=np.float64).tobytes()
-            value = head + bytes(desk.traffic.by_group)
+        stamp = int(state.clock() * MICROS)
+        for version, bidder in list(state.catalogue_bidders.items()):
+            head = np.array([bidder.traffic.since], dtype=np.float64).tobytes()
+            value = head + bytes(bidder.traffic.by_group)
             state.journal.submit("memory", (f"traffic:{version}", stamp, value))
-            for number, play in list(desk.plays.items()):
+            for number, runtime in list(bidder.runtimes.items()):
                 yield
-                tallies: dict[str, float] = {
-                    "bids": play.bids,
-                    "wins": play.wins,
-                    "losses": play.losses,
-                }
-                tallies |= {"seen": play.seen, "suited": play.suited}
-                memory = play.bidder.memory() | {"multiplier": desk.multiplier(play)}
-                value = json.dumps(memory | tallies).encode()
+                memory = runtime.bidder.memory() | {"multiplier": bidder.multiplier(runtime)}
+                memory |= {name: getattr(runtime, name) for name in _TALLIES + _SAMPLES}
+                value = json.dumps(memory).encode()
                 state.journal.submit("memory", (f"campaign:{version}:{number}", stamp, value))
 
     def read(self, reader: sqlite3.Connection) -> None:
-        """Take up what an earlier run learned; what cannot be read is done without."""
+        """Restore what an earlier run learned; skip what cannot be read."""
         for name, value in reader.execute("SELECT name, value FROM memory"):
             kind, _, rest = str(name).partition(":")
             try:
@@ -71,12 +82,13 @@ class Diary:
                     self._read_traffic(rest, value)
                 elif kind == "campaign":
                     version, _, number = rest.rpartition(":")
-                    _read_play(self._state.desks[version], int(number), json.loads(value))
+                    bidder = self._state.catalogue_bidders[version]
+                    _read_campaign(bidder, int(number), json.loads(value))
             except (KeyError, ValueError, TypeError, IndexError):
-                self._state.log.warning("memory not used", kind=kind)
+                self._state.log.warning("checkpoint not used", kind=kind)
 
     def _read_traffic(self, version: str, value: bytes) -> None:
-        traffic = self._state.desks[version].traffic
+        traffic = self._state.catalogue_bidders[version].traffic
         since = float(np.frombuffer(value[:8], dtype=np.float64)[0])
         counts = np.frombuffer(value[8:], dtype=np.uint32)
         if len(counts) == len(traffic.by_group) and since <= traffic.since:
@@ -84,9 +96,11 @@ class Diary:
             traffic.total, traffic.since = int(counts.sum()), since
 
 
-def _read_play(desk: Desk, number: int, memory: dict[str, Any]) -> None:
-    play = desk.plays[number]
-    play.bids, play.wins, play.losses = (int(memory[n]) for n in ("bids", "wins", "losses"))
-    play.seen, play.suited = (float(memory.get(n, 0.0)) for n in ("seen", "suited"))
-    play.bidder.remember(memory)
-    play.multiplier = float(memory["multiplier"])
+def _read_campaign(bidder: CatalogueBidder, number: int, memory: dict[str, Any]) -> None:
+    runtime = bidder.runtimes[number]
+    for name in _TALLIES:
+        setattr(runtime, name, int(memory[name]))
+    for name in _SAMPLES:
+        setattr(runtime, name, float(memory.get(name, 0.0)))
+    runtime.bidder.remember(memory)
+    runtime.multiplier = float(memory["multiplier"])

@@ -1,4 +1,4 @@
-"""Notices: what became of a bid. Only billing waits for the log; nothing else waits at all."""
+"""Win, loss and billing notices. Only billing waits for the log."""
 
 import asyncio
 from math import ceil, isfinite
@@ -8,6 +8,7 @@ from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.ledger import Outcome
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.openrtb import MICROS_PER_CPM
+from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 from kreach.service.metrics import Metrics
 from kreach.service.web import Request, Response, error_response, json_response
@@ -23,7 +24,7 @@ _STATUS = {
 }
 _MEANING = {
     Outcome.EXPIRED: "the bid has expired",
-    Outcome.UNKNOWN: "no such bid is out",
+    Outcome.UNKNOWN: "no such bid is open",
     Outcome.OVERPRICED: "price must be from 0 to the bid",
 }
 
@@ -34,7 +35,9 @@ class Notices:
     def __init__(self, state: BidderState, metrics: Metrics) -> None:
         self._state = state
         self._posting: dict[int, asyncio.Future[str | None]] = {}
-        self._wins = metrics.count("impressions", "Impressions billed, by campaign", "campaign")
+        self._impressions = metrics.count(
+            "impressions", "Impressions billed, by campaign", "campaign"
+        )
         self._spend = metrics.count("spend_micros", "Money spent, by campaign", "campaign")
         self._notices = metrics.count("notices", "Notices, by kind and outcome", "notice")
 
@@ -44,7 +47,7 @@ class Notices:
             self._notices.add(f"{kind} tampered")
         return claim
 
-    def _told(self, kind: str, outcome: Outcome) -> Response:
+    def _answer(self, kind: str, outcome: Outcome) -> Response:
         self._notices.add(f"{kind} {outcome.value}")
         status = _STATUS[outcome]
         if status == 200:
@@ -52,17 +55,17 @@ class Notices:
         return error_response(status, _MEANING[outcome])
 
     def win(self, request: Request) -> Response:
-        """GET /openrtb2/win/{token}: likely shown; counted until proven otherwise."""
+        """GET /openrtb2/win/{token}: count the impression until it expires unbilled."""
         claim = self._claim("win", request.rest)
         if claim is None:
             return error_response(403, "the token is not one of ours")
         outcome = self._state.ledger.won(claim, self._state.clock())
         if outcome is Outcome.DONE and claim.epoch == self._state.ledger.epoch:
             self._record(claim)
-        return self._told("win", outcome)
+        return self._answer("win", outcome)
 
     def loss(self, request: Request) -> Response:
-        """GET /openrtb2/loss/{token}: the money is free again."""
+        """GET /openrtb2/loss/{token}: release the money."""
         claim = self._claim("loss", request.rest)
         if claim is None:
             return error_response(403, "the token is not one of ours")
@@ -71,58 +74,58 @@ class Notices:
         if outcome is Outcome.DONE:
             if state.ledger.was_won(claim):
                 state.revert(claim)
-            desk = state.desk_of(claim)
-            if desk is not None and claim.campaign in desk.plays:
-                desk.learn(desk.plays[claim.campaign], claim.micros, 0, won=False)
-        return self._told("loss", outcome)
+            bidder = state.bidder_of(claim)
+            if bidder is not None and claim.campaign in bidder.runtimes:
+                bidder.learn(bidder.runtimes[claim.campaign], claim.micros, 0, won=False)
+        return self._answer("loss", outcome)
 
     async def billing(self, request: Request) -> Response:
-        """GET /openrtb2/billing/{token}?price=…: one impression, however often it is told."""
+        """GET /openrtb2/billing/{token}?price=…: one impression, however often it is repeated."""
         claim = self._claim("billing", request.rest)
         if claim is None:
             return error_response(403, "the token is not one of ours")
         price = _price(request.query)
-        under_way = self._posting.get(claim.impression)
-        if under_way is not None:
-            return self._ended(await asyncio.shield(under_way), Outcome.REPEATED)
+        same = self._posting.get(claim.impression)
+        if same is not None:
+            return self._finish(await asyncio.shield(same), Outcome.REPEATED)
         state = self._state
         now = state.clock()
         outcome = state.ledger.post(claim, price, now)
         if outcome is not Outcome.DONE:
-            return self._told("billing", outcome)
+            return self._answer("billing", outcome)
         won = state.ledger.was_won(claim)
         if not won:
             self._record(claim)
-        failure = await self._written(claim, price, now)
+        failure = await self._write(claim, price, now)
         if failure is not None:
             state.ledger.unpost(claim, price, won=won)
             if not won:
                 state.revert(claim)
-            return self._ended(failure, outcome)
-        kept = state.kept[claim.campaign].campaign.id
-        self._wins.add(kept)
-        self._spend.add(kept, price)
-        desk = state.desk_of(claim)
-        if desk is not None and claim.campaign in desk.plays:
-            desk.learn(desk.plays[claim.campaign], claim.micros, price, won=True)
-        return self._ended(None, outcome)
+            return self._finish(failure, outcome)
+        campaign = state.stored_campaigns[claim.campaign].campaign.id
+        self._impressions.add(campaign)
+        self._spend.add(campaign, price)
+        bidder = state.bidder_of(claim)
+        if bidder is not None and claim.campaign in bidder.runtimes:
+            bidder.learn(bidder.runtimes[claim.campaign], claim.micros, price, won=True)
+        return self._finish(None, outcome)
 
-    def _ended(self, failure: str | None, outcome: Outcome) -> Response:
+    def _finish(self, failure: str | None, outcome: Outcome) -> Response:
         if failure is None:
-            return self._told("billing", outcome)
+            return self._answer("billing", outcome)
         self._notices.add("billing not written")
         return error_response(
-            503, f"not recorded, tell again: the log cannot be written ({failure})"
+            503, f"not recorded, send again: the log cannot be written ({failure})"
         )
 
     def _record(self, claim: Claim) -> None:
-        desk = self._state.desk_of(claim)
-        if desk is not None and claim.campaign in desk.plays:
-            valuation = desk.plays[claim.campaign].bidder.valuation
-            valuation.record(claim.group, claim.issued_micros / 1e6)
+        bidder = self._state.bidder_of(claim)
+        if bidder is not None and claim.campaign in bidder.runtimes:
+            valuation = bidder.runtimes[claim.campaign].bidder.valuation
+            valuation.record(claim.group, claim.issued_micros / MICROS)
 
-    async def _written(self, claim: Claim, price: int, now: float) -> str | None:
-        """Wait until the impression is in the log; what kept it from getting there, if anything."""
+    async def _write(self, claim: Claim, price: int, now: float) -> str | None:
+        """Wait until the impression is in the log; returns the error, if any."""
         state = self._state
         waiting: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._posting[claim.impression] = waiting
@@ -136,7 +139,7 @@ class Notices:
             claim.campaign,
             claim.catalogue,
             claim.group,
-            int(now * 1e6),
+            int(now * MICROS),
             claim.issued_micros,
             claim.expires,
             price,
@@ -150,9 +153,9 @@ class Notices:
 
 def _price(query: bytes) -> int:
     """The price of one impression in micros, rounded up, from a price per thousand."""
-    told = parse_qs(query.decode("ascii", "replace")).get("price", [])
+    prices = parse_qs(query.decode("ascii", "replace")).get("price", [])
     try:
-        price = float(told[0]) if len(told) == 1 else -1.0
+        price = float(prices[0]) if len(prices) == 1 else -1.0
     except ValueError:
         price = -1.0
     if not (isfinite(price) and 0.0 <= price <= 1e9):

@@ -1,4 +1,4 @@
-"""Plans are solved in a process of their own: in this one they would make requests wait.
+"""Plans are solved in a child process: in this one they would make requests wait.
 
 The child reads tasks from its standard input and ends when that is closed, so it cannot outlive a
 bidder that was killed. Both ends are ours: what crosses is pickled.

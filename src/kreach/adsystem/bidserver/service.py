@@ -1,51 +1,49 @@
-"""The bidder's state and its life: start from the log, keep time, plan, write down, stop."""
+"""The bidder's state and lifecycle: start from the log, load campaigns, plan, stop."""
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 import msgspec
 
-from kreach.adsystem.bidserver.campaign_runtime import Play
-from kreach.adsystem.bidserver.catalogue_bidder import Desk
-from kreach.adsystem.bidserver.checkpoints import Diary
+from kreach.adsystem.bidding.arrivals import Traffic
+from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.adsystem.bidserver.checkpoints import CheckpointStore
+from kreach.adsystem.bidserver.compactor import LogCompactor
+from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
 from kreach.adsystem.bidserver.planner import PlanWorker
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.ledger.account import Account
-from kreach.adsystem.ledger.compaction import GroupNames, compact, sweep_unlisted
+from kreach.adsystem.ledger.compaction import GroupNames, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
-from kreach.adsystem.ledger.journal import Journal, open_reader
+from kreach.adsystem.ledger.journal import Done, Journal, open_reader
 from kreach.adsystem.ledger.ledger import Ledger
 from kreach.adsystem.ledger.tokens import Claim, Tokens
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
-from kreach.adsystem.sharing.fleet_member import Partner
-from kreach.adsystem.sharing.recovery import Siblings, held_for
+from kreach.adsystem.sharing.fleet_member import FleetMember, PeerImpressions, Place
 from kreach.adsystem.store_layout import token_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
+from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
+from kreach.service.sqlite import OtherSchema
 
 __all__ = ["BidderState"]
 
 _TICK_SECONDS = 0.1
 _POLL_SECONDS = 0.5
-_MEMORY_SECONDS = 60.0
-_SIBLINGS_SECONDS = 1.0
-_COMPACTION_WAIT_SECONDS = 900.0
-_SPEAKERS_SECONDS = 60.0  # how long to wait for one who speaks for us
-_SLICES = 50  # a budget is granted in about so many parts
-_MIN_SLICE = 50_000  # micros
 
 
 class BidderState:
-    """Everything a bidder knows, all of it in memory; the journal makes it last."""
+    """The state of a bidder, all of it in memory; the journal makes it durable.
+
+    To a fleet it is the `LocalBidder`.
+    """
 
     def __init__(
         self,
@@ -61,48 +59,44 @@ class BidderState:
         self._make_clock, self._reload = clock, reload
         self._redis = redis if redis is not None and redis.url is not None else None
         (self._redis or RedisSettings()).check_name(settings.name)
-        self.partner: Partner | None = None
+        self.fleet: FleetMember | None = None
         self.ready = False
         self.loop_lag_seconds = 0.0
         self.min_tmax_ms = float(settings.min_tmax_ms)
-        self.desks: dict[str, Desk] = {}
-        self.kept: dict[int, StoredCampaign] = {}
-        self._by_number: dict[int, Desk] = {}
+        self.catalogue_bidders: dict[str, CatalogueBidder] = {}
+        self.stored_campaigns: dict[int, StoredCampaign] = {}
+        self._by_number: dict[int, CatalogueBidder] = {}
         self._revision = 0
-        self._granting: set[int] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._compacting = Lock()
-        self._planner = PlanWorker()
-        self._diary = Diary(self)
-        self.planned = 0
+        self.planner = PlanWorker()
+        self._checkpoints = CheckpointStore(self)
+        self.compactor = LogCompactor(self)
+        self.plan_count = 0
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Fold the log and begin. Whatever was granted and not spent may still be out."""
+        """Load the log and start all tasks. What was granted and not spent may still be out."""
         try:
             await asyncio.to_thread(self._load)
+        except OtherSchema:
+            raise
         except sqlite3.Error as error:
             raise KreachError.rule("store", "hold a log that can be read", str(error)) from None
         self._loop = asyncio.get_running_loop()
-        self._compacted_at = self._loop.time()
-        works = [self._tick, self._poll, self._plan, self._pace, self._compact]
+        tasks: list[Callable[[], Awaitable[None]]]
+        tasks = [self._tick, self._poll, self._plan, self._checkpoints.run, self.compactor.run]
         if self._redis is not None and self.settings.name is not None:
-            self.partner = Partner(self, self._redis, self.settings.name)
-            self._siblings = Siblings(
-                self.shared.store, self._redis, self.settings.expiry_seconds, self.clock, self.log
-            )
-            works += [self.partner.run, self._look_after_siblings]
-        for work in works:
-            self._tasks.append(asyncio.create_task(self._forever(work)))
-        for number in self.ledger.accounts:
-            self._grant(number)
+            self.fleet = FleetMember(self, self._redis, self.settings.name)
+            tasks += self.fleet.tasks
+        self._tasks = [asyncio.create_task(self._forever(task)) for task in tasks]
+        for number in self.accounts:
+            self.request_money(number)
         self.ready = True
 
     def _load(self) -> None:
-        store = self.shared.store
-        alone = nullcontext(True)
-        with alone if self._redis is None else held_for(store, _SPEAKERS_SECONDS):
+        store = self.store
+        with nullcontext() if self._redis is None else FleetMember.opening(store):
             self.journal = Journal(store, self.log)
         self.tokens = Tokens(token_key(self.settings, store), self.settings.name or "")
         self.campaigns = CampaignStore(store)
@@ -110,197 +104,260 @@ class BidderState:
         reader = open_reader(store)
         swept = sweep_unlisted(reader, store)
         self.ledger = Ledger(self.journal.epoch)
+        self.grants = LocalGrants(self.journal, self.accounts, self.on_loop, self.set_low_funds)
         now = self.clock()
         for catalogue in read_catalogues(self.shared):
-            self._add_desk(catalogue, now)
-        kept = self.campaigns.all()
-        starts = {k.number: k.campaign.start.timestamp() for k in kept}
+            self._add_catalogue(catalogue, self._catalogue_number(catalogue), now)
+        campaigns = self.campaigns.all()
+        starts = {stored.number: stored.campaign.start.timestamp() for stored in campaigns}
         since = {
-            k.number: now - max(cap.span_seconds or now for cap in k.campaign.caps)
-            for k in kept
-            if k.campaign.cap is None
+            stored.number: now - stored.campaign.longest_span(now)
+            for stored in campaigns
+            if stored.campaign.cap is None
         }
         folded = fold_log(self.journal, store, starts, since, now)
-        for one in kept:
-            self._take(one, now)
-        self._settle(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
-        self._diary.read(reader)
+        for stored in campaigns:
+            self._load_campaign(stored)
+        self._apply_log(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
+        self._checkpoints.read(reader)
         reader.close()
         self.ledger.remember(folded.repeatable)
         self.log.info(
-            "log folded",
+            "log loaded",
             epoch=self.journal.epoch,
             impressions=folded.rows,
-            campaigns=len(kept),
-            catalogues=list(self.desks),
+            campaigns=len(campaigns),
+            catalogues=list(self.catalogue_bidders),
             files_swept=swept,
         )
 
-    def _add_desk(self, catalogue: Catalogue, now: float) -> Desk:
-        number = self._number(catalogue)
-        desk = Desk(catalogue, number, self.ledger, self.settings, now)
-        self.desks[catalogue.version] = self._by_number[number] = desk
-        return desk
+    def _add_catalogue(self, catalogue: Catalogue, number: int, now: float) -> None:
+        bidder = CatalogueBidder(catalogue, number, self.ledger, self.settings, now)
+        self.catalogue_bidders[catalogue.version] = self._by_number[number] = bidder
 
-    def _number(self, catalogue: Catalogue) -> int:
+    def _catalogue_number(self, catalogue: Catalogue) -> int:
         number = self.journal.catalogue_number(catalogue.version)
-        GroupNames(self.shared.store).keep(number, catalogue)
+        GroupNames(self.store).keep(number, catalogue)
         return number
 
-    def _settle(self, folded: Folded, grants: dict[int, int], now: float) -> None:
+    def _apply_log(self, folded: Folded, grants: dict[int, int], now: float) -> None:
+        """Book the spend of the log and count its impressions."""
         until = now + self.settings.expiry_seconds + 2
-        for number, account in self.ledger.accounts.items():
+        for number, account in self.accounts.items():
             for day, micros in folded.spent.get(number, {}).items():
                 account.book(micros, day)
             account.carry(grants.get(number, 0), until)
         for (number, catalogue), (groups, counts) in folded.counts.items():
-            desk = self._by_number.get(catalogue)
-            if desk is not None and number in desk.plays and number not in folded.times:
-                desk.load(number, groups, counts)
+            bidder = self._by_number.get(catalogue)
+            if bidder is not None and number in bidder.runtimes and number not in folded.times:
+                bidder.load_counts(number, groups, counts)
         for number, times in folded.times.items():
             for catalogue, group, moment in sorted(times, key=lambda row: row[2]):
-                desk = self._by_number.get(catalogue)
-                if desk is not None and number in desk.plays:
-                    desk.plays[number].bidder.valuation.record(group, moment)
+                bidder = self._by_number.get(catalogue)
+                if bidder is not None and number in bidder.runtimes:
+                    bidder.runtimes[number].bidder.valuation.record(group, moment)
 
     async def stop(self) -> None:
-        """Write down what is known, so that the next start need not wait for anything."""
+        """Stop all tasks and log everything, so that the next start has nothing to wait for."""
         self.ready = False
+        await self.cancel_tasks()
+        await self.planner.close()
+        await asyncio.to_thread(self._close)
+
+    async def cancel_tasks(self) -> None:
+        """Stop all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._planner.close()
-        await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        for number, account in self.ledger.accounts.items():
-            out = account.spent + account.reserved + account.carried
-            self.journal.submit("grant", (number, out))
-        self._diary.write_pacing()
-        for _ in self._diary.write_memory():
+        for number, account in self.accounts.items():
+            self.journal.submit("grant", (number, account.used()))
+        self._checkpoints.write_pacing()
+        for _ in self._checkpoints.write_memory():
             pass
         if self.settings.compaction_at_stop:
-            self.compact_once()
-        if self.partner is not None:
-            self.journal.run_now(lambda _: None)  # all rows are written before the last are told
-            self.partner.close()
+            self.compactor.compact()
+        if self.fleet is not None:
+            self.journal.run_now(lambda _: None)  # all rows are in the log before the last sync
+            self.fleet.close()
         self.journal.close()
         self.campaigns.close()
 
-    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A task that outlives its failures: each is logged by type."""
+    async def _forever(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task again and again; an error is logged by its type."""
         while True:
             try:
-                await work()
+                await task()
             except Exception as error:
-                self.log.error("task failed", task=work.__name__, kind=type(error).__name__)
+                name = getattr(task, "__name__", "task")
+                self.log.error("task failed", task=name, kind=type(error).__name__)
                 await asyncio.sleep(1.0)
 
-    # -- campaigns ----------------------------------------------------------------------------
+    # -- campaigns and catalogues -------------------------------------------------------------
 
-    def _take(self, kept: StoredCampaign, now: float) -> None:
-        """Take a campaign up on every catalogue that has its audience."""
-        campaign = kept.campaign
+    def _load_campaign(self, stored: StoredCampaign) -> None:
+        """Load a new or changed campaign on every catalogue that has its audience."""
+        campaign = stored.campaign
         budget = as_micros("budget", campaign.budget)
         daily = None
         if campaign.daily_budget is not None:
             daily = as_micros("daily_budget", campaign.daily_budget)
-        account = self.ledger.accounts.get(kept.number)
+        account = self.accounts.get(stored.number)
         if account is None:
             account = Account(budget, daily, campaign.start.timestamp())
             if self._redis is not None:
                 account.day_grants = {}
-            self.ledger.accounts[kept.number] = account
+            self.ledger.accounts[stored.number] = account
         account.budget, account.daily = budget, daily
-        self.kept[kept.number] = kept
-        self._revision = max(self._revision, kept.revision)
-        for desk in self.desks.values():
-            self._put(desk, kept, account, now)
+        self.stored_campaigns[stored.number] = stored
+        self._revision = max(self._revision, stored.revision)
+        for bidder in self.catalogue_bidders.values():
+            self._update(bidder, stored)
 
-    def _put(self, desk: Desk, kept: StoredCampaign, account: Account, now: float) -> None:
-        campaign, catalogue = kept.campaign, desk.catalogue
-        if campaign.state == "ended" and kept.number not in desk.plays:
+    def _update(self, bidder: CatalogueBidder, stored: StoredCampaign) -> None:
+        campaign, catalogue, number = stored.campaign, bidder.catalogue, stored.number
+        account = self.accounts[number]
+        if campaign.state == "ended" and number not in bidder.runtimes:
             return
         try:
-            play = desk.put(
-                kept.number,
+            runtime = bidder.update(
+                number,
                 campaign,
                 account,
                 lambda: read_audience(self.shared, catalogue, campaign.audience),
             )
-            play.low_micros = self._slice(account) // 2 if account.granted < account.budget else 0
+            more = account.granted < account.budget
+            runtime.low_funds_micros = grant_size(account) // 2 if more else 0
         except (KreachError, OverflowError) as error:
             self.log.warning(
-                "campaign not played",
+                "campaign cannot run on catalogue",
                 campaign=campaign.id,
                 catalogue=catalogue.version,
                 reason=str(error),
             )
 
-    @property
-    def revision(self) -> int:
-        """The newest change of a campaign that was taken up."""
-        return self._revision
-
-    async def _look_after_siblings(self) -> None:
-        await asyncio.sleep(_SIBLINGS_SECONDS)
-        if self.partner is not None:
-            await asyncio.to_thread(self._siblings.look, self.partner.pool.run)
-
     async def _poll(self) -> None:
-        """Look for campaigns that are new or changed."""
+        """Load campaigns that are new or changed."""
         await asyncio.sleep(_POLL_SECONDS)
-        for kept in await asyncio.to_thread(self.campaigns.all, self._revision):
-            self._take(kept, self.clock())
-            self._grant(kept.number)
-            self.log.info("campaign taken up", campaign=kept.campaign.id, revision=kept.revision)
+        for stored in await asyncio.to_thread(self.campaigns.all, self._revision):
+            self._load_campaign(stored)
+            self.request_money(stored.number)
+            self.log.info("campaign loaded", campaign=stored.campaign.id, revision=stored.revision)
 
     async def reload(self) -> None:
-        """Read the settings again: catalogues that are new get a desk, others lose theirs.
-
-        Only catalogues and audiences can change while a bidder runs.
-        """
+        """Read the settings again; only catalogues and audiences can change while a bidder runs."""
         if self._reload is None:
             return
         try:
-            told = await asyncio.to_thread(self._reload)
-            found = await asyncio.to_thread(read_catalogues, told)
+            shared = await asyncio.to_thread(self._reload)
+            catalogues = await asyncio.to_thread(read_catalogues, shared)
         except KreachError as error:
             self.log.error("reload refused", reason=str(error))
             return
-        changes = {"catalogues": told.catalogues, "audiences": told.audiences}  # and nothing else
+        changes = {"catalogues": shared.catalogues, "audiences": shared.audiences}
         self.shared = msgspec.structs.replace(self.shared, **changes)
-        for catalogue in found:
-            if catalogue.version not in self.desks:
-                await self._open_desk(catalogue)
-        for version in set(self.desks) - {catalogue.version for catalogue in found}:
-            del self.desks[version]  # its notices still find it by number
+        for catalogue in catalogues:
+            if catalogue.version not in self.catalogue_bidders:
+                await self._open_catalogue(catalogue)
+        for version in set(self.catalogue_bidders) - {
+            catalogue.version for catalogue in catalogues
+        }:
+            del self.catalogue_bidders[version]  # its notices still find it by number
             self.log.info("catalogue dropped", catalogue=version)
 
-    async def _open_desk(self, catalogue: Catalogue) -> None:
+    async def _open_catalogue(self, catalogue: Catalogue) -> None:
         now = self.clock()
-        number = await asyncio.to_thread(self._number, catalogue)
-        desk = self._by_number.get(number) or Desk(
+        number = await asyncio.to_thread(self._catalogue_number, catalogue)
+        bidder = self._by_number.get(number) or CatalogueBidder(
             catalogue, number, self.ledger, self.settings, now
         )
 
-        def fill() -> None:
-            for kept in list(self.kept.values()):
-                self._put(desk, kept, self.ledger.accounts[kept.number], now)
+        def load() -> None:
+            for stored in list(self.stored_campaigns.values()):
+                self._update(bidder, stored)
 
-        await asyncio.to_thread(fill)
-        for kept in self.kept.values():  # whatever changed meanwhile
-            play = desk.plays.get(kept.number)
-            if play is not None and play.campaign is not kept.campaign:
-                self._put(desk, kept, self.ledger.accounts[kept.number], now)
-        self.desks[catalogue.version] = self._by_number[number] = desk
+        await asyncio.to_thread(load)
+        for stored in self.stored_campaigns.values():  # those that changed meanwhile
+            runtime = bidder.runtimes.get(stored.number)
+            if runtime is not None and runtime.campaign is not stored.campaign:
+                self._update(bidder, stored)
+        self.catalogue_bidders[catalogue.version] = self._by_number[number] = bidder
         self.log.info("catalogue opened", catalogue=catalogue.version, groups=len(catalogue))
 
-    def desk_of(self, claim: Claim) -> Desk | None:
-        """The desk that a bid was made at."""
+    def bidder_of(self, claim: Claim) -> CatalogueBidder | None:
+        """The catalogue bidder that made a bid."""
         return self._by_number.get(claim.catalogue)
 
-    # -- time ---------------------------------------------------------------------------------
+    def known_catalogues(self) -> dict[int, Catalogue]:
+        """Catalogues by number, also those that were dropped since the start."""
+        return {number: bidder.catalogue for number, bidder in list(self._by_number.items())}
+
+    # -- for the fleet ------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Path:
+        """The bidder's own folder."""
+        return self.shared.store
+
+    @property
+    def expiry_seconds(self) -> int:
+        """How long a bid may be out."""
+        return self.settings.expiry_seconds
+
+    @property
+    def accounts(self) -> Mapping[int, Account]:
+        """Accounts by campaign number."""
+        return self.ledger.accounts
+
+    @property
+    def revision(self) -> int:
+        """The newest revision of a campaign that was loaded."""
+        return self._revision
+
+    @property
+    def traffic(self) -> Mapping[str, Traffic]:
+        """Requests by group, by catalogue version."""
+        return {version: bidder.traffic for version, bidder in self.catalogue_bidders.items()}
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self.clock()
+
+    def places(self) -> Iterable[Place]:
+        """Campaigns and the catalogues they run on."""
+        bidders = self.catalogue_bidders.items()
+        return [(number, version) for version, bidder in bidders for number in bidder.runtimes]
+
+    def add_peer_impressions(self, new: PeerImpressions) -> None:
+        """Count impressions of other bidders."""
+        bidder = self.catalogue_bidders.get(new.version)
+        if bidder is not None and new.campaign in bidder.runtimes:
+            bidder.add_impressions(new.campaign, new.groups, new.impressions, new.times)
+
+    # -- money, time, plans -------------------------------------------------------------------
+
+    def request_money(self, number: int) -> None:
+        """Have more money granted to a campaign that has little left; does not wait."""
+        if self._redis is None:
+            self.grants.request(number)
+        elif self.fleet is not None:
+            self.fleet.request_money(number)
+
+    def set_low_funds(self, number: int, micros: int) -> None:
+        """Have a campaign's bids request money once it has less than this."""
+        for bidder in self.catalogue_bidders.values():
+            if number in bidder.runtimes:
+                bidder.runtimes[number].low_funds_micros = micros
+
+    def on_loop(self, done: Done) -> Done:
+        """A callback of the journal's thread, moved to the event loop."""
+
+        def moved(error: Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                self._loop.call_soon_threadsafe(done, error)
+
+        return moved
 
     async def _tick(self) -> None:
         begun = self._loop.time()
@@ -309,119 +366,39 @@ class BidderState:
         self.min_tmax_ms = self.settings.min_tmax_ms + 1e3 * self.loop_lag_seconds
         now = self.clock()
         self._expire(now)
-        for desk in self.desks.values():
-            desk.wake(now)
-        for number in self.ledger.accounts:
-            self._grant(number)
+        for bidder in self.catalogue_bidders.values():
+            bidder.update_active(now)
+        for number in self.accounts:
+            self.request_money(number)
 
     def _expire(self, now: float) -> None:
-        ended = self.ledger.expire(now)
-        for claim in ended.wins:
+        expired = self.ledger.expire(now)
+        for claim in expired.wins:
             self.revert(claim)
-        for number, (micros, bids) in ended.bids.items():
-            for desk in self.desks.values():
-                play = desk.plays.get(number)
-                if play is not None and bids:
-                    self._lose(play, micros // bids, bids)
+        for number, (micros, bids) in expired.bids.items():
+            for bidder in self.catalogue_bidders.values():
+                runtime = bidder.runtimes.get(number)
+                if runtime is not None and bids:  # without a notice: taken as lost, at the average
+                    runtime.losses += bids
+                    runtime.bidder.learn_losses(micros // bids / MICROS, bids)
                     break
-
-    def _lose(self, play: Play, micros: int, bids: int) -> None:
-        """Bids that nobody told the end of were lost, at their average as far as we know."""
-        play.losses += bids
-        play.bidder.learn_losses(micros / 1e6, bids)
 
     def revert(self, claim: Claim) -> None:
         """A win that was counted was never shown."""
-        desk = self.desk_of(claim)
-        if desk is not None and claim.campaign in desk.plays:
-            valuation = desk.plays[claim.campaign].bidder.valuation
-            with suppress(KreachError):  # left every window of its caps: forgotten already
-                valuation.revert(claim.group, claim.issued_micros / 1e6)
-
-    def _slice(self, account: Account) -> int:
-        return max(account.budget // _SLICES, _MIN_SLICE)
-
-    def _grant(self, number: int) -> None:
-        """Have more money granted where little is left; it counts when it is written down."""
-        account = self.ledger.accounts[number]
-        if self._redis is not None:  # the budget is not ours alone
-            if self.partner is not None:
-                self.partner.hurry(number)
-            return
-        wanted = account.wanted_grant(self._slice(account))
-        if wanted is None or number in self._granting:
-            return
-        self._granting.add(number)
-
-        def granted(error: Exception | None) -> None:
-            self._granting.discard(number)
-            if error is None:
-                account.granted = max(account.granted, wanted)
-                all_of_it = account.granted >= account.budget
-                self.ask_below(number, 0 if all_of_it else self._slice(account) // 2)
-
-        self.journal.submit("grant", (number, wanted), self.on_loop(granted))
-
-    def ask_below(self, number: int, micros: int) -> None:
-        """Have a campaign's bids ask for more money once it has less than this."""
-        for desk in self.desks.values():
-            if number in desk.plays:
-                desk.plays[number].low_micros = micros
-
-    def grant_soon(self, number: int) -> None:
-        """For the bid path: ask for more without waiting."""
-        self._grant(number)
-
-    def on_loop(self, done: Callable[[Exception | None], None]) -> Callable[..., None]:
-        """A callback of the journal's thread, carried over to the event loop."""
-
-        def carried(error: Exception | None) -> None:
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-                self._loop.call_soon_threadsafe(done, error)
-
-        return carried
-
-    # -- planning, pacing, compaction ---------------------------------------------------------
+        bidder = self.bidder_of(claim)
+        if bidder is not None and claim.campaign in bidder.runtimes:
+            valuation = bidder.runtimes[claim.campaign].bidder.valuation
+            with suppress(KreachError):  # older than every window of its caps: removed already
+                valuation.revert(claim.group, claim.issued_micros / MICROS)
 
     async def _plan(self) -> None:
-        """Plan what is due, one campaign at a time, in a process of its own."""
+        """Solve plans that are due, one campaign at a time, in a child process."""
         await asyncio.sleep(_TICK_SECONDS)
-        for desk in list(self.desks.values()):
-            for play in list(desk.plays.values()):
-                if play.campaign.state != "running":
+        for bidder in list(self.catalogue_bidders.values()):
+            for runtime in list(bidder.runtimes.values()):
+                if runtime.campaign.state != "running":
                     continue
-                task = desk.plan_task(play, self.clock())
+                task = bidder.plan_task(runtime, self.clock())
                 if task is not None:
-                    desk.adopt(play, *await self._planner.solve(task))
-                    self.planned += 1
-
-    async def _pace(self) -> None:
-        """Write down how campaigns stand; now and then what was learned."""
-        beats = max(int(_MEMORY_SECONDS / self.settings.pacing_seconds), 1)
-        for _ in range(beats):
-            await asyncio.sleep(self.settings.pacing_seconds)
-            self._diary.write_pacing()
-        for _ in self._diary.write_memory():
-            await asyncio.sleep(0)
-
-    async def _compact(self) -> None:
-        """Move rows into files when there are enough; few of them, when they have waited."""
-        await asyncio.sleep(self.settings.compaction_seconds)
-        waited = self._loop.time() - self._compacted_at > _COMPACTION_WAIT_SECONDS
-        fewest = 1 if waited else self.settings.compaction_rows
-        moved = await asyncio.to_thread(self.compact_once, fewest)
-        if moved or waited:
-            self._compacted_at = self._loop.time()
-        if moved:
-            self.log.info("log compacted", rows=moved)
-
-    def compact_once(self, fewest_rows: int = 1) -> int:
-        """Move expired rows into files; how many."""
-        groups = GroupNames(self.shared.store)
-        for number, desk in list(self._by_number.items()):
-            groups.know(number, desk.catalogue)
-        campaigns = {number: kept.campaign.id for number, kept in self.kept.items()}
-        store: Path = self.shared.store
-        with self._compacting:
-            name = self.settings.name or ""
-            return compact(self.journal, store, campaigns, groups, self.clock(), fewest_rows, name)
+                    bidder.adopt(runtime, *await self.planner.solve(task))
+                    self.plan_count += 1

@@ -166,6 +166,10 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         only = self.caps[0] if len(self.caps) == 1 else None
         return only.limit if only is not None and only.span_seconds is None else None
 
+    def longest_span(self, now: float) -> float:
+        """The longest span of a cap in seconds; `now` (all time) for a cap of the whole flight."""
+        return max(cap.span_seconds or now for cap in self.caps)
+
     @property
     def largest_cap(self) -> int:
         """The limit of the longest span: what a report counts up to unless asked otherwise."""

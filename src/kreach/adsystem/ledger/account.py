@@ -17,7 +17,7 @@ class Account:
 
     Where several bidders share a budget, each has such an account; what is granted to all of them
     together stays within the budget, and so do the grants for a day (`day_grants`) within `daily`.
-    `elsewhere` is what the others have spent, as far as is known: planning looks at it.
+    `spent_elsewhere` is what the others have spent, as far as is known: planning looks at it.
 
     `granted` is written down before it is used and bids are not: after a crash nobody knows which
     bids were out, but they came to `granted` − `spent` at most. That much is `carried` by the next
@@ -26,20 +26,24 @@ class Account:
 
     def __init__(self, budget: int, daily: int | None, start: float) -> None:
         self.budget, self.daily = budget, daily
-        self._start_micros = round(start * 1e6)
+        self._start_micros = round(start * MICROSECONDS)
         self.spent = 0
         self.reserved = 0
         self.carried = 0
         self.carried_until = 0.0
         self.granted = 0
         self.day_grants: dict[int, int] | None = None  # None: all of a day's budget is ours
-        self.elsewhere = 0
-        self.elsewhere_on: dict[int, int] = {}
+        self.spent_elsewhere = 0
+        self.spent_elsewhere_on: dict[int, int] = {}
         self._days: dict[int, list[int]] = {}  # day: spent, reserved
 
     def day_of(self, moment_micros: int) -> int:
         """The day of the flight that a moment (in millionths of a second) is on."""
         return (moment_micros - self._start_micros) // (DAY_SECONDS * MICROSECONDS)
+
+    def day_at(self, now: float) -> int:
+        """The day of the flight at a time in seconds."""
+        return self.day_of(int(now * MICROSECONDS))
 
     def available(self, day: int) -> int:
         """What one more bid may cost today."""
@@ -65,13 +69,13 @@ class Account:
 
     def left(self) -> int:
         """What the budget still holds, bids that are out not counted."""
-        return max(self.budget - self.spent - self.elsewhere, 0)
+        return max(self.budget - self.spent - self.spent_elsewhere, 0)
 
     def left_today(self, day: int) -> int:
         """What the day's budget still holds; the flight's, if days have none."""
         if self.daily is None:
             return self.left()
-        spent = self._days.get(day, (0, 0))[0] + self.elsewhere_on.get(day, 0)
+        spent = self._days.get(day, (0, 0))[0] + self.spent_elsewhere_on.get(day, 0)
         return max(min(self.left(), self.daily - spent), 0)
 
     def reserve(self, amount: int, day: int) -> None:

@@ -100,7 +100,7 @@ def compact(
     campaigns: Mapping[int, str],
     groups: Names,
     now: float,
-    fewest_rows: int = 1,
+    min_rows: int = 1,
     bidder: str = "",
 ) -> int:
     """Move what has expired into files; returns how many rows, 0 if there were too few.
@@ -110,7 +110,7 @@ def compact(
     puts its name before its impressions' numbers, which are then unlike those of all others.
     """
     rows = _expired(journal, now, groups, campaigns)
-    if len(rows) < max(fewest_rows, 1):
+    if len(rows) < max(min_rows, 1):
         return 0
     table = dict(zip(COLUMNS, np.array(rows, dtype=np.int64).T, strict=True))
     written = []

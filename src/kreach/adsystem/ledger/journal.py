@@ -35,7 +35,7 @@ from kreach.service.sqlite import (
     transaction,
 )
 
-__all__ = ["ImpressionRow", "Journal", "open_reader"]
+__all__ = ["Done", "ImpressionRow", "Journal", "open_reader"]
 
 FILE = "live.sqlite3"
 LOCK = "bidder.lock"

@@ -1,1 +1,1 @@
-"""Several bidders, one budget and one set of counts: what they tell each other through Redis."""
+"""A fleet of bidders shares budgets, counts and campaigns through Redis."""

@@ -1,44 +1,124 @@
-"""A bidder among others: tells them what it counted and spent, hears the same, asks for money.
+"""A bidder's membership in a fleet that shares budgets and counts through Redis.
 
-Nothing of this is in the way of a bid. A few times a second the event loop hands a thread what is
-to be told and takes from it what was heard; in between, and while Redis is slow or gone, bids are
-made from what is in memory, within the money that is granted already.
+None of this is on the path of a bid. A few times a second the event loop hands a thread what to
+send and applies what it received. In between, and while Redis is slow or gone, the bidder bids from
+memory, within the money that is leased already.
+
+`FleetMember` is all that the bid server uses of this package, and `LocalBidder` all that this
+package uses of the bid server.
 """
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
+from kreach.adsystem.bidding.arrivals import Traffic
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.journal import Done, Journal
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.grants import Grants
-from kreach.adsystem.sharing.leases import slice_of, standing, take_day
+from kreach.adsystem.sharing.leases import apply_day_lease, budget_status, lease_size
 from kreach.adsystem.sharing.own_rows import rolling_since
-from kreach.adsystem.sharing.peer_counts import Reader
-from kreach.adsystem.sharing.redis_pool import Away, Given, OtherRun, Place, Pool, Standing, Told
-from kreach.adsystem.sharing.row_feed import Feeder
+from kreach.adsystem.sharing.peer_counts import PeerCounts, PeerImpressions
+from kreach.adsystem.sharing.recovery import DeadBidders, recovery_lock
+from kreach.adsystem.sharing.redis_pool import (
+    BudgetStatus,
+    Connect,
+    LeaseGrant,
+    Place,
+    RedisPool,
+    RedisRestarted,
+    RedisUnavailable,
+    SyncReply,
+)
+from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.adsystem.sharing.shared_traffic import Requests, SharedTraffic
 from kreach.errors import KreachError
+from kreach.service.logs import Log
 
-if TYPE_CHECKING:
-    from kreach.adsystem.bidserver.service import BidderState
+__all__ = ["FleetMember", "FleetStatus", "LocalBidder", "PeerImpressions", "Place"]
 
-__all__ = ["Partner"]
+_MIN_SYNC_SECONDS = 0.02  # between two syncs, however urgent
+_RECOVERY_SECONDS = 1.0
+_OPENING_SECONDS = 60.0  # how long a start waits for a bidder that recovers its log
 
-_SHORTEST_SECONDS = 0.02  # between two exchanges, however urgent
+
+class LocalBidder(Protocol):
+    """What a fleet member needs of its bidder. Only `campaigns` is used outside the event loop."""
+
+    @property
+    def store(self) -> Path:
+        """The bidder's own folder."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def campaigns(self) -> CampaignStore:
+        """Where campaigns from reporting are copied to."""
+
+    @property
+    def expiry_seconds(self) -> int:
+        """How long a bid may be out."""
+
+    @property
+    def accounts(self) -> Mapping[int, Account]:
+        """By campaign number, like `stored_campaigns`."""
+
+    @property
+    def stored_campaigns(self) -> Mapping[int, StoredCampaign]: ...
+
+    @property
+    def revision(self) -> int:
+        """The newest revision of a campaign that the bidder has loaded."""
+
+    @property
+    def traffic(self) -> Mapping[str, Traffic]:
+        """Requests by group, by catalogue version."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+
+    def places(self) -> Iterable[Place]:
+        """Campaigns and the catalogues they run on."""
+
+    def add_peer_impressions(self, new: PeerImpressions) -> None:
+        """Count impressions of other bidders."""
+
+    def set_low_funds(self, number: int, micros: int) -> None:
+        """Have a campaign's bids call `FleetMember.request_money` below this amount."""
+
+    def on_loop(self, done: Done) -> Done:
+        """A callback of the journal's thread, moved to the event loop."""
+
+
+@dataclass(frozen=True)
+class FleetStatus:
+    """How a member stands, for health checks and metrics."""
+
+    name: str
+    leasing: bool
+    missing: tuple[str, ...]
+    age_seconds: float  # since the last sync
+    rows_behind: int  # own impressions that Redis has not counted
 
 
 @dataclass
-class _Asked:
-    """What the loop wants to be told to others."""
+class _Outbox:
+    """What the loop has the thread send."""
 
-    anew: bool
-    standings: list[Standing]
-    set_aside: list[int]  # what Redis must not give to others, as `standings` go
+    joining: bool
+    budgets: list[BudgetStatus]
+    set_aside: list[int]  # what Redis must not lease to others, as `budgets` go
     places: frozenset[Place]
     groups: Mapping[str, int]  # by version
     rolling: Mapping[int, int]  # campaigns with rolling caps: since when, in µs
@@ -47,211 +127,250 @@ class _Asked:
 
 
 @dataclass
-class _News:
-    """What a thread heard for the loop."""
+class _Inbox:
+    """What the thread received for the loop."""
 
-    told: Told
-    standings: list[Standing]
+    reply: SyncReply
+    budgets: list[BudgetStatus]
     traffic: list[Requests] = field(default_factory=list)
-    trouble: str = ""
+    error: str = ""
 
 
-class Partner:
-    """One bidder's part in a pool of several."""
+class FleetMember:
+    """One bidder of a fleet. Everything is called on the event loop, `close` after its end."""
 
-    def __init__(self, state: "BidderState", settings: RedisSettings, name: str) -> None:
-        self._state, self._settings = state, settings
-        self.pool = Pool(settings, name, state.journal.id, state.journal.epoch)
-        self.bidders = len(settings.bidders)
-        self._reader = Reader(self.pool, state.shared.store)
+    def __init__(
+        self,
+        bidder: LocalBidder,
+        settings: RedisSettings,
+        name: str,
+        connect: Connect | None = None,
+    ) -> None:
+        self._bidder, self._settings = bidder, settings
+        journal, store = bidder.journal, bidder.store
+        self._pool = RedisPool(settings, name, journal.id, journal.epoch, connect)
+        self._bidders = len(settings.bidders)
+        self._peers = PeerCounts(self._pool, store)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sharing")
         self._wake = asyncio.Event()
         self._joined = False
-        self.feeder = Feeder(self.pool, state.shared.store)
-        self._grants = Grants(state.journal, state.on_loop, self._granted)
-        for number, account in state.ledger.accounts.items():
-            self._grants.know(number, account.granted)
-        self._dry: set[int] = set()
+        self._feed = RowFeed(self._pool, store)
+        self._grants = Grants(journal, bidder.on_loop, self._granted)
+        for number, account in bidder.accounts.items():
+            self._grants.load(number, account.granted)
+        self._exhausted: set[int] = set()
         self._traffic = SharedTraffic()
         self._traffic_position: bytes | None = None
-        self.open = False
-        self.missing: tuple[str, ...] = settings.bidders
-        self.heard_at = time.monotonic()
-        self._complaint = ""
+        self._dead = DeadBidders(store, settings, bidder.expiry_seconds, bidder.now, bidder.log)
+        self._leasing = False
+        self._missing: tuple[str, ...] = settings.bidders
+        self.synced_at = time.monotonic()
+        self._error = ""
+
+    @staticmethod
+    def opening(store: Path) -> AbstractContextManager[bool]:
+        """Held while a bidder opens its log: wait for one that recovers it, keep others out."""
+        return recovery_lock(store, _OPENING_SECONDS)
 
     @property
-    def age_seconds(self) -> float:
-        """How long ago something was last heard."""
-        return time.monotonic() - self.heard_at
+    def tasks(self) -> list[Callable[[], Awaitable[None]]]:
+        """What the bidder is to run again and again."""
+        return [self.sync_when_due, self.recover_dead]
 
-    def hurry(self, number: int) -> None:
-        """A campaign may be running low: if so ask soon, unless there was nothing to be had."""
-        if number in self._dry or self._idle(number, self._state.clock()):
-            return
-        if self._low(self._state.ledger.accounts[number]):
+    @property
+    def status(self) -> FleetStatus:
+        """How this member stands."""
+        age = time.monotonic() - self.synced_at
+        name, behind = self._pool.name, self._feed.rows_behind
+        return FleetStatus(name, self._leasing, self._missing, age, behind)
+
+    @property
+    def writing_grants(self) -> bool:
+        """Whether a grant is on its way to the log."""
+        return self._grants.writing
+
+    def sync_soon(self) -> None:
+        """Do not wait for the next regular sync."""
+        self._wake.set()
+
+    def request_money(self, number: int) -> None:
+        """Sync soon if a campaign runs low, unless there was nothing to be had last time."""
+        if self.needs_money(number):
             self._wake.set()
 
-    def _low(self, account: Account) -> bool:
-        """Whether less than half a slice is at hand, and more could be had."""
-        piece = slice_of(account.budget, account.left(), self.bidders)
-        if account.granted < account.budget and account.granted - account.used() < piece // 2:
+    def needs_money(self, number: int) -> bool:
+        """Whether a running campaign has less than half a lease, and could get more."""
+        if number in self._exhausted or self._idle(number, self._bidder.now()):
+            return False
+        account = self._bidder.accounts[number]
+        size = lease_size(account.budget, account.left(), self._bidders)
+        if account.granted < account.budget and account.granted - account.used() < size // 2:
             return True
         if account.daily is None or account.day_grants is None:
             return False
-        day = account.day_of(int(self._state.clock() * 1e6))
-        held = account.day_grants.get(day, 0)
-        piece = slice_of(account.daily, account.left_today(day), self.bidders)
-        return held < account.daily and held - account.used_on(day) < piece // 2
+        day = account.day_at(self._bidder.now())
+        granted = account.day_grants.get(day, 0)
+        size = lease_size(account.daily, account.left_today(day), self._bidders)
+        return granted < account.daily and granted - account.used_on(day) < size // 2
 
     def _idle(self, number: int, now: float) -> bool:
-        campaign = self._state.kept[number].campaign
-        flying = campaign.start.timestamp() <= now < campaign.end.timestamp()
-        return campaign.state != "running" or not flying
+        campaign = self._bidder.stored_campaigns[number].campaign
+        in_flight = campaign.start.timestamp() <= now < campaign.end.timestamp()
+        return campaign.state != "running" or not in_flight
 
-    async def run(self) -> None:
-        """One exchange; to be called again and again."""
+    async def sync_when_due(self) -> None:
+        """Wait until a sync is due or urgent, then sync."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), self._settings.sync_seconds)
         self._wake.clear()
-        await self._exchange_once()
-        await asyncio.sleep(_SHORTEST_SECONDS)
+        await self.sync()
+        await asyncio.sleep(_MIN_SYNC_SECONDS)
 
-    async def _exchange_once(self) -> None:
-        asked = self._ask()
+    async def sync(self) -> None:
+        """Send and receive once; an error of Redis is logged and the next sync tries again."""
+        outbox = self._collect()
         loop = asyncio.get_running_loop()
         try:
-            news = await loop.run_in_executor(self._thread, self._exchange, asked)
-        except (Away, OtherRun, KreachError) as error:
-            self._joined &= not isinstance(error, OtherRun)
-            self._traffic.take_back(asked.traffic)
-            self._say(f"redis: {error}")
+            inbox = await loop.run_in_executor(self._thread, self._exchange, outbox)
+        except (RedisUnavailable, RedisRestarted, KreachError) as error:
+            self._joined &= not isinstance(error, RedisRestarted)
+            self._traffic.restore(outbox.traffic)
+            self._report(f"redis: {error}")
             return
-        self._hear(news)
+        self._apply(inbox)
 
-    def _say(self, complaint: str) -> None:
-        if complaint and complaint != self._complaint:
-            self._state.log.warning("not sharing", reason=complaint)
-        elif self._complaint and not complaint:
-            self._state.log.info("sharing", bidders=list(self._settings.bidders))
-        self._complaint = complaint
+    async def recover_dead(self) -> None:
+        """Look for dead bidders on this machine, and recover them."""
+        await asyncio.sleep(_RECOVERY_SECONDS)
+        await asyncio.to_thread(self._dead.recover, self._pool.run_id)
+
+    def _report(self, error: str) -> None:
+        if error and error != self._error:
+            self._bidder.log.warning("not sharing", reason=error)
+        elif self._error and not error:
+            self._bidder.log.info("sharing", bidders=list(self._settings.bidders))
+        self._error = error
 
     # -- on the loop --------------------------------------------------------------------------
 
-    def _ask(self) -> _Asked:
-        state = self._state
-        now = state.clock()
-        anew = not self._joined
-        standings = [self._standing(n, now, anew=anew) for n in state.ledger.accounts]
-        return _Asked(
-            anew,
-            standings,
-            # what the log holds could be had again after a crash: it stays ours until it is less
-            [self._grants.most(standing.campaign) for standing in standings],
-            frozenset((n, version) for version, d in state.desks.items() for n in d.plays),
-            {version: len(desk.catalogue) for version, desk in state.desks.items()},
-            rolling_since(state.kept.values(), now),
-            state.revision,
-            self._traffic.news(state.desks),
+    def _collect(self) -> _Outbox:
+        bidder = self._bidder
+        now = bidder.now()
+        joining = not self._joined
+        budgets = [self._budget(number, now, asking=not joining) for number in bidder.accounts]
+        return _Outbox(
+            joining,
+            budgets,
+            # what the log holds would be held again after a crash: it stays ours until it is less
+            [self._grants.max_logged(budget.campaign) for budget in budgets],
+            frozenset(bidder.places()),
+            {version: len(traffic.by_group) for version, traffic in bidder.traffic.items()},
+            rolling_since(bidder.stored_campaigns.values(), now),
+            bidder.revision,
+            self._traffic.collect(bidder.traffic),
         )
 
-    def _standing(self, number: int, now: float, *, anew: bool, idle: bool = False) -> Standing:
-        account = self._state.ledger.accounts[number]
-        start = self._state.kept[number].campaign.start.timestamp()
+    def _budget(self, number: int, now: float, *, asking: bool, idle: bool = False) -> BudgetStatus:
+        account = self._bidder.accounts[number]
+        start = self._bidder.stored_campaigns[number].campaign.start.timestamp()
         day = None
         if account.daily is not None and start <= now:
-            day = account.day_of(int(now * 1e6))
+            day = account.day_at(now)
         idle = idle or self._idle(number, now)
-        # anew: what is held already, whatever it is; nothing more before all have told
-        told = standing(number, account, day, self.bidders, idle=idle, asking=not anew)
+        status = budget_status(number, account, day, self._bidders, idle=idle, asking=asking)
         self._grants.lower(number, account.granted)
-        return told
+        return status
 
-    def _hear(self, news: _News) -> None:
-        state = self._state
+    def _apply(self, inbox: _Inbox) -> None:
+        bidder, reply = self._bidder, inbox.reply
         self._joined = True
-        self.heard_at = time.monotonic()
-        self.open, self.missing = news.told.open, news.told.missing
-        absent = ", ".join(self.missing)
-        closed = "" if self.open else f"no money is given out before all have told: {absent}"
-        self._say(closed or news.trouble)
-        for asked, given in zip(news.standings, news.told.given, strict=True):
-            self._take(asked, given)
-        for seen in self._reader.take():
-            desk = state.desks.get(seen.version)
-            if desk is not None and seen.campaign in desk.plays:
-                desk.count(seen.campaign, seen.groups, seen.impressions, seen.moments)
-        self._traffic.add(state.desks, news.traffic)
+        self.synced_at = time.monotonic()
+        self._leasing, self._missing = reply.leasing, reply.missing
+        missing = ", ".join(self._missing)
+        closed = "" if self._leasing else f"no leases until all bidders have joined: {missing}"
+        self._report(closed or inbox.error)
+        for budget, lease in zip(inbox.budgets, reply.leases, strict=True):
+            self._apply_lease(budget, lease)
+        for new in self._peers.take():
+            bidder.add_peer_impressions(new)
+        self._traffic.add(bidder.traffic, inbox.traffic)
 
-    def _take(self, asked: Standing, given: Given) -> None:
-        number = asked.campaign
-        account = self._state.ledger.accounts[number]
-        account.elsewhere = given.elsewhere
-        if asked.day >= 0 and account.day_grants is not None:
-            take_day(account, asked.day, given, all_told=self.open)
-        short = given.granted < asked.wanted or given.day_granted < asked.day_wanted
-        (self._dry.add if short else self._dry.discard)(number)
-        granted = min(given.granted, asked.wanted)  # the rest is set aside and was not asked for
+    def _apply_lease(self, budget: BudgetStatus, lease: LeaseGrant) -> None:
+        number = budget.campaign
+        account = self._bidder.accounts[number]
+        account.spent_elsewhere = lease.spent_elsewhere
+        if budget.day >= 0 and account.day_grants is not None:
+            apply_day_lease(account, budget.day, lease, leasing=self._leasing)
+        short = lease.granted < budget.wanted or lease.day_granted < budget.day_wanted
+        (self._exhausted.add if short else self._exhausted.discard)(number)
+        granted = min(lease.granted, budget.wanted)  # the rest is set aside and was not asked for
         if granted > account.granted:
             self._grants.raise_to(number, granted)
-        elif given.allowed < account.granted:  # the budget was lowered
-            account.granted = max(account.used(), given.allowed)
+        elif lease.allowed < account.granted:  # the budget was lowered
+            account.granted = max(account.used(), lease.allowed)
 
     def _granted(self, number: int, granted: int) -> None:
-        """Money counts when the log knows of it: after a crash it may have been out."""
-        account = self._state.ledger.accounts[number]
+        """Use a grant once the log has it: after a crash, bids with it may be out."""
+        account = self._bidder.accounts[number]
         account.granted = max(account.granted, granted)
-        low = slice_of(account.budget, account.left(), self.bidders) // 2
-        self._state.ask_below(number, low)
+        low = lease_size(account.budget, account.left(), self._bidders) // 2
+        self._bidder.set_low_funds(number, low)
 
     # -- in the thread ------------------------------------------------------------------------
 
-    def _exchange(self, asked: _Asked) -> _News:
-        pool = self.pool
-        if asked.anew:
+    def _exchange(self, outbox: _Outbox) -> _Inbox:
+        pool = self._pool
+        if outbox.joining:
             pool.find_run()
-            self.feeder.begin()  # first: it refuses a log that is not the one Redis knows
-        told = pool.tell(_with(asked.standings, asked.set_aside), anew=asked.anew)
-        if asked.anew:
-            self._reader.begin()
+            self._feed.start()  # first: it refuses a log that is not the one Redis knows
+        budgets = _set_aside(outbox.budgets, outbox.set_aside)
+        reply = pool.sync(budgets, joining=outbox.joining)
+        if outbox.joining:
+            self._peers.start()
             self._traffic_position = None
-            pool.forget_other_runs()
-        news = _News(told, asked.standings)
-        self.feeder.feed(asked.rolling)
-        self._reader.read(asked.places, asked.groups, asked.rolling, self.feeder.fed)
-        for version, groups, requests in asked.traffic:
-            pool.tell_traffic(version, groups, requests)
-        self._traffic_position, news.traffic = pool.hear_traffic(self._traffic_position)
-        newer = pool.campaigns(asked.revision)
-        if newer:
+            pool.delete_other_runs()
+        inbox = _Inbox(reply, outbox.budgets)
+        self._feed.push(outbox.rolling)
+        self._peers.read(outbox.places, outbox.groups, outbox.rolling, self._feed.counted_row)
+        for version, groups, requests in outbox.traffic:
+            pool.publish_traffic(version, groups, requests)
+        self._traffic_position, inbox.traffic = pool.read_traffic(self._traffic_position)
+        new = pool.campaigns_after(outbox.revision)
+        if new:
             try:
-                self._state.campaigns.replicate(newer)
+                self._bidder.campaigns.replicate(new)
             except KreachError as error:  # of a newer kreach: money and counts go on
-                news.trouble = f"campaigns of reporting: {error}"
-        return news
+                inbox.error = f"campaigns of reporting: {error}"
+        return inbox
 
     # -- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Tell the last rows and give back what is not out, if Redis is there to hear it."""
+        """Send the last rows and give back what is not out on bids, if Redis can be reached."""
         self._thread.shutdown(wait=True)
-        state = self._state
-        now = state.clock()
-        accounts = state.ledger.accounts
-        for number in accounts:  # what is given back is out of the log before others hear of it
-            self._standing(number, now, anew=True, idle=True)
+        bidder = self._bidder
+        now = bidder.now()
+        accounts = bidder.accounts
+        for number in accounts:  # what is given back leaves the log before others can lease it
+            self._budget(number, now, asking=False, idle=True)
         self._grants.settle({number: account.granted for number, account in accounts.items()})
         try:
             if self._joined:
-                self.feeder.feed(rolling_since(state.kept.values(), now))
-                standings = [self._standing(n, now, anew=True, idle=True) for n in accounts]
-                set_aside = [self._grants.most(number) for number in accounts]
-                self.pool.tell(_with(standings, set_aside), anew=False)
-        except (Away, OtherRun, KreachError) as error:
-            state.log.warning("not told at the end", reason=str(error))
-        self.pool.close()
+                self._feed.push(rolling_since(bidder.stored_campaigns.values(), now))
+                budgets = [self._budget(n, now, asking=False, idle=True) for n in accounts]
+                set_aside = [self._grants.max_logged(number) for number in accounts]
+                self._pool.sync(_set_aside(budgets, set_aside), joining=False)
+        except (RedisUnavailable, RedisRestarted, KreachError) as error:
+            bidder.log.warning("leases not given back", reason=str(error))
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Stop without sending anything: Redis keeps what this member holds set aside."""
+        self._thread.shutdown(wait=True)
+        self._pool.close()
 
 
-def _with(standings: list[Standing], set_aside: list[int]) -> list[Standing]:
-    """Standings that ask for no less than must be set aside."""
-    pairs = zip(standings, set_aside, strict=True)
-    return [told._replace(wanted=max(told.wanted, least)) for told, least in pairs]
+def _set_aside(budgets: list[BudgetStatus], set_aside: list[int]) -> list[BudgetStatus]:
+    """Budgets that ask for no less than must be set aside."""
+    pairs = zip(budgets, set_aside, strict=True)
+    return [budget._replace(wanted=max(budget.wanted, minimum)) for budget, minimum in pairs]

@@ -1,11 +1,11 @@
-"""The grants that a bidder's log holds: up to date before money goes either way.
+"""Grants in a bidder's log: updated before money moves in either direction.
 
-A grant from Redis is written down before it is used, and what is given back is taken out of the log
-before Redis hears of it. So at every instant, for each campaign,
+A lease from Redis is logged before it is used, and what is given back leaves the log before Redis
+learns of it. So at every instant, for each campaign,
 
     what may be used ≤ what the log holds ≤ what Redis has set aside for this bidder
 
-and a bidder that starts anew from its log holds nothing that somebody else was given.
+and a bidder that restarts from its log holds nothing that another bidder has leased.
 """
 
 import queue
@@ -16,35 +16,40 @@ from kreach.adsystem.ledger.journal import Journal
 __all__ = ["Grants"]
 
 _SETTLE_SECONDS = 30.0
-_Carry = Callable[[Callable[[Exception | None], None]], Callable[[Exception | None], None]]
+_OnLoop = Callable[[Callable[[Exception | None], None]], Callable[[Exception | None], None]]
 
 
 class Grants:
-    """Writes grants down, one at a time for each campaign. Used by the event loop."""
+    """Logs grants, one at a time for each campaign. Used by the event loop."""
 
     def __init__(
-        self, journal: Journal, on_loop: _Carry, granted: Callable[[int, int], None]
+        self, journal: Journal, on_loop: _OnLoop, granted: Callable[[int, int], None]
     ) -> None:
-        """`on_loop` brings the journal's answers to the loop, `granted` hears what was raised."""
+        """`on_loop` moves callbacks of the journal to the loop; `granted` is called on a raise."""
         self._journal, self._on_loop, self._granted = journal, on_loop, granted
         self._logged: dict[int, int] = {}
         self._writing: dict[int, int] = {}
 
-    def know(self, number: int, micros: int) -> None:
-        """What the log holds at the start."""
+    def load(self, number: int, micros: int) -> None:
+        """Set what the log holds at the start."""
         self._logged[number] = micros
 
-    def most(self, number: int) -> int:
+    @property
+    def writing(self) -> bool:
+        """Whether a write is under way."""
+        return bool(self._writing)
+
+    def max_logged(self, number: int) -> int:
         """The most that the log can hold now, whether or not a write is under way."""
         return max(self._logged.get(number, 0), self._writing.get(number, 0))
 
     def raise_to(self, number: int, micros: int) -> None:
-        """Write down what was given; while another write is under way it is asked for again."""
+        """Log a larger grant; while another write is under way, the next sync asks for it again."""
         if number not in self._writing:
             self._write(number, micros, raised=True)
 
     def lower(self, number: int, micros: int) -> None:
-        """Write down that less is held, if the log says more."""
+        """Log a smaller grant, if the log holds more."""
         if number not in self._writing and micros < self._logged.get(number, 0):
             self._write(number, micros, raised=False)
 
@@ -64,7 +69,7 @@ class Grants:
         self._journal.submit("grant", (number, micros), self._on_loop(written))
 
     def settle(self, held: Mapping[int, int]) -> None:
-        """At the end: write down what is held and wait for it, whatever is under way."""
+        """Before the end: log what is held and wait for it, whatever write is under way."""
         ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._writing.clear()
         for number, micros in held.items():

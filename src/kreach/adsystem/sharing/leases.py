@@ -1,72 +1,74 @@
 """How much of a shared budget a bidder asks for, and what it gives back."""
 
 from kreach.adsystem.ledger.account import Account
-from kreach.adsystem.sharing.redis_pool import MAX_MICROS, Given, Standing
+from kreach.adsystem.sharing.redis_pool import MAX_MICROS, BudgetStatus, LeaseGrant
 
-__all__ = ["slice_of", "standing", "take_day"]
+__all__ = ["apply_day_lease", "budget_status", "lease_size"]
 
-_SLICES = 50  # a budget is given out in about so many parts
-_MIN_SLICE = 50_000  # micros
+_LEASES = 50  # a budget is leased in about so many parts
+_MIN_LEASE = 50_000  # micros
 
 
-def slice_of(limit: int, left: int, bidders: int) -> int:
+def lease_size(limit: int, left: int, bidders: int) -> int:
     """How much to have at hand: a small part of the limit, smaller when little is left.
 
     What one bidder holds another cannot spend: with a quarter of an equal share of what is left,
-    three quarters are still to be had by whoever has the traffic.
+    three quarters remain for whoever has the traffic.
     """
-    return max(min(limit // _SLICES, left // (4 * bidders)), _MIN_SLICE)
+    return max(min(limit // _LEASES, left // (4 * bidders)), _MIN_LEASE)
 
 
-def standing(
+def budget_status(
     number: int, account: Account, day: int | None, bidders: int, *, idle: bool, asking: bool
-) -> Standing:
-    """What to tell and to ask for; what is more than needed is given up at once.
+) -> BudgetStatus:
+    """What to report and to ask for; gives up at once what is more than needed.
 
-    `day` of the flight, None if days have no budget; `idle` campaigns keep what may be out only;
-    without `asking` what is held is told and no more. Money that is given up is out of the account
-    before anybody else hears of it.
+    `day` of the flight, None if days have no budget. `idle` campaigns keep only what may be out on
+    bids. Without `asking`, report what is held and ask for no more. Money that is given up leaves
+    the account before another bidder can lease it.
     """
-    piece = slice_of(account.budget, account.left(), bidders)
+    size = lease_size(account.budget, account.left(), bidders)
     held, used = account.granted, account.used()
-    account.granted = held = min(held, max(used, _kept(held, used, piece, idle)))
-    wanted = _wanted(held, used, piece, account.budget, idle) if asking else held
+    account.granted = held = min(held, max(used, _retained(held, used, size, idle)))
+    wanted = _wanted(held, used, size, account.budget, idle) if asking else held
     budget = min(account.budget, MAX_MICROS)
     if day is None or account.daily is None or account.day_grants is None:
-        return Standing(number, budget, account.spent, wanted)
-    piece = slice_of(account.daily, account.left_today(day), bidders)
+        return BudgetStatus(number, budget, account.spent, wanted)
+    size = lease_size(account.daily, account.left_today(day), bidders)
     held, used = account.day_grants.get(day, 0), account.used_on(day)
-    account.day_grants[day] = held = min(held, max(used, _kept(held, used, piece, idle)))
-    # What an earlier run may have out is told as held, and is nobody's to bid with: days are not
-    # in the log, so it is not known whether as much of this day was ever granted.
-    told = max(held, used)
-    day_wanted = _wanted(told, used, piece, account.daily, idle) if asking else told
+    account.day_grants[day] = held = min(held, max(used, _retained(held, used, size, idle)))
+    # What an earlier run may have out is reported as held, and nobody may bid with it: the log has
+    # no days, so it is not known whether as much of this day was ever granted.
+    reported = max(held, used)
+    day_wanted = _wanted(reported, used, size, account.daily, idle) if asking else reported
     spent = account.spent_on(day)
-    return Standing(number, budget, account.spent, wanted, day, account.daily, spent, day_wanted)
+    return BudgetStatus(
+        number, budget, account.spent, wanted, day, account.daily, spent, day_wanted
+    )
 
 
-def take_day(account: Account, day: int, given: Given, *, all_told: bool) -> None:
-    """What may be spent on a day: what was given, as far as others leave it.
+def apply_day_lease(account: Account, day: int, lease: LeaseGrant, *, leasing: bool) -> None:
+    """Set what may be spent on a day: the lease, as far as other bidders leave it.
 
-    Redis takes down whatever a bidder says it holds. Only what it would also have given may be
-    used, which nobody knows before all have told: then what all may use stays within the day's
-    budget.
+    Redis records whatever a bidder says it holds. Only what it would also have granted may be
+    used, and that is known once all bidders have joined (`leasing`): then what all may use stays
+    within the day's budget.
     """
     assert account.day_grants is not None
-    usable = given.day_granted if all_told else 0
+    usable = lease.day_granted if leasing else 0
     held = max(account.day_grants.get(day, 0), usable)
-    most = max(account.used_on(day) - account.carried, given.day_allowed)
-    account.day_grants = {day: min(held, most)}
-    account.elsewhere_on = {day: given.day_elsewhere}
+    limit = max(account.used_on(day) - account.carried, lease.day_allowed)
+    account.day_grants = {day: min(held, limit)}
+    account.spent_elsewhere_on = {day: lease.day_spent_elsewhere}
 
 
-def _kept(held: int, used: int, piece: int, idle: bool) -> int:
+def _retained(held: int, used: int, size: int, idle: bool) -> int:
     if idle:
         return used
-    return used + piece if held - used > 2 * piece else held
+    return used + size if held - used > 2 * size else held
 
 
-def _wanted(held: int, used: int, piece: int, limit: int, idle: bool) -> int:
-    if idle or held - used >= piece // 2:
+def _wanted(held: int, used: int, size: int, limit: int, idle: bool) -> int:
+    if idle or held - used >= size // 2:
         return held
-    return max(min(used + piece, limit, MAX_MICROS), held)
+    return max(min(used + size, limit, MAX_MICROS), held)

@@ -1,4 +1,4 @@
-"""A bidder's own rows, in their order: from the live log, or from the files they moved into."""
+"""Rows of a bidder's own log, in order: from the journal, or the files they were moved to."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -10,21 +10,21 @@ import numpy as np
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
-from kreach.adsystem.sharing.redis_pool import Place, Rows
+from kreach.adsystem.sharing.redis_pool import LogRows, Place
 from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.numeric.types import IntArray
 
 __all__ = ["last_row", "own_counts", "rolling_since", "rows_after"]
 
-_MOST = 5_000
+_MAX_ROWS = 5_000
 
 
 def rolling_since(campaigns: Iterable[StoredCampaign], now: float) -> dict[int, int]:
     """Campaigns with rolling caps, and since when their impressions matter, in µs."""
     return {
-        kept.number: int((now - max(cap.span_seconds or now for cap in kept.campaign.caps)) * 1e6)
-        for kept in campaigns
-        if kept.campaign.cap is None
+        stored.number: int((now - stored.campaign.longest_span(now)) * 1e6)
+        for stored in campaigns
+        if stored.campaign.cap is None
     }
 
 
@@ -38,7 +38,7 @@ def last_row(folder: Path) -> int:
         reader.close()
 
 
-def rows_after(folder: Path, row: int, most: int = _MOST) -> Rows:
+def rows_after(folder: Path, row: int, limit: int = _MAX_ROWS) -> LogRows:
     """The next rows after one; none if there are none."""
     reader = open_reader(folder)
     try:
@@ -46,51 +46,51 @@ def rows_after(folder: Path, row: int, most: int = _MOST) -> Rows:
         files, compacted = listed_files(reader, folder)
         versions: dict[int, str] = dict(reader.execute("SELECT number, version FROM catalogues"))
         if row < compacted:
-            names = _later(reader, row)
-            found = _from_files([file for file in files if file.name in names], row, most)
+            names = _files_after(reader, row)
+            rows = _from_files([file for file in files if file.name in names], row, limit)
         else:
-            found = reader.execute(
+            rows = reader.execute(
                 """SELECT row, campaign, catalogue, grp, bid_ts FROM impressions WHERE row > ?
                 ORDER BY row LIMIT ?""",
-                (row, most),
+                (row, limit),
             ).fetchall()
     finally:
         reader.close()
-    table = np.array(found, dtype=np.int64).reshape(-1, 5)
-    named = np.array([versions[number] for number in table[:, 2].tolist()], dtype=object)
-    return Rows(table[:, 0], table[:, 1], named, table[:, 3], table[:, 4])
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    catalogues = np.array([versions[number] for number in table[:, 2].tolist()], dtype=object)
+    return LogRows(table[:, 0], table[:, 1], catalogues, table[:, 3], table[:, 4])
 
 
-def _later(reader: sqlite3.Connection, row: int) -> set[str]:
-    found = reader.execute("SELECT file FROM compacted WHERE last_row > ?", (row,))
-    return {str(name).rpartition("/")[2] for (name,) in found}
+def _files_after(reader: sqlite3.Connection, row: int) -> set[str]:
+    names = reader.execute("SELECT file FROM compacted WHERE last_row > ?", (row,))
+    return {str(name).rpartition("/")[2] for (name,) in names}
 
 
-def _from_files(files: list[Path], row: int, most: int) -> list[Any]:
+def _from_files(files: list[Path], row: int, limit: int) -> list[Any]:
     with scratch_connection() as engine:
         listed = ", ".join(f"'{sql_text(file)}'" for file in files)
-        found: list[Any] = engine.execute(
+        rows: list[Any] = engine.execute(
             f"""SELECT row, campaign_number, catalogue_number, group_number, epoch_us(bid_ts)
-            FROM read_parquet([{listed}]) WHERE row > {row} ORDER BY row LIMIT {most}"""
+            FROM read_parquet([{listed}]) WHERE row > {row} ORDER BY row LIMIT {limit}"""
         ).fetchall()
-        return found
+        return rows
 
 
 def own_counts(folder: Path, places: set[Place], up_to: int) -> dict[Place, tuple[IntArray, ...]]:
-    """Impressions by group of one's own rows up to one of them: groups, and how many."""
+    """Impressions by group of the own rows up to a row: groups, and how many."""
     reader = open_reader(folder)
     try:
         reader.execute("BEGIN")
         files, _ = listed_files(reader, folder)
         versions: dict[int, str] = dict(reader.execute("SELECT number, version FROM catalogues"))
-        found = reader.execute(
+        rows = reader.execute(
             """SELECT campaign, catalogue, grp, count(*) FROM impressions WHERE row <= ?
             GROUP BY 1, 2, 3""",
             (up_to,),
         ).fetchall()
     finally:
         reader.close()
-    table = np.array(found, dtype=np.int64).reshape(-1, 4)
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
     if files:
         with scratch_connection() as engine:
             listed = ", ".join(f"'{sql_text(file)}'" for file in files)

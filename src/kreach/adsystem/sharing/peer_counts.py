@@ -1,9 +1,9 @@
-"""What other bidders counted: read from the feed, or from the counts where the feed is not enough.
+"""Impressions of other bidders: from the feed, or from the counts where the feed has gaps.
 
-For each campaign and catalogue it is known how much of the others is in one's own counts
-(`others`), and up to which row of each of them. Rows come with the row before them: where one is
-missing, the counts are looked at again, and what is more than is known is added. Counts only grow,
-so what was added is never taken back and nothing is added twice.
+For each campaign and catalogue it is known how many impressions of others are in the own counts
+(`_others`), and up to which row of each bidder. Feed entries name the row before them: where one
+is missing, the counts are read again and the difference is added. Counts only grow, so nothing is
+taken back and nothing is added twice.
 """
 
 import time
@@ -15,141 +15,151 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.sharing.own_rows import own_counts
-from kreach.adsystem.sharing.redis_pool import Place, Pool
+from kreach.adsystem.sharing.redis_pool import Place, RedisPool
 from kreach.numeric.types import IntArray
 
-__all__ = ["Reader", "Seen"]
+__all__ = ["PeerCounts", "PeerImpressions"]
 
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Impressions that others had: by group, or (rolling caps) one by one with their moments."""
+class PeerImpressions:
+    """Impressions of others: by group, or (rolling caps) one by one with their times."""
 
     campaign: int
     version: str
     groups: IntArray
     impressions: IntArray
-    moments: IntArray | None = None  # in µs
+    times: IntArray | None = None  # in µs
 
 
-class Reader:
-    """Reads what is new. Used by one thread."""
+class PeerCounts:
+    """Reads new impressions of other bidders. Used by one thread."""
 
-    def __init__(self, pool: Pool, store: Path) -> None:
+    def __init__(self, pool: RedisPool, store: Path) -> None:
         self._pool, self._store = pool, store
         self._position: bytes | None = None
-        self._have: dict[str, int] = {}  # of each bidder: the last row that was heard of
+        self._last_rows: dict[str, int] = {}  # of each bidder: the last row in the feed
         self._others: dict[Place, IntArray] = {}
         self._base: dict[Place, dict[str, int]] = {}
         self._synced: set[Place] = set()
-        self._again_at = 0.0
+        self._retry_at = 0.0
         self._wait = _FIRST_WAIT
-        self._unread: list[Seen] = []
+        self._unread: list[PeerImpressions] = []
 
-    def begin(self) -> None:
-        """A run of Redis begins: its feed is a new one; what is known stays known."""
-        self._position, rows = self._pool.position()
-        for who, row in rows.items():
-            if row > self._have.get(who, 0):
-                self._synced.clear()  # said to this run before we came
-                self._have[who] = row
+    def start(self) -> None:
+        """Join a run of Redis: its feed is a new one, what is known stays known."""
+        self._position, rows = self._pool.feed_position()
+        for name, row in rows.items():
+            if row > self._last_rows.get(name, 0):
+                self._synced.clear()  # counted before we joined
+                self._last_rows[name] = row
 
     def read(
         self,
         places: frozenset[Place],
         groups: Mapping[str, int],
         rolling: Mapping[int, int],
-        fed: int,
+        own_row: int,
     ) -> None:
-        """Read what is new for these campaigns and catalogues. `fed`: own rows that are counted."""
+        """Read what is new for these campaigns and catalogues.
+
+        `own_row`: the last own row that is counted.
+        """
         assert self._position is not None
-        heard = self._pool.hear(self._position)
-        self._position = heard.position
+        batch = self._pool.read_feed(self._position)
+        self._position = batch.position
         self._synced &= places
-        if heard.missed:
+        if batch.missed:
             self._synced.clear()
-        for who, after, last, version, table in heard.rows:
-            if after > self._have.get(who, 0):
-                self._synced.clear()  # something was missed
-            self._have[who] = max(self._have.get(who, 0), last)
+        for name, after, last, version, table in batch.rows:
+            if after > self._last_rows.get(name, 0):
+                self._synced.clear()  # an entry is missing
+            self._last_rows[name] = max(self._last_rows.get(name, 0), last)
             for campaign in np.unique(table["campaign"]).tolist():
                 place = (campaign, version)
                 base = self._base.setdefault(place, {})
-                mine = table[(table["campaign"] == campaign) & (table["row"] > base.get(who, 0))]
-                if place in self._synced and len(mine):
-                    base[who] = int(mine["row"][-1])
-                    self._unread.append(self._rows(place, mine, campaign in rolling))
-        self._counts(places, groups, rolling, fed)
+                new = table[(table["campaign"] == campaign) & (table["row"] > base.get(name, 0))]
+                if place in self._synced and len(new):
+                    base[name] = int(new["row"][-1])
+                    self._unread.append(self._rows(place, new, campaign in rolling))
+        self._read_counts(places, groups, rolling, own_row)
 
-    def take(self) -> list[Seen]:
-        """What was read and not taken yet: also what was read before something went wrong."""
+    def take(self) -> list[PeerImpressions]:
+        """Impressions read since the last call, also those read before an error."""
         taken, self._unread = self._unread, []
         return taken
 
-    def _rows(self, place: Place, rows: "np.ndarray[Any, Any]", one_by_one: bool) -> Seen:
+    def retry_now(self) -> None:
+        """Read the counts again at the next call, without waiting for others to catch up."""
+        self._retry_at = 0.0
+
+    def _rows(
+        self, place: Place, rows: "np.ndarray[Any, Any]", one_by_one: bool
+    ) -> PeerImpressions:
         groups = rows["group"].astype(np.int64)
         if one_by_one:
-            return Seen(*place, groups, np.ones_like(groups), rows["bid_micros"].astype(np.int64))
-        found, counts = np.unique(groups, return_counts=True)
-        self._others[place][found] += counts.astype(self._others[place].dtype)
-        return Seen(*place, found, counts)
+            times = rows["bid_micros"].astype(np.int64)
+            return PeerImpressions(*place, groups, np.ones_like(groups), times)
+        groups, counts = np.unique(groups, return_counts=True)
+        self._others[place][groups] += counts.astype(self._others[place].dtype)
+        return PeerImpressions(*place, groups, counts)
 
-    def _counts(
+    def _read_counts(
         self,
         places: frozenset[Place],
         groups: Mapping[str, int],
         rolling: Mapping[int, int],
-        fed: int,
+        own_row: int,
     ) -> None:
-        """Look at the counts of places that the feed alone does not tell enough of."""
+        """Read the counts of places for which the feed has gaps."""
         wanted = places - self._synced
-        if not wanted or time.monotonic() < self._again_at:
+        if not wanted or time.monotonic() < self._retry_at:
             return
-        mine = own_counts(self._store, {p for p in wanted if p[0] not in rolling}, fed)
+        own = own_counts(self._store, {p for p in wanted if p[0] not in rolling}, own_row)
         complete = True
         for place in sorted(wanted):
-            told = self._pool.counted(place)
+            shared = self._pool.counts(place)
             if place[0] in rolling:
-                seen = self._times(place, rolling[place[0]])
+                new = self._new_times(place, rolling[place[0]])
             else:
-                seen = self._more(place, told.impressions, groups[place[1]], mine[place])
-            if len(seen.groups):
-                self._unread.append(seen)
+                new = self._difference(place, shared.impressions, groups[place[1]], own[place])
+            if len(new.groups):
+                self._unread.append(new)
             base = self._base.setdefault(place, {})
-            for who, row in told.rows.items():
-                base[who] = max(base.get(who, 0), row)
-            if all(told.rows.get(who, 0) >= row for who, row in self._have.items()):
+            for name, row in shared.rows.items():
+                base[name] = max(base.get(name, 0), row)
+            if all(shared.rows.get(name, 0) >= row for name, row in self._last_rows.items()):
                 self._synced.add(place)
             else:
-                complete = False  # somebody has yet to tell this run of Redis all it told others
+                complete = False  # a bidder has yet to send this run of Redis all its rows
         self._wait = _FIRST_WAIT if complete else min(2.0 * self._wait, _LONGEST_WAIT)
-        self._again_at = 0.0 if complete else time.monotonic() + self._wait
+        self._retry_at = 0.0 if complete else time.monotonic() + self._wait
 
-    def _more(
-        self, place: Place, impressions: IntArray, groups: int, mine: tuple[IntArray, ...]
-    ) -> Seen:
+    def _difference(
+        self, place: Place, impressions: IntArray, groups: int, own: tuple[IntArray, ...]
+    ) -> PeerImpressions:
         known = self._others.setdefault(place, np.zeros(groups, dtype=np.uint32))
         others = np.zeros(groups, dtype=np.int64)
         size = min(groups, len(impressions))
         others[:size] = impressions[:size]
-        np.subtract.at(others, mine[0], mine[1])
+        np.subtract.at(others, own[0], own[1])
         more = others - known
         at = np.flatnonzero(more > 0)
         known[at] = others[at]
-        return Seen(*place, at, more[at])
+        return PeerImpressions(*place, at, more[at])
 
-    def _times(self, place: Place, since: int) -> Seen:
+    def _new_times(self, place: Place, since: int) -> PeerImpressions:
         base = self._base.setdefault(place, {})
-        found = [
-            (who, row, group, at)
-            for who, row, group, at in self._pool.times(place, since)
-            if who != self._pool.name and row > base.get(who, 0)
+        rows = [
+            (name, row, group, at)
+            for name, row, group, at in self._pool.impression_times(place, since)
+            if name != self._pool.name and row > base.get(name, 0)
         ]
-        for who, row, _, _ in found:
-            base[who] = max(base.get(who, 0), row)
-        groups = np.array([group for _, _, group, _ in found], dtype=np.int64)
-        moments = np.array([at for _, _, _, at in found], dtype=np.int64)
-        return Seen(*place, groups, np.ones_like(groups), moments)
+        for name, row, _, _ in rows:
+            base[name] = max(base.get(name, 0), row)
+        groups = np.array([group for _, _, group, _ in rows], dtype=np.int64)
+        times = np.array([at for _, _, _, at in rows], dtype=np.int64)
+        return PeerImpressions(*place, groups, np.ones_like(groups), times)

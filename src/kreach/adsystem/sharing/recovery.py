@@ -1,8 +1,8 @@
-"""Bidders of this machine that died: their logs tell what they spent, the rest goes back.
+"""Recovery of dead bidders on this machine: their logs show what they spent, the rest is free.
 
-Only a bidder's own log knows what it acknowledged. So what a dead bidder held stays set aside until
-it runs again, or until another bidder that can read its folder speaks for it: soon with all that it
-may have had out, and, when its last bids must have expired, with what it spent.
+Only a bidder's own log knows what it acknowledged. So what a dead bidder holds stays set aside
+until it runs again, or until another bidder that can read its folder recovers it: soon with all
+that it may have out on bids, and once its last bids must have expired, with what it spent.
 """
 
 import fcntl
@@ -18,20 +18,26 @@ from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.own_rows import rolling_since
-from kreach.adsystem.sharing.redis_pool import MAX_MICROS, Away, OtherRun, Pool, Standing
-from kreach.adsystem.sharing.row_feed import Feeder
+from kreach.adsystem.sharing.redis_pool import (
+    MAX_MICROS,
+    BudgetStatus,
+    RedisPool,
+    RedisRestarted,
+    RedisUnavailable,
+)
+from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.boundary.money import as_micros
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["Siblings", "held_for", "speak_for"]
+__all__ = ["DeadBidders", "recover_bidder", "recovery_lock"]
 
-_SPEAKERS_LOCK = "speaker.lock"
-_PATIENCE_SECONDS = 3.0  # whoever was killed is most likely being started again
+RECOVERY_LOCK = "recovery.lock"
+RESTART_SECONDS = 3.0  # a bidder that was killed is most likely being restarted
 
 
-class Siblings:
-    """The other bidders whose folders are beside one's own."""
+class DeadBidders:
+    """Finds dead bidders in the folders beside one's own, and recovers them."""
 
     def __init__(
         self,
@@ -40,146 +46,151 @@ class Siblings:
         expiry_seconds: int,
         clock: Callable[[], float],
         log: Log,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._settings = folder, settings
         self._expiry_seconds, self._clock, self._log = expiry_seconds, clock, log
-        self._dead_since: dict[str, float] = {}
-        self._spoken: dict[str, tuple[str, bool]] = {}
-        self._complaints: dict[str, str] = {}
+        self._monotonic = monotonic
+        self.dead_since: dict[str, float] = {}
+        self._recovered: dict[str, tuple[str, bool]] = {}
+        self._errors: dict[str, str] = {}
 
-    def look(self, run: str) -> None:
-        """Speak for those who died. `run` of Redis that is to hear it."""
+    def recover(self, run_id: str) -> None:
+        """Recover bidders that died, in this run of Redis."""
         for name in self._settings.bidders:
             folder = self._folder.parent / name
             if folder == self._folder or not (folder / FILE).exists():
                 continue
-            with held_for(folder, 0.0) as ours:  # else another sibling is at it
-                if ours:
-                    self._look_at(name, folder, run)
+            with recovery_lock(folder, 0.0) as acquired:  # else another bidder recovers it
+                if acquired:
+                    self._check(name, folder, run_id)
 
-    def _look_at(self, name: str, folder: Path, run: str) -> None:
+    def _check(self, name: str, folder: Path, run_id: str) -> None:
         if not _is_dead(folder):
-            self._dead_since.pop(name, None)
-            self._spoken.pop(name, None)
+            self.dead_since.pop(name, None)
+            self._recovered.pop(name, None)
             return
-        since = self._dead_since.setdefault(name, time.monotonic())
-        dead_seconds = time.monotonic() - since
-        settled = dead_seconds > self._expiry_seconds + 2
-        if not run or dead_seconds < _PATIENCE_SECONDS or self._spoken.get(name) == (run, settled):
+        since = self.dead_since.setdefault(name, self._monotonic())
+        seconds = self._monotonic() - since
+        settled = seconds > self._expiry_seconds + 2
+        if not run_id or seconds < RESTART_SECONDS:
+            return
+        if self._recovered.get(name) == (run_id, settled):
             return
         try:
-            speak_for(name, folder, self._settings, self._clock(), self._log, settled=settled)
-        except (Away, OtherRun, KreachError) as error:
-            if self._complaints.get(name) != str(error):
-                self._log.warning("not spoken for", bidder=name, reason=str(error))
-            self._complaints[name] = str(error)
+            recover_bidder(name, folder, self._settings, self._clock(), self._log, settled=settled)
+        except (RedisUnavailable, RedisRestarted, KreachError) as error:
+            if self._errors.get(name) != str(error):
+                self._log.warning("dead bidder not recovered", bidder=name, reason=str(error))
+            self._errors[name] = str(error)
             return
-        self._complaints.pop(name, None)
-        self._spoken[name] = (run, settled)
-        self._log.info("spoke for a dead bidder", bidder=name, settled=settled)
+        self._errors.pop(name, None)
+        self._recovered[name] = (run_id, settled)
+        self._log.info("dead bidder recovered", bidder=name, settled=settled)
 
 
 def _is_dead(folder: Path) -> bool:
     try:
-        held = os.open(folder / LOCK, os.O_RDWR)
+        handle = os.open(folder / LOCK, os.O_RDWR)
     except OSError:
         return False
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
-        os.close(held)  # and with it the lock
+        os.close(handle)  # and with it the lock
     return True
 
 
 @contextmanager
-def held_for(folder: Path, seconds: float) -> Iterator[bool]:
-    """Keep others from speaking for a bidder; False if one does so still after some seconds.
+def recovery_lock(folder: Path, seconds: float) -> Iterator[bool]:
+    """Keep others from recovering a bidder; False if one still does after some seconds.
 
-    A bidder that starts waits here: while somebody speaks for it, its log seems to be in use.
+    A bidder that starts waits here: while another one recovers it, its log is in use.
     """
-    held = -1
+    handle = -1
     until = time.monotonic() + seconds
-    ours = False
+    acquired = False
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder / _SPEAKERS_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        while not ours:
+        handle = os.open(folder / RECOVERY_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        while not acquired:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                ours = True
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                acquired = True
             except OSError:
                 if time.monotonic() >= until:
                     break
                 time.sleep(0.05)
     except OSError:
-        ours = False
+        acquired = False
     try:
-        yield ours
+        yield acquired
     finally:
-        if held >= 0:
-            os.close(held)
+        if handle >= 0:
+            os.close(handle)
 
 
-def speak_for(
+def recover_bidder(
     name: str, folder: Path, settings: RedisSettings, now: float, log: Log, *, settled: bool
 ) -> None:
-    """Tell what the log of a bidder that does not run holds.
+    """Report to Redis what the log of a dead bidder holds.
 
-    `settled`: no bid of it can be out any more, so what it was granted and did not spend is free;
-    its log says so before Redis does. While Redis is asked the log is let go of already: a bidder
-    that starts meanwhile has a later turn, and is believed.
+    `settled`: its bids have expired, so what it was granted and did not spend is free; its log
+    records that before Redis does. The log is closed while Redis is asked: a bidder that starts
+    meanwhile has a later turn, and Redis believes that one.
     """
-    pool = Pool(settings, name)
+    pool = RedisPool(settings, name)
     try:
         pool.find_run()  # or the log is left alone
         journal = Journal(folder, log)
         try:
             pool.log_id, pool.epoch = journal.id, journal.epoch
-            kept, standings = _read(journal, folder, now, settled=settled)
+            campaigns, budgets = _read_log(journal, folder, now, settled=settled)
         finally:
             journal.close()
-        feeder = Feeder(pool, folder)
-        feeder.begin()
-        pool.tell(standings, anew=True)
-        while feeder.feed(rolling_since(kept, now)):
+        feed = RowFeed(pool, folder)
+        feed.start()
+        pool.sync(budgets, joining=True)
+        while feed.push(rolling_since(campaigns, now)):
             pass
     finally:
         pool.close()
 
 
-def _read(
+def _read_log(
     journal: Journal, folder: Path, now: float, *, settled: bool
-) -> tuple[list[StoredCampaign], list[Standing]]:
-    """What a log holds; where all is settled the rest of the grants is taken out of it."""
+) -> tuple[list[StoredCampaign], list[BudgetStatus]]:
+    """Campaigns and budgets of a log; if settled, what is left of the grants is removed from it."""
     store = CampaignStore(folder)
     try:
-        kept = store.all()
+        campaigns = store.all()
     finally:
         store.close()
-    starts = {one.number: one.campaign.start.timestamp() for one in kept}
+    starts = {stored.number: stored.campaign.start.timestamp() for stored in campaigns}
     spent = fold_log(journal, folder, starts, {}, now).spent
     reader = open_reader(folder)
     grants: dict[int, int] = dict(reader.execute("SELECT campaign, micros FROM grants"))
     reader.close()
-    standings = []
-    for one in kept:
-        budget = as_micros("budget", one.campaign.budget)
-        account = Account(budget, None, starts[one.number])
-        for day, micros in spent.get(one.number, {}).items():
+    budgets = []
+    for stored in campaigns:
+        number, campaign = stored.number, stored.campaign
+        limit = as_micros("budget", campaign.budget)
+        account = Account(limit, None, starts[number])
+        for day, micros in spent.get(number, {}).items():
             account.book(micros, day)
-        out = 0 if settled else max(grants.get(one.number, 0) - account.spent, 0)
-        told = Standing(one.number, min(budget, MAX_MICROS), account.spent, account.spent + out)
-        if one.campaign.daily_budget is not None and starts[one.number] <= now:
-            day = account.day_of(int(now * 1e6))
-            daily = as_micros("daily_budget", one.campaign.daily_budget)
+        out = 0 if settled else max(grants.get(number, 0) - account.spent, 0)
+        status = BudgetStatus(number, min(limit, MAX_MICROS), account.spent, account.spent + out)
+        if campaign.daily_budget is not None and starts[number] <= now:
+            day = account.day_at(now)
+            daily = as_micros("daily_budget", campaign.daily_budget)
             today = account.spent_on(day)
-            told = told._replace(day=day, daily=daily, day_spent=today, day_wanted=today + out)
-        standings.append(told)
+            status = status._replace(day=day, daily=daily, day_spent=today, day_wanted=today + out)
+        budgets.append(status)
         if settled:
-            journal.submit("grant", (one.number, account.spent))
-    failure = journal.run_now(lambda _: None)
-    if failure is not None or journal.failure is not None:
+            journal.submit("grant", (number, account.spent))
+    error = journal.run_now(lambda _: None)
+    if error is not None or journal.failure is not None:
         raise KreachError.rule("store", "hold a log that can be written", journal.failure)
-    return kept, standings
+    return campaigns, budgets

@@ -1,14 +1,14 @@
-"""What Redis does at one stroke, in its own language.
+"""Lua scripts that Redis runs atomically.
 
-Every script first makes sure that this is still the run of Redis that the caller means: one that
-was started anew, from nothing or from an old copy, has another `run_id`. What belongs to another
-run is never looked at (its keys have other names), so a Redis that forgot is the same as one that
-never knew, and all bidders tell it again what their own logs hold.
+Every script first checks that Redis is still the run that the caller means. A Redis that was
+restarted, empty or from an old copy, has another `run_id`. Keys of another run are never read:
+their names differ. So a Redis that lost its memory is the same as a new one, and all bidders send
+it again what their own logs hold.
 
-Keys, all beginning with {prefix}:run_id:
+Keys, all with the prefix {prefix}:run_id:
 
-    members   bidder: what it last said the bidders are, and whose log it is
-    turns     bidder: the number of its last telling, by which one that comes late is known
+    members   bidder: the digest of the bidders it knows, and the id of its log
+    turns     bidder: the number of its last sync, by which a late one is recognized
     money:C   g:BIDDER granted, s:BIDDER spent, in micros, of campaign C
     money:C:D the same for day D of the flight
     rows      bidder: the last row of its log that is counted
@@ -19,7 +19,7 @@ Keys, all beginning with {prefix}:run_id:
     campaigns number: definition, and `revision`: the newest revision there is
 """
 
-__all__ = ["FEED", "TELL"]
+__all__ = ["ADD_ROWS", "SYNC"]
 
 _SAME_RUN = """
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -28,26 +28,27 @@ local base = KEYS[1]
 local me = ARGV[2]
 """
 
-TELL = (
+SYNC = (
     _SAME_RUN
     + """
--- ARGV: 3 whose log, 4 what the bidders are, 5 their names as JSON, 6 '1' if all money is told
--- anew, 7 JSON of [campaign, budget, spent, wanted, day or -1, daily, spent, wanted], 8 the turn.
--- A telling that was given up can still be on its way and arrive after a newer one: it is refused,
--- for the newer one may have asked for more.
--- Answers 'told', whether money is given out, who is missing, and for each campaign what is
--- granted, what could be and what others have spent; the same for the day.
+-- ARGV: 3 the id of the log, 4 a digest of the bidders' names, 5 their names as JSON, 6 '1' if the
+-- bidder joins this run, 7 JSON of [campaign, budget, spent, wanted, day or -1, daily, spent,
+-- wanted], 8 the turn.
+-- A sync that timed out may still arrive after a newer one. It is refused: the newer one may have
+-- asked for more.
+-- Returns 'ok', whether leases are granted, who is missing, and for each campaign what is granted,
+-- what could be, and what others have spent; the same for the day.
 local function text(number) return string.format('%.0f', number) end
 
 local known = redis.call('HGET', base .. 'members', me)
-local said = ARGV[4] .. ' ' .. ARGV[3]
+local member = ARGV[4] .. ' ' .. ARGV[3]
 if known and string.match(known, '%S+$') ~= ARGV[3] then return {'another log'} end
-if not known and ARGV[6] ~= '1' then return {'not told'} end
+if not known and ARGV[6] ~= '1' then return {'not joined'} end
 if tonumber(ARGV[8]) <= tonumber(redis.call('HGET', base .. 'turns', me) or '0') then
   return {'late'}
 end
 redis.call('HSET', base .. 'turns', me, ARGV[8])
-redis.call('HSET', base .. 'members', me, said)
+redis.call('HSET', base .. 'members', me, member)
 
 local missing = {}
 for _, name in ipairs(cjson.decode(ARGV[5])) do
@@ -57,14 +58,14 @@ end
 local open = #missing == 0
 
 local function lease(key, limit, spent, wanted)
-  local granted, others, elsewhere = 0, 0, 0
+  local granted, others, spent_elsewhere = 0, 0, 0
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do
     local kind, who, value = string.sub(all[i], 1, 1), string.sub(all[i], 3), tonumber(all[i + 1])
     if who == me then
       if kind == 'g' then granted = value end
     elseif kind == 'g' then others = others + value
-    else elsewhere = elsewhere + value end
+    else spent_elsewhere = spent_elsewhere + value end
   end
   local allowed = math.max(limit - others, 0)
   local given = wanted
@@ -75,7 +76,7 @@ local function lease(key, limit, spent, wanted)
   given = math.max(given, spent)  -- a limit may be younger than what was spent
   redis.call('HSET', key, 'g:' .. me, text(given), 's:' .. me, text(spent))
   redis.call('EXPIRE', key, 7776000)
-  return text(given), text(allowed), text(elsewhere)
+  return text(given), text(allowed), text(spent_elsewhere)
 end
 
 local answer = {}
@@ -91,19 +92,19 @@ for _, one in ipairs(cjson.decode(ARGV[7])) do
   table.insert(answer, a)
   table.insert(answer, e)
 end
-return {'told', open and '1' or '0', table.concat(missing, ' '), answer}
+return {'ok', open and '1' or '0', table.concat(missing, ' '), answer}
 """
 )
 
-FEED = (
+ADD_ROWS = (
     _SAME_RUN
     + """
 -- ARGV: 3 the row after which these come, 4 the last of them, 5 JSON of [place, [group, n, ...]]
 -- by campaign and catalogue, 6 JSON of [place, since, [member, moment, ...]] of rolling caps,
--- 7 '1' if others are told of it, then rows packed for them, by catalogue: 8 its version, 9 rows...
--- Answers 'fed' and the last row that is counted now: another than was said if `after` was wrong.
+-- 7 '1' to publish them in the feed, then packed rows by catalogue: 8 its version, 9 rows...
+-- Returns 'ok' and the last row that is counted now: not ARGV[4] if ARGV[3] was wrong.
 local rows = redis.call('HGET', base .. 'rows', me) or '0'
-if rows ~= ARGV[3] then return {'fed', rows} end
+if rows ~= ARGV[3] then return {'ok', rows} end
 for _, one in ipairs(cjson.decode(ARGV[5])) do
   local key, flat = base .. 'counts:' .. one[1], one[2]
   for i = 1, #flat, 400 do
@@ -131,6 +132,6 @@ if ARGV[7] == '1' then
   for i = 8, #ARGV do table.insert(call, ARGV[i]) end
   redis.call(unpack(call))
 end
-return {'fed', ARGV[4]}
+return {'ok', ARGV[4]}
 """
 )

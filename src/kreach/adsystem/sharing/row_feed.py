@@ -1,4 +1,4 @@
-"""Has the rows of one bidder's log counted in Redis, each once."""
+"""Sends the rows of a bidder's log to Redis, which counts each once."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,48 +6,49 @@ from pathlib import Path
 import numpy as np
 
 from kreach.adsystem.sharing.own_rows import last_row, rows_after
-from kreach.adsystem.sharing.redis_pool import Pool
+from kreach.adsystem.sharing.redis_pool import RedisPool
 from kreach.errors import KreachError
 
-__all__ = ["Feeder"]
+__all__ = ["RowFeed"]
 
 _BATCHES = 20  # of rows at a time
 
 
-class Feeder:
-    """Knows how far the counting is. Used by one thread."""
+class RowFeed:
+    """Remembers which rows Redis has counted. Used by one thread."""
 
-    def __init__(self, pool: Pool, store: Path) -> None:
+    def __init__(self, pool: RedisPool, store: Path) -> None:
         self._pool, self._store = pool, store
-        self.fed = 0
-        self._retelling = 0  # rows up to this one may have been told to an earlier run of Redis
+        self.counted_row = 0
+        self._resend_to = 0  # rows up to this one may have been sent to an earlier run of Redis
         self.rows_behind = 0
 
-    def begin(self) -> None:
-        """A run of Redis begins: find out how much of the log it has counted.
+    def start(self) -> None:
+        """Join a run of Redis: look up how much of the log it has counted.
 
-        More than there is means that this is not the log it was told from.
+        More rows than the log has means that Redis counted another log.
         """
-        fed, last = self._pool.fed_row(), last_row(self._store)
-        if fed > last:
-            rule = "hold every row that Redis was told of: start Redis anew after a backup was "
-            rule += "restored, give a new log a new name"
-            raise KreachError.rule("log", rule, f"{last} of {fed} rows")
-        self.fed, self._retelling = fed, last
+        counted, last = self._pool.counted_row(), last_row(self._store)
+        if counted > last:
+            raise KreachError(
+                f"the log has {last} rows but Redis counted {counted} of this bidder: restart "
+                "Redis empty after a backup was restored, give a new log a new bidder name"
+            )
+        self.counted_row, self._resend_to = counted, last
 
-    def feed(self, rolling: Mapping[int, int]) -> bool:
-        """Have the next rows counted; True if there are more. `rolling` as of `Pool.feed`."""
+    def push(self, rolling: Mapping[int, int]) -> bool:
+        """Send the next rows; True if there are more. `rolling` as in `RedisPool.add_rows`."""
         for _ in range(_BATCHES):
-            rows = rows_after(self._store, self.fed)
+            rows = rows_after(self._store, self.counted_row)
             if not len(rows.row):
                 self.rows_behind = 0
                 return False
-            quietly = self.fed < self._retelling
-            if quietly:
-                upto = int(np.searchsorted(rows.row, self._retelling, side="right"))
-                rows = rows.first(upto)
-            self.fed = self._pool.feed(self.fed, rows, rolling, quietly=quietly)
-            if quietly and self.fed >= self._retelling:  # others may have missed some of it
-                self._pool.feed(self.fed, rows.first(0), rolling, quietly=False)
-        self.rows_behind = max(last_row(self._store) - self.fed, 0)
+            silent = self.counted_row < self._resend_to
+            if silent:
+                count = int(np.searchsorted(rows.row, self._resend_to, side="right"))
+                rows = rows.first(count)
+            self.counted_row = self._pool.add_rows(self.counted_row, rows, rolling, silent=silent)
+            if silent and self.counted_row >= self._resend_to:  # others may have missed some
+                self._pool.add_rows(self.counted_row, rows.first(0), rolling, silent=False)
+        self.rows_behind = max(last_row(self._store) - self.counted_row, 0)
         return self.rows_behind > 0

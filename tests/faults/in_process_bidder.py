@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
@@ -21,10 +21,17 @@ from kreach.boundary.files import write_catalogue
 from kreach.service.clock import SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from tests.adsystem.ledger.journals import all_rows
-from tests.faults.services import GROUPS, Reply, Sold, bid_request, make_campaign, parse_bid
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.faults.service_processes import (
+    GROUPS,
+    Reply,
+    Sold,
+    bid_request,
+    make_campaign,
+    parse_bid,
+)
 
-__all__ = ["START", "Room", "a_campaign"]
+__all__ = ["START", "InProcessBidder", "a_campaign"]
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -35,7 +42,7 @@ def a_campaign(name: str = "one", budget: float = 50.0, **more: Any) -> Campaign
     return make_campaign(name, budget, **(flight | more))
 
 
-class Room:
+class InProcessBidder:
     """A store, two clocks, and a bidder that comes and goes."""
 
     def __init__(
@@ -67,7 +74,7 @@ class Room:
         self.passed += seconds
 
     @asynccontextmanager
-    async def open(self, *, dies: bool = False) -> AsyncIterator["Room"]:
+    async def open(self, *, dies: bool = False) -> AsyncIterator["InProcessBidder"]:
         """With the bidder running; at the end it stops in order, or dies."""
         self.state = state = BidderState(
             self._shared,
@@ -75,7 +82,7 @@ class Room:
             Log("bidder", lambda line: self.lines.append(json.loads(line))),
             clock=lambda last: SteadyClock(last, lambda: self.wall, lambda: self.passed),
         )
-        self._site = bidder_site(state, Metrics("bidder"))
+        self._site = bidder_app(state, Metrics("bidder"))
         await state.start()
         await self.settled()
         try:
@@ -89,10 +96,8 @@ class Room:
     async def _die(self) -> None:
         """Let go of the store without writing down how things stand."""
         state = self.state
-        for task in state._tasks:
-            task.cancel()
-        await asyncio.gather(*state._tasks, return_exceptions=True)
-        await state._planner.close()
+        await state.cancel_tasks()
+        await state.planner.close()
         await asyncio.to_thread(state.journal.close)
         state.campaigns.close()
 
@@ -136,8 +141,8 @@ class Room:
 
     def counted(self, campaign: int = 1) -> list[int]:
         """Impressions by group that a campaign believes in."""
-        play = next(iter(self.state.desks.values())).plays[campaign]
-        found: list[int] = play.bidder.valuation.counts().tolist()
+        runtime = next(iter(self.state.catalogue_bidders.values())).runtimes[campaign]
+        found: list[int] = runtime.bidder.valuation.counts().tolist()
         return found
 
     def numbers(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rows of logs become counts, each once; others hear of them, or look at the counts."""
+"""LogRows of logs become counts, each once; others hear of them, or look at the counts."""
 
 import shutil
 from collections import Counter
@@ -12,40 +12,39 @@ from simulations.fleet import RedisServer
 from kreach.adsystem.ledger.compaction import compact
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing import own_rows as rows_module
-from kreach.adsystem.sharing import row_feed as feeder_module
+from kreach.adsystem.sharing import own_rows, row_feed
 from kreach.adsystem.sharing.own_rows import last_row, own_counts, rows_after
-from kreach.adsystem.sharing.row_feed import Feeder
+from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.errors import KreachError
 from kreach.service.logs import Log
-from tests.adsystem.sharing.partners import pool_of, settings_for
-from tests.adsystem.sharing.tellers import (
+from tests.adsystem.sharing.counting_bidders import (
     EVERY,
     FLIGHT,
     GROUPS,
     ROLLING,
-    Teller,
-    Written,
+    CountingBidder,
+    SampleLog,
     moments_of_others,
     of_others,
 )
+from tests.adsystem.sharing.faulty_members import pool_of, settings_for
 
 TWO = ("b1", "b2")
 NAMES = np.array([f"g{j}" for j in range(GROUPS)], dtype=object)
 
 
-def pair(url: str, folder: Path) -> tuple[Teller, Teller, dict[str, Written]]:
+def pair(url: str, folder: Path) -> tuple[CountingBidder, CountingBidder, dict[str, SampleLog]]:
     """Two bidders with empty logs, who have told so."""
-    logs = {name: Written(folder / name) for name in TWO}
+    logs = {name: SampleLog(folder / name) for name in TWO}
     settings = settings_for(url, TWO)
-    first, second = (Teller(settings, name, logs[name]) for name in TWO)
+    first, second = (CountingBidder(settings, name, logs[name]) for name in TWO)
     assert first.exchange()
     assert second.exchange()
     return first, second, logs
 
 
-def counted(teller: Teller, campaign: int, version: str) -> list[int]:
-    found: list[int] = teller.pool.counted((campaign, version)).impressions.tolist()
+def counted(bidder: CountingBidder, campaign: int, version: str) -> list[int]:
+    found: list[int] = bidder.pool.counts((campaign, version)).impressions.tolist()
     return found + [0] * (GROUPS - len(found))
 
 
@@ -60,7 +59,7 @@ def some_rows(seed: int, count: int) -> list[tuple[int, str, int]]:
     return [(campaign, f"v{version}", group) for campaign, version, group in picked]
 
 
-def into_files(log: Written, upto: int | None = None) -> int:
+def into_files(log: SampleLog, upto: int | None = None) -> int:
     """Move expired rows into Parquet files, as a bidder does now and then."""
     journal = Journal(log.folder, Log("test", lambda line: None))
     try:
@@ -81,7 +80,7 @@ def test_counts_are_those_of_the_rows(url: str, tmp_path: Path) -> None:
         for version in ("v1", "v2"):
             expected = [total[campaign, version, group] for group in range(GROUPS)]
             assert counted(first, campaign, version) == expected
-    assert first.pool.counted((1, "v1")).rows == {"b1": 700, "b2": 300}
+    assert first.pool.counts((1, "v1")).rows == {"b1": 700, "b2": 300}
     assert second.heard == of_others(logs, "b2")
 
 
@@ -89,11 +88,11 @@ def test_rows_that_are_told_twice_count_once(url: str, tmp_path: Path) -> None:
     first, _, logs = pair(url, tmp_path)
     logs["b1"].add([(FLIGHT, "v1", 2)] * 3)
     rows = rows_after(logs["b1"].folder, 0)
-    assert first.pool.feed(0, rows.first(2), EVERY, quietly=False) == 2
+    assert first.pool.add_rows(0, rows.first(2), EVERY, silent=False) == 2
     assert (
-        first.pool.feed(0, rows, EVERY, quietly=False) == 2
+        first.pool.add_rows(0, rows, EVERY, silent=False) == 2
     )  # an answer was lost: nothing is done
-    assert first.pool.feed(1, rows, EVERY, quietly=False) == 2
+    assert first.pool.add_rows(1, rows, EVERY, silent=False) == 2
     assert counted(first, FLIGHT, "v1")[2] == 2
     assert first.exchange()
     assert counted(first, FLIGHT, "v1")[2] == 3
@@ -102,17 +101,17 @@ def test_rows_that_are_told_twice_count_once(url: str, tmp_path: Path) -> None:
 def test_counts_go_on_beyond_what_is_read_at_once(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows_module.rows_after, "__defaults__", (7,))
-    monkeypatch.setattr(feeder_module, "_BATCHES", 3)
+    monkeypatch.setattr(own_rows.rows_after, "__defaults__", (7,))
+    monkeypatch.setattr(row_feed, "_BATCHES", 3)
     first, second, logs = pair(url, tmp_path)
     logs["b1"].add(some_rows(3, 50))
-    feeder = Feeder(first.pool, logs["b1"].folder)
-    feeder.begin()
+    feed = RowFeed(first.pool, logs["b1"].folder)
+    feed.start()
     for fed in (21, 42):
-        assert feeder.feed(EVERY)
-        assert (feeder.fed, feeder.rows_behind) == (fed, 50 - fed)
-    assert not feeder.feed(EVERY)
-    assert (feeder.fed, feeder.rows_behind) == (50, 0)
+        assert feed.push(EVERY)
+        assert (feed.counted_row, feed.rows_behind) == (fed, 50 - fed)
+    assert not feed.push(EVERY)
+    assert (feed.counted_row, feed.rows_behind) == (50, 0)
     second.exchange()
     assert second.heard == of_others(logs, "b2")
 
@@ -123,8 +122,8 @@ def test_a_wiped_redis_is_told_again_without_a_word_of_each_row(
     first, second, logs = pair(url, tmp_path)
     logs["b1"].add(some_rows(4, 200))
     logs["b2"].add(some_rows(5, 100))
-    for teller in (first, second, first):
-        assert teller.exchange()
+    for bidder in (first, second, first):
+        assert bidder.exchange()
     assert first.heard == of_others(logs, "b1")
     server.kill()
     assert not first.exchange()
@@ -134,13 +133,13 @@ def test_a_wiped_redis_is_told_again_without_a_word_of_each_row(
         first.exchange()
         second.exchange()
     with redis.Redis.from_url(url) as client:
-        entries = client.xrange(f"{{kreach}}:{first.pool.run}:feed")
+        entries = client.xrange(f"{{kreach}}:{first.pool.run_id}:feed")
     told = [(fields[b"from"], fields[b"after"], fields[b"last"]) for _, fields in entries]
     assert told == [(b"b1", b"220", b"220"), (b"b2", b"100", b"100")]
-    for teller in (first, second):
-        teller.impatient()
-        teller.exchange()
-        assert teller.heard == of_others(logs, teller.name)
+    for bidder in (first, second):
+        bidder.impatient()
+        bidder.exchange()
+        assert bidder.heard == of_others(logs, bidder.name)
     total = logs["b1"].shown + logs["b2"].shown
     assert counted(first, FLIGHT, "v1") == [total[FLIGHT, "v1", g] for g in range(GROUPS)]
     logs["b1"].add([(FLIGHT, "v1", 0)])  # and from then on word by word again
@@ -169,7 +168,7 @@ def test_rows_in_files_are_told_like_others(url: str, tmp_path: Path) -> None:
     assert by_group.tolist() == [first_75[FLIGHT, "v1", group] for group in range(GROUPS)]
     assert second.exchange()
     assert second.heard == of_others(logs, "b2")
-    late = Teller(settings_for(url, TWO), "b2", logs["b2"], epoch=2)  # it starts anew
+    late = CountingBidder(settings_for(url, TWO), "b2", logs["b2"], epoch=2)  # it starts anew
     assert late.exchange()
     assert late.heard == of_others(logs, "b2")
 
@@ -182,13 +181,13 @@ def test_a_log_that_lost_rows_is_refused_until_redis_starts_anew(url: str, tmp_p
     logs["b1"].add(some_rows(20, 9))
     assert first.exchange()
     pool = pool_of(url, "b1", TWO, epoch=5)
-    restored = Feeder(pool, copy)
-    with pytest.raises(KreachError, match=r"log must hold every row .*, got 0 of 9 rows"):
-        restored.begin()
+    restored = RowFeed(pool, copy)
+    with pytest.raises(KreachError, match=r"the log has 0 rows but Redis counted 9 of this bidder"):
+        restored.start()
     with redis.Redis.from_url(url) as client:
         client.flushall()
-    restored.begin()
-    assert restored.fed == 0
+    restored.start()
+    assert restored.counted_row == 0
 
 
 def test_rolling_caps_hear_of_moments_and_forget_old_ones(url: str, tmp_path: Path) -> None:
@@ -198,12 +197,14 @@ def test_rolling_caps_hear_of_moments_and_forget_old_ones(url: str, tmp_path: Pa
     assert first.exchange()
     assert second.exchange()
     assert second.moments == moments_of_others(logs, "b2")
-    assert len(first.pool.times((ROLLING, "v1"), 0)) == 10
-    assert len(second.pool.times((ROLLING, "v1"), 4_000_000)) == 7  # (since, now] is at 4 s
+    assert len(first.pool.impression_times((ROLLING, "v1"), 0)) == 10
+    assert (
+        len(second.pool.impression_times((ROLLING, "v1"), 4_000_000)) == 7
+    )  # (since, now] is at 4 s
     logs["b1"].add([(ROLLING, "v1", 0)], bid_micros=11_000_000)
     rows = rows_after(logs["b1"].folder, 10)
-    assert first.pool.feed(10, rows, {ROLLING: 9_000_000}, quietly=False) == 11
-    left = first.pool.times((ROLLING, "v1"), 0)
+    assert first.pool.add_rows(10, rows, {ROLLING: 9_000_000}, silent=False) == 11
+    left = first.pool.impression_times((ROLLING, "v1"), 0)
     assert sorted(moment for *_, moment in left) == [9_000_000, 10_000_000, 11_000_000]
     assert second.exchange()
     assert second.moments == moments_of_others(logs, "b2")
@@ -223,14 +224,14 @@ def test_a_campaign_that_is_taken_up_late_knows_all(url: str, tmp_path: Path) ->
     assert second.heard == others
 
 
-def silent_then_trimmed(settings: RedisSettings, folder: Path) -> tuple[Teller, Written]:
+def silent_then_trimmed(settings: RedisSettings, folder: Path) -> tuple[CountingBidder, SampleLog]:
     """One is told of nothing while a second speaks once and a third pushes that out of the feed."""
     three = settings.bidders
-    logs = {name: Written(folder / name) for name in three}
-    reader, silent, talker = (Teller(settings, name, logs[name]) for name in three)
-    for teller in (reader, silent, talker):
-        logs[teller.name].add([(FLIGHT, "v1", 0)])
-        assert teller.exchange()
+    logs = {name: SampleLog(folder / name) for name in three}
+    reader, silent, talker = (CountingBidder(settings, name, logs[name]) for name in three)
+    for bidder in (reader, silent, talker):
+        logs[bidder.name].add([(FLIGHT, "v1", 0)])
+        assert bidder.exchange()
     assert reader.exchange()
     logs["b2"].add([(FLIGHT, "v1", 5)] * 2)
     assert silent.exchange()
@@ -246,7 +247,7 @@ def test_what_fell_out_of_the_feed_is_noticed_though_its_bidder_is_silent(
     settings = settings_for(url, ("b1", "b2", "b3"))
     reader, log = silent_then_trimmed(settings, tmp_path)
     with redis.Redis.from_url(url) as client:
-        client.xtrim(f"{{kreach}}:{reader.pool.run}:feed", maxlen=3, approximate=False)
+        client.xtrim(f"{{kreach}}:{reader.pool.run_id}:feed", maxlen=3, approximate=False)
     assert reader.exchange()
     assert reader.heard[FLIGHT, "v1", 5] == log.shown[FLIGHT, "v1", 5] == 2
     assert reader.heard[FLIGHT, "v1", 1] == 3
@@ -254,26 +255,26 @@ def test_what_fell_out_of_the_feed_is_noticed_though_its_bidder_is_silent(
 
 def test_the_feed_keeps_so_many_entries_only(url: str) -> None:
     pool = pool_of(url, "b1", ("b1",))
-    pool.tell([], anew=True)
+    pool.sync([], joining=True)
     empty = rows_after(Path("/nonexistent"), 0)
     with redis.Redis.from_url(url) as client:
-        key = f"{{kreach}}:{pool.run}:feed"
+        key = f"{{kreach}}:{pool.run_id}:feed"
         with client.pipeline(transaction=False) as pipe:
             for _ in range(20_200):
                 pipe.xadd(key, {"from": "b2", "after": 0, "last": 0})
             pipe.execute()
-        pool.feed(0, empty, {}, quietly=False)
+        pool.add_rows(0, empty, {}, silent=False)
         assert 20_000 <= client.xlen(key) <= 20_100
 
 
 def test_traffic_of_others_is_heard_once_and_not_ones_own(url: str) -> None:
     first, second = pool_of(url, "b1", TWO), pool_of(url, "b2", TWO)
-    first.tell_traffic("v1", np.array([0]), np.array([9]))  # before anybody listens
-    here, there = first.hear_traffic(None)[0], second.hear_traffic(None)[0]
-    first.tell_traffic("v1", np.array([1, 3]), np.array([5, 7]))
-    second.tell_traffic("v2", np.array([2]), np.array([4]))
-    here, heard = first.hear_traffic(here)
+    first.publish_traffic("v1", np.array([0]), np.array([9]))  # before anybody listens
+    here, there = first.read_traffic(None)[0], second.read_traffic(None)[0]
+    first.publish_traffic("v1", np.array([1, 3]), np.array([5, 7]))
+    second.publish_traffic("v2", np.array([2]), np.array([4]))
+    here, heard = first.read_traffic(here)
     assert [(v, g.tolist(), n.tolist()) for v, g, n in heard] == [("v2", [2], [4])]
-    there, heard = second.hear_traffic(there)
+    there, heard = second.read_traffic(there)
     assert [(v, g.tolist(), n.tolist()) for v, g, n in heard] == [("v1", [1, 3], [5, 7])]
-    assert first.hear_traffic(here)[1] == second.hear_traffic(there)[1] == []
+    assert first.read_traffic(here)[1] == second.read_traffic(there)[1] == []

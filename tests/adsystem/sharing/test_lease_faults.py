@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.adsystem.sharing.partners import Half, a_campaign, settings_for
+from tests.adsystem.sharing.faulty_members import FaultyMember, a_campaign, settings_for
 
 TWO = ("b1", "b2")
 UNIT = 1_000_000
@@ -21,36 +21,36 @@ def held() -> Iterator[ExitStack]:
 
 def pair(
     url: str, folder: Path, held: ExitStack, budget: float, daily: float | None = None
-) -> tuple[Half, Half]:
+) -> tuple[FaultyMember, FaultyMember]:
     """Two bidders that have told, and have a slice each."""
     campaign = a_campaign(budget, daily)
-    first, second = (Half(settings_for(url, TWO), name, folder, campaign) for name in TWO)
-    for half in (first, second):
-        held.enter_context(closing(half))
+    first, second = (FaultyMember(settings_for(url, TWO), name, folder, campaign) for name in TWO)
+    for member in (first, second):
+        held.enter_context(closing(member))
     for _ in range(2):
         first.synced()
         second.synced()
     return first, second
 
 
-def takes_all(half: Half) -> int:
+def takes_all(member: FaultyMember) -> int:
     """All that Redis will give to one who spends whatever it gets."""
     for _ in range(60):
-        taken = half.account.take(half.account.available(half.day), 1, half.day)
+        taken = member.account.take(member.account.available(member.day), 1, member.day)
         if taken:
-            half.account.post(taken, taken, half.day)
-            half.disk.spent.append((taken, half.day))
-        half.exchange()
-        half.disk.commit()
-    return half.account.spent
+            member.account.post(taken, taken, member.day)
+            member.disk.spent.append((taken, member.day))
+        member.exchange()
+        member.disk.commit()
+    return member.account.spent
 
 
-def all_out(half: Half) -> None:
+def all_out(member: FaultyMember) -> None:
     """One bid after the other, until much is out."""
     for _ in range(4):
-        half.account.take(half.account.available(half.day), 1, half.day)
-        half.exchange()
-        half.disk.commit()
+        member.account.take(member.account.available(member.day), 1, member.day)
+        member.exchange()
+        member.disk.commit()
 
 
 def test_what_is_given_back_is_out_of_the_log_before_others_have_it(
@@ -68,8 +68,8 @@ def test_what_is_given_back_is_out_of_the_log_before_others_have_it(
     assert first.account.granted == granted
     first.now = second.now = first.now + 20.0
     first.account.expire_carried(first.now)
-    for half in (first, second, first):
-        half.synced()
+    for member in (first, second, first):
+        member.synced()
     assert takes_all(second) + takes_all(first) == 5 * UNIT
 
 
@@ -146,7 +146,7 @@ def test_after_a_crash_and_a_wipe_a_day_is_whose_it_was(
         first.exchange()
         if told:
             second.exchange()
-    assert first.partner.open == told
+    assert first.fleet.status.leasing == told
     first.now = second.now = first.now + 20.0
     first.account.expire_carried(first.now)
     assert first.account.available(first.day) == 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from tests.adsystem.bidserver.bidders_made import AT_ONCE, pointed
+from tests.adsystem.bidserver.sample_bidders import AT_ONCE, user_data
 
 __all__ = ["good_requests", "mutated"]
 
@@ -38,7 +38,7 @@ def good_requests() -> list[dict[str, Any]]:
         "tmax": AT_ONCE,
         "cur": ["USD"],
         "imp": [{"id": "1", "bidfloor": 0.01, "banner": {"w": 300, "h": 250}}],
-        "user": {"data": [pointed("g1")]},
+        "user": {"data": [user_data("g1")]},
     }
     rich = plain | {
         "badv": ["x.example"],
@@ -56,7 +56,10 @@ def good_requests() -> list[dict[str, Any]]:
         ],
         "site": {"page": "https://news.example/a", "publisher": {"id": "8953"}},
         "device": {"ua": "Mozilla/5.0", "ip": "192.0.2.7", "geo": {"lat": 52.5, "lon": 13.4}},
-        "user": {"id": "u", "data": [pointed("x", "y", "other"), pointed("g2"), pointed("g3")]},
+        "user": {
+            "id": "u",
+            "data": [user_data("x", "y", "other"), user_data("g2"), user_data("g3")],
+        },
         "regs": {"coppa": 0, "ext": {"gdpr": 1}},
     }
     return [plain, rich, plain | {"at": 1}, {"id": "1", "imp": []}]
@@ -171,7 +174,7 @@ def _extreme(generator: Random, base: bytes) -> bytes:
     elif what == 1:
         document["imp"] = [{"id": str(at)} for at in range(length // 20)]
     elif what == 2:
-        document["user"] = {"data": [pointed(f"g{at}") for at in range(length // 90)]}
+        document["user"] = {"data": [user_data(f"g{at}") for at in range(length // 90)]}
     else:
         return base[:-1] + b',"x":"' + b"y" * length + b'"}'
     return json.dumps(document).encode()

@@ -1,20 +1,18 @@
-"""Bidders' counting: real logs, a real Redis, and the real `Feeder` and `Reader` between them."""
+"""Bidders that share counts: real logs, a real Redis, the real `RowFeed` and `PeerCounts`."""
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.peer_counts import Reader, Seen
-from kreach.adsystem.sharing.redis_pool import Away, OtherRun, Pool, connect
-from kreach.adsystem.sharing.redis_scripts import FEED, TELL
-from kreach.adsystem.sharing.row_feed import Feeder
+from kreach.adsystem.sharing.peer_counts import PeerCounts, PeerImpressions
+from kreach.adsystem.sharing.redis_pool import RedisPool, RedisRestarted, RedisUnavailable
+from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.service.logs import Log
+from tests.adsystem.sharing.faulty_redis import CommandFault, FaultyRedis
 
 GROUPS = 6
 FLIGHT, ROLLING = 1, 2  # campaigns: one cap for the flight, rolling caps
@@ -25,7 +23,7 @@ Shown = Counter[tuple[int, str, int]]
 """Impressions by campaign, version and group."""
 
 
-class Written:
+class SampleLog:
     """A bidder's log to which impressions are added without waiting for a disk."""
 
     def __init__(self, folder: Path) -> None:
@@ -56,103 +54,74 @@ class Written:
                     self.moments[campaign, version, group, at] += 1
 
 
-class Faulty:
-    """In place of the watch on each command: one of them fails, before or after it is done.
-
-    Or, with `meanwhile`, none fails and others do something before it.
-    """
-
-    def __init__(
-        self, commands: int, *, done: bool = False, meanwhile: Callable[[], object] | None = None
-    ) -> None:
-        self._left, self._done, self._meanwhile = commands, done, meanwhile
-
-    def __enter__(self) -> None:
-        self._left -= 1
-        if self._left == -1 and self._meanwhile is not None:
-            self._meanwhile()
-        elif self._left < 0 and not self._done and self._meanwhile is None:
-            raise Away("cut")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._left < 0 and error is None and self._meanwhile is None:
-            raise Away("answer lost")
-
-
-class Teller:
+class CountingBidder:
     """One run of a bidder: what it heard of others starts with nothing."""
 
-    def __init__(self, settings: RedisSettings, name: str, log: Written, epoch: int = 1) -> None:
+    def __init__(self, settings: RedisSettings, name: str, log: SampleLog, epoch: int = 1) -> None:
         self.settings, self.name, self.log, self.epoch = settings, name, log, epoch
         self.places = PLACES
-        self.pool = Pool(settings, name, log.id, epoch)
-        self.feeder = Feeder(self.pool, log.folder)
-        self.reader = Reader(self.pool, log.folder)
+        self.pool = RedisPool(settings, name, log.id, epoch, self._connect)
+        self.feed = RowFeed(self.pool, log.folder)
+        self.peers = PeerCounts(self.pool, log.folder)
         self.heard: Shown = Counter()
         self.moments: Counter[tuple[int, str, int, int]] = Counter()
         self._joined = False
 
+    def _connect(self, settings: RedisSettings) -> FaultyRedis:
+        self._redis = FaultyRedis(settings)
+        return self._redis
+
     def move(self, settings: RedisSettings) -> None:
         """The address of Redis leads to another one from now on."""
         self.settings = settings
-        pool: Any = self.pool
-        pool._client.close()
-        pool._client = connect(settings)
-        pool._tell, pool._feed = (pool._client.register_script(text) for text in (TELL, FEED))
+        self._redis.switch(settings)
 
-    def exchange(self, fault: Faulty | None = None) -> bool:
-        """Tell and hear, as `Partner` does; False if Redis had to be told anew or failed."""
-        pool: Any = self.pool
-        if fault is not None:
-            pool._watched = lambda: fault
+    def exchange(self, fault: CommandFault | None = None) -> bool:
+        """Sync, as `FleetMember` does; False if Redis was restarted or failed."""
+        self._redis.fault = fault
         try:
             self._exchange()
-        except OtherRun:
+        except RedisRestarted:
             self._joined = False
             return False
-        except Away:
+        except RedisUnavailable:
             return False
         finally:
-            pool.__dict__.pop("_watched", None)
-            for seen in self.reader.take():
-                self._hear(seen)
+            self._redis.fault = None
+            for new in self.peers.take():
+                self._count(new)
         return True
 
     def _exchange(self) -> None:
-        anew = not self._joined
-        if anew:
+        joining = not self._joined
+        if joining:
             self.pool.find_run()
-            self.feeder.begin()
-        self.pool.tell([], anew=anew)
-        if anew:
-            self.reader.begin()
+            self.feed.start()
+        self.pool.sync([], joining=joining)
+        if joining:
+            self.peers.start()
             self._joined = True
-        self.feeder.feed(EVERY)
-        self.reader.read(self.places, {"v1": GROUPS, "v2": GROUPS}, EVERY, self.feeder.fed)
+        self.feed.push(EVERY)
+        self.peers.read(self.places, {"v1": GROUPS, "v2": GROUPS}, EVERY, self.feed.counted_row)
 
     def impatient(self) -> None:
-        """Look at counts again without waiting."""
-        self.reader._again_at = 0.0
+        """Read counts again without waiting."""
+        self.peers.retry_now()
 
-    def _hear(self, seen: Seen) -> None:
+    def _count(self, new: PeerImpressions) -> None:
         for at, (group, count) in enumerate(
-            zip(seen.groups.tolist(), seen.impressions.tolist(), strict=True)
+            zip(new.groups.tolist(), new.impressions.tolist(), strict=True)
         ):
-            self.heard[seen.campaign, seen.version, group] += count
-            if seen.moments is not None:
-                moment = int(seen.moments[at])
-                self.moments[seen.campaign, seen.version, group, moment] += count
+            self.heard[new.campaign, new.version, group] += count
+            if new.times is not None:
+                moment = int(new.times[at])
+                self.moments[new.campaign, new.version, group, moment] += count
 
     def close(self) -> None:
         self.pool.close()
 
 
-def of_others(logs: Mapping[str, Written], name: str) -> Shown:
+def of_others(logs: Mapping[str, SampleLog], name: str) -> Shown:
     """What all but one have shown."""
     total: Shown = Counter()
     for who, log in logs.items():
@@ -161,7 +130,9 @@ def of_others(logs: Mapping[str, Written], name: str) -> Shown:
     return total
 
 
-def moments_of_others(logs: Mapping[str, Written], name: str) -> Counter[tuple[int, str, int, int]]:
+def moments_of_others(
+    logs: Mapping[str, SampleLog], name: str
+) -> Counter[tuple[int, str, int, int]]:
     """When others showed what, of the campaign with rolling caps."""
     total: Counter[tuple[int, str, int, int]] = Counter()
     for who, log in logs.items():
@@ -170,7 +141,7 @@ def moments_of_others(logs: Mapping[str, Written], name: str) -> Counter[tuple[i
     return total
 
 
-def check_never_more(teller: Teller, logs: Mapping[str, Written]) -> None:
+def check_never_more(bidder: CountingBidder, logs: Mapping[str, SampleLog]) -> None:
     """What was heard of others is part of what they have shown."""
-    assert teller.heard <= of_others(logs, teller.name)
-    assert teller.moments <= moments_of_others(logs, teller.name)
+    assert bidder.heard <= of_others(logs, bidder.name)
+    assert bidder.moments <= moments_of_others(logs, bidder.name)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
@@ -27,14 +27,14 @@ __all__ = [
     "AT_ONCE",
     "NOW",
     "Exchange",
-    "Hands",
+    "ManualClock",
     "Reply",
     "as_response",
     "bidding",
-    "made_campaign",
-    "made_catalogue",
-    "made_request",
-    "pointed",
+    "sample_campaign",
+    "sample_catalogue",
+    "sample_request",
+    "user_data",
 ]
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 AT_ONCE = 10_000  # ms of time to answer: no test depends on how fast a machine is
 
 
-class Hands:
+class ManualClock:
     """A clock that tests set."""
 
     def __init__(self, now: datetime = NOW) -> None:
@@ -52,14 +52,16 @@ class Hands:
         return self.now
 
 
-def made_catalogue(groups: int = 6, version: str = "v1", size: int = 20, **more: Any) -> Catalogue:
+def sample_catalogue(
+    groups: int = 6, version: str = "v1", size: int = 20, **more: Any
+) -> Catalogue:
     """Groups g0, g1, … of one size, unless `sizes` says otherwise."""
     sizes = more.pop("sizes", np.full(groups, size))
     ids = tuple(f"g{j}" for j in range(groups))
     return Catalogue(version, NOW, int(min(sizes)), ids, sizes, **more)
 
 
-def made_campaign(name: str = "spring", **more: Any) -> Campaign:
+def sample_campaign(name: str = "spring", **more: Any) -> Campaign:
     """A campaign that runs from a minute before NOW, too early for plans, until a week after."""
     told: dict[str, Any] = {
         "budget": 1_000.0,
@@ -72,18 +74,18 @@ def made_campaign(name: str = "spring", **more: Any) -> Campaign:
     return Campaign(id=name, **(told | more))
 
 
-def pointed(group: str | None = "g0", catalogue: str | None = "v1", name: str = "kreach") -> Any:
+def user_data(group: str | None = "g0", catalogue: str | None = "v1", name: str = "kreach") -> Any:
     """What a provider says about a user."""
     return {"name": name, "segment": [{"id": group}], "ext": {"catalogue": catalogue}}
 
 
-def made_request(group: str = "g0", **more: Any) -> dict[str, Any]:
+def sample_request(group: str = "g0", **more: Any) -> dict[str, Any]:
     """A request for one place, of a user of this group."""
     told = {
         "id": "request-1",
         "tmax": AT_ONCE,
         "imp": [{"id": "1", "banner": {"w": 300, "h": 250}}],
-        "user": {"data": [pointed(group)]},
+        "user": {"data": [user_data(group)]},
     }
     return told | more
 
@@ -158,14 +160,14 @@ class Exchange:
 
     def win(self, group: str = "g0", **more: Any) -> Reply:
         """A bid that wins and is billed at half its price; the bid's reply."""
-        reply = self.bid(made_request(group, **more))
+        reply = self.bid(sample_request(group, **more))
         bid = as_response(reply).seatbid[0].bid[0]
         assert self.call(bid.burl, bid.price / 2).status == 200
         return reply
 
     def price(self, group: str = "g0", **more: Any) -> float:
         """What is bid for a request; the bid is taken back at once."""
-        bid = as_response(self.bid(made_request(group, **more))).seatbid[0].bid[0]
+        bid = as_response(self.bid(sample_request(group, **more))).seatbid[0].bid[0]
         assert self.call(bid.lurl).status == 200
         return bid.price
 
@@ -205,7 +207,7 @@ def bidding(
     **settings: Any,
 ) -> Iterator[Exchange]:
     """A bidder on a store, from its start to its stop. `asleep`: do not wait for who may bid."""
-    catalogues = [made_catalogue()] if catalogues is None else catalogues
+    catalogues = [sample_catalogue()] if catalogues is None else catalogues
     for catalogue in catalogues:
         write_catalogue(catalogue, folder / catalogue.version)
     store = CampaignStore(folder / "store")
@@ -219,16 +221,20 @@ def bidding(
         currency=currency,
     )
     log = Log("bidder", (lambda _: None) if lines is None else lines.append)
-    hands = clock or Hands()
+    hands = clock or ManualClock()
     state = BidderState(shared, BidderSettings(**settings), log, clock=lambda _: hands)
-    site = bidder_site(state, Metrics("bidder"))
+    site = bidder_app(state, Metrics("bidder"))
     with asyncio.Runner() as runner:
         runner.run(state.start())
         exchange = Exchange(state, site, runner)
         try:
             if not asleep:
-                plays = [play for desk in state.desks.values() for play in desk.plays.values()]
-                exchange.wait(lambda: not any(play.asleep for play in plays))
+                runtimes = [
+                    runtime
+                    for bidder in state.catalogue_bidders.values()
+                    for runtime in bidder.runtimes.values()
+                ]
+                exchange.wait(lambda: all(runtime.active for runtime in runtimes))
             yield exchange
         finally:
             runner.run(state.stop())

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.bidserver.app import bidder_site
+from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
@@ -16,14 +16,14 @@ from kreach.adsystem.store_layout import bidder_store
 from kreach.service.clock import SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from tests.adsystem.ledger.journals import all_rows
-from tests.adsystem.sharing.partners import settings_for
-from tests.faults.rooms import Room
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.adsystem.sharing.faulty_members import settings_for
+from tests.faults.in_process_bidder import InProcessBidder
 
-__all__ = ["SharedRoom", "rooms", "settle", "spend_all"]
+__all__ = ["FleetBidder", "fleet_bidders", "settle", "spend_all"]
 
 
-class SharedRoom(Room):
+class FleetBidder(InProcessBidder):
     """One of several bidders: a folder of its own below the store."""
 
     def __init__(
@@ -46,7 +46,7 @@ class SharedRoom(Room):
         self.store = self._shared.store
 
     @asynccontextmanager
-    async def open(self, *, dies: bool = False) -> AsyncIterator["SharedRoom"]:
+    async def open(self, *, dies: bool = False) -> AsyncIterator["FleetBidder"]:
         self.state = BidderState(
             self._shared,
             self._settings,
@@ -54,7 +54,7 @@ class SharedRoom(Room):
             redis=self._redis,
             clock=lambda last: SteadyClock(last, lambda: self.wall, lambda: self.passed),
         )
-        self._site = bidder_site(self.state, Metrics("bidder"))
+        self._site = bidder_app(self.state, Metrics("bidder"))
         await self.state.start()
         try:
             yield self
@@ -66,9 +66,8 @@ class SharedRoom(Room):
 
     async def _die(self) -> None:
         await super()._die()
-        assert self.state.partner is not None
-        self.state.partner._thread.shutdown()
-        self.state.partner.pool.close()
+        assert self.state.fleet is not None
+        await asyncio.to_thread(self.state.fleet.disconnect)
 
     @property
     def account(self) -> Any:
@@ -77,20 +76,20 @@ class SharedRoom(Room):
     @property
     def awake(self) -> bool:
         """Whether it would bid: money has come, and somebody has looked."""
-        play = next(iter(self.state.desks.values())).plays.get(1)
-        return play is not None and not play.asleep
+        runtime = next(iter(self.state.catalogue_bidders.values())).runtimes.get(1)
+        return runtime is not None and runtime.active
 
     def spent(self) -> int:
         """What the log says."""
         return sum(price for _, _, price, _ in all_rows(self.store))
 
 
-def rooms(
+def fleet_bidders(
     folder: Path, names: Sequence[str], url: str, campaign: Campaign, **more: Any
-) -> list[SharedRoom]:
+) -> list[FleetBidder]:
     """Bidders that know a campaign each."""
-    Room(folder, [campaign])  # the catalogue
-    made = [SharedRoom(folder, name, names, url, **more) for name in names]
+    InProcessBidder(folder, [campaign])  # the catalogue
+    made = [FleetBidder(folder, name, names, url, **more) for name in names]
     for room in made:
         room.wall = campaign.start.timestamp() + 10.0
         kept = CampaignStore(room.store)
@@ -108,7 +107,7 @@ async def settle(true: Callable[[], object], then: Callable[[], object] | None =
             await asyncio.sleep(0.005)
 
 
-async def spend_all(chosen: Sequence[SharedRoom], patience: int = 25) -> list[int]:
+async def spend_all(chosen: Sequence[FleetBidder], patience: int = 25) -> list[int]:
     """Bid and pay the whole bid, wherever there is money, until there is none; what each spent."""
     before = [room.spent() for room in chosen]
     dry = group = 0

@@ -6,9 +6,9 @@ import pytest
 
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.sharing.grants import Grants
-from kreach.adsystem.sharing.leases import slice_of, standing, take_day
-from kreach.adsystem.sharing.redis_pool import Given, Standing
-from tests.adsystem.ledger.journals import journal, wait
+from kreach.adsystem.sharing.leases import apply_day_lease, budget_status, lease_size
+from kreach.adsystem.sharing.redis_pool import BudgetStatus, LeaseGrant
+from tests.adsystem.ledger.sample_journals import journal, wait
 
 UNIT = 1_000_000
 
@@ -20,8 +20,8 @@ def account(budget: int = 100 * UNIT, daily: int | None = None, granted: int = 0
     return made
 
 
-def told(made: Account, day: int | None = None, *, idle: bool = False) -> Standing:
-    return standing(7, made, day, 4, idle=idle, asking=True)
+def told(made: Account, day: int | None = None, *, idle: bool = False) -> BudgetStatus:
+    return budget_status(7, made, day, 4, idle=idle, asking=True)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def told(made: Account, day: int | None = None, *, idle: bool = False) -> Standi
 def test_slices_get_smaller_towards_the_end(
     limit: int, left: int, bidders: int, expected: int
 ) -> None:
-    assert slice_of(limit, left, bidders) == expected
+    assert lease_size(limit, left, bidders) == expected
 
 
 def test_more_is_asked_for_when_half_a_slice_is_left() -> None:
     made = account(granted=2 * UNIT)
-    assert told(made) == Standing(7, 100 * UNIT, 0, 2 * UNIT)
+    assert told(made) == BudgetStatus(7, 100 * UNIT, 0, 2 * UNIT)
     made.reserve(UNIT + 1, 0)
     assert told(made).wanted == 3 * UNIT + 1
     almost = account(budget=110_000, granted=80_000)
@@ -52,7 +52,7 @@ def test_more_is_asked_for_when_half_a_slice_is_left() -> None:
 
 def test_what_others_spent_makes_slices_smaller() -> None:
     made = account()
-    made.elsewhere = 84 * UNIT
+    made.spent_elsewhere = 84 * UNIT
     assert told(made).wanted == UNIT
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_needed_is_out_of_the_account_before_others_hear_of_it() -> 
 
 def test_what_is_held_is_told_without_asking() -> None:
     made = account(granted=UNIT)
-    assert standing(7, made, None, 4, idle=False, asking=False).wanted == UNIT
+    assert budget_status(7, made, None, 4, idle=False, asking=False).wanted == UNIT
 
 
 def test_a_day_has_its_own_slices() -> None:
@@ -83,8 +83,8 @@ def test_what_an_earlier_run_may_have_out_is_told_and_not_used() -> None:
     made = account(daily=10 * UNIT)
     made.book(200_000, 3)
     made.carry(UNIT, 100.0)
-    said = standing(7, made, 3, 4, idle=False, asking=False)
-    assert said == Standing(7, 100 * UNIT, 200_000, UNIT, 3, 10 * UNIT, 200_000, UNIT)
+    said = budget_status(7, made, 3, 4, idle=False, asking=False)
+    assert said == BudgetStatus(7, 100 * UNIT, 200_000, UNIT, 3, 10 * UNIT, 200_000, UNIT)
     assert made.day_grants == {3: 0}
     made.expire_carried(101.0)
     assert made.available(3) == 0  # though the flight's money is there
@@ -105,17 +105,19 @@ def test_of_a_day_only_what_others_leave_may_be_used(
     made = account(daily=1_000, granted=UNIT)
     made.book(30, 2)
     made.day_grants = {1: 700}
-    take_day(made, 2, Given(0, 0, 0, granted, allowed, 55), all_told=all_told)
+    apply_day_lease(made, 2, LeaseGrant(0, 0, 0, granted, allowed, 55), leasing=all_told)
     assert made.day_grants == {2: usable}
-    assert made.elsewhere_on == {2: 55}
+    assert made.spent_elsewhere_on == {2: 55}
 
 
 def test_a_day_keeps_what_it_has_while_others_are_waited_for() -> None:
     made = account(daily=1_000, granted=UNIT)
     made.day_grants = {2: 300}
-    take_day(made, 2, Given(0, 0, 0, 300, 1_000, 0), all_told=False)
+    apply_day_lease(made, 2, LeaseGrant(0, 0, 0, 300, 1_000, 0), leasing=False)
     assert made.day_grants == {2: 300}
-    take_day(made, 2, Given(0, 0, 0, 300, 200, 0), all_told=True)  # the day's budget was lowered
+    apply_day_lease(
+        made, 2, LeaseGrant(0, 0, 0, 300, 200, 0), leasing=True
+    )  # the day's budget was lowered
     assert made.day_grants == {2: 200}
 
 
@@ -131,14 +133,14 @@ def test_grants_count_when_the_log_has_them(tmp_path: Path) -> None:
             log, lambda done: done, lambda number, micros: heard.append((number, micros))
         )
         grants.raise_to(1, 500)
-        assert grants.most(1) == 500  # it may be written already
+        assert grants.max_logged(1) == 500  # it may be written already
         wait(log)
         assert heard == [(1, 500)]
         grants.lower(1, 600)
         grants.lower(1, 200)
-        assert grants.most(1) == 500  # not before it is written
+        assert grants.max_logged(1) == 500  # not before it is written
         wait(log)
-        assert (heard, grants.most(1)) == ([(1, 500)], 200)
+        assert (heard, grants.max_logged(1)) == ([(1, 500)], 200)
     assert grants_of(tmp_path) == {1: 200}
 
 
@@ -148,14 +150,14 @@ def test_a_grant_that_cannot_be_written_does_not_count(tmp_path: Path) -> None:
         grants = Grants(
             log, lambda done: done, lambda number, micros: heard.append((number, micros))
         )
-        grants.know(1, 300)
+        grants.load(1, 300)
         log.run_now(lambda connection: connection.execute("DROP TABLE grants"))
         grants.raise_to(1, 500)
         wait(log)
         assert heard == []
-        assert grants.most(1) == 500  # nobody knows how far it got
+        assert grants.max_logged(1) == 500  # nobody knows how far it got
         grants.settle({1: 100})
-        assert grants.most(1) == 500
+        assert grants.max_logged(1) == 500
 
 
 def test_at_the_end_what_is_held_is_written_whatever_is_under_way(tmp_path: Path) -> None:
@@ -164,8 +166,8 @@ def test_at_the_end_what_is_held_is_written_whatever_is_under_way(tmp_path: Path
         grants = Grants(
             log, lambda done: done, lambda number, micros: heard.append((number, micros))
         )
-        grants.know(2, 80)
+        grants.load(2, 80)
         grants.raise_to(1, 500)
         grants.settle({1: 120, 2: 80, 3: 0})
-        assert [grants.most(number) for number in (1, 2, 3)] == [120, 80, 0]
+        assert [grants.max_logged(number) for number in (1, 2, 3)] == [120, 80, 0]
     assert grants_of(tmp_path) == {1: 120, 2: 80, 3: 0}

@@ -244,7 +244,7 @@ def test_exact_values_of_a_fresh_ranking_are_the_boards(seed: int) -> None:
 
 
 def best_by_stopping_early(world: World, group: int) -> float:
-    """The best value as a desk finds it: down the ranking, to where nobody can be better."""
+    """The best value as a bidder finds it: down the ranking, to where nobody can be better."""
     board, share = world.board, world.share(group)
     ranks, all_of_them = board.ranks(group, world.traffic.by_group[group], share)
     best = 0.0

@@ -23,9 +23,9 @@ from kreach.adsystem.measurement.report import measure
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.service.logs import Log
-from tests.adsystem.ledger.journals import all_rows
-from tests.adsystem.sharing.shared_rooms import SharedRoom, settle
-from tests.faults.services import bid_request, parse_bid
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.adsystem.sharing.fleet_bidders import FleetBidder, settle
+from tests.faults.service_processes import bid_request, parse_bid
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 GROUP_SIZE = 30
@@ -33,7 +33,7 @@ MU, SIGMA = 2.3, 0.7  # of ln(price per thousand): slices hold many bids
 _AT_ONCE = 8
 
 
-class VirtualMarket:
+class SimulatedMarket:
     """Requests of a flight, in the same order for whoever is asked."""
 
     def __init__(self, groups: int, requests: int, seconds: float, seed: int) -> None:
@@ -52,7 +52,7 @@ class VirtualMarket:
     @asynccontextmanager
     async def open(
         self, folder: Path, names: Sequence[str], url: str | None, campaign: Campaign, plans: int
-    ) -> AsyncIterator[list[SharedRoom]]:
+    ) -> AsyncIterator[list[FleetBidder]]:
         """Bidders that have been there for a while; without an address of Redis, one alone."""
         ids = tuple(f"g{j:03d}" for j in range(self.groups))
         sizes = np.full(self.groups, GROUP_SIZE)
@@ -60,7 +60,7 @@ class VirtualMarket:
         async with AsyncExitStack() as held:
             made = []
             for name in names:
-                room = SharedRoom(
+                room = FleetBidder(
                     folder, name if url else None, names, url, plans=plans, sync_seconds=60.0
                 )
                 room.wall, room.passed = START.timestamp() - 1.0, 1_000.0
@@ -80,7 +80,7 @@ class VirtualMarket:
         journal.submit("memory", ("traffic:v1", int((START.timestamp() - 2.0) * 1e6), value))
         journal.close()
 
-    async def run(self, rooms: Sequence[SharedRoom], plans: int, sync_every: int) -> None:
+    async def run(self, rooms: Sequence[FleetBidder], plans: int, sync_every: int) -> None:
         """Ask in turn; whoever is asked pays the second price if it wins."""
         step = self.seconds / self.requests
         plan_every = max(self.requests // plans, 1)
@@ -98,16 +98,16 @@ class VirtualMarket:
         await exchange(rooms)
         await exchange(rooms)
 
-    def _plan(self, rooms: Sequence[SharedRoom]) -> None:
+    def _plan(self, rooms: Sequence[FleetBidder]) -> None:
         for room in rooms:
             now = room.state.clock()
-            for desk in room.state.desks.values():
-                for play in list(desk.plays.values()):
-                    task = desk.plan_task(play, now)
+            for bidder in room.state.catalogue_bidders.values():
+                for runtime in list(bidder.runtimes.values()):
+                    task = bidder.plan_task(runtime, now)
                     if task is not None:
-                        desk.adopt(play, *task.run())
+                        bidder.adopt(runtime, *task.run())
 
-    async def _ask(self, room: SharedRoom, at: int) -> None:
+    async def _ask(self, room: FleetBidder, at: int) -> None:
         reply = await room.ask("/openrtb2/bid", bid_request(self.who[at]))
         if reply.status == 204:
             return
@@ -118,7 +118,7 @@ class VirtualMarket:
         else:
             assert await room.tell("billing", sold, price) == 200
 
-    def outcome(self, rooms: Sequence[SharedRoom], cap: int) -> tuple[float, int, int]:
+    def outcome(self, rooms: Sequence[FleetBidder], cap: int) -> tuple[float, int, int]:
         """Expected reach, spend and impressions of all logs."""
         counts = np.zeros(self.groups, dtype=np.int64)
         spend = impressions = 0
@@ -128,10 +128,10 @@ class VirtualMarket:
             rows = all_rows(room.store)
             spend += sum(price for _, _, price, _ in rows)
             impressions += len(rows)
-        desk = next(iter(rooms[0].state.desks.values()))
-        return measure(desk.catalogue.audience(), counts, cap).reach, spend, impressions
+        bidder = next(iter(rooms[0].state.catalogue_bidders.values()))
+        return measure(bidder.catalogue.audience(), counts, cap).reach, spend, impressions
 
-    def spend_by_day(self, rooms: Sequence[SharedRoom]) -> Counter[int]:
+    def spend_by_day(self, rooms: Sequence[FleetBidder]) -> Counter[int]:
         """What bids of each day of the flight cost."""
         found: Counter[int] = Counter()
         for room in rooms:
@@ -140,46 +140,45 @@ class VirtualMarket:
         return found
 
 
-def _shares(room: SharedRoom) -> bool:
-    return room.state.partner is not None and room.state.partner.open
+def _shares(room: FleetBidder) -> bool:
+    return room.state.fleet is not None and room.state.fleet.status.leasing
 
 
-def _asks(room: SharedRoom) -> bool:
-    """Whether it asks for money out of turn: in its time an exchange is over in no time."""
-    partner = room.state.partner
-    return partner is not None and partner._low(room.account) and 1 not in partner._dry
+def _asks(room: FleetBidder) -> bool:
+    """Whether it asks for money out of turn: in simulated time a sync takes none."""
+    return room.state.fleet is not None and room.state.fleet.needs_money(1)
 
 
-async def _granted(rooms: Sequence[SharedRoom]) -> None:
-    """What was asked for is on disk, and who has money is awake: in their time that takes none."""
+async def _granted(rooms: Sequence[FleetBidder]) -> None:
+    """Grants are logged and campaigns active: in simulated time that takes none."""
 
-    def written(room: SharedRoom) -> bool:
-        partner = room.state.partner
-        return not (room.state._granting if partner is None else partner._grants._writing)
+    def written(room: FleetBidder) -> bool:
+        fleet = room.state.fleet
+        return not (room.state.grants.writing if fleet is None else fleet.writing_grants)
 
     for room in rooms:
-        if room.state.partner is None:
-            room.state._grant(1)
+        if room.state.fleet is None:
+            room.state.request_money(1)
     await settle(lambda: all(map(written, rooms)))
     for room in rooms:
-        for desk in room.state.desks.values():
-            desk.wake(room.state.clock())
+        for bidder in room.state.catalogue_bidders.values():
+            bidder.update_active(room.state.clock())
 
 
-def wake(rooms: Sequence[SharedRoom]) -> Callable[[], None]:
-    """Have all exchange now."""
+def wake(rooms: Sequence[FleetBidder]) -> Callable[[], None]:
+    """Have all sync now."""
 
     def all_of_them() -> None:
         for room in rooms:
-            if room.state.partner is not None:
-                room.state.partner._wake.set()
+            if room.state.fleet is not None:
+                room.state.fleet.sync_soon()
 
     return all_of_them
 
 
-async def exchange(rooms: Sequence[SharedRoom]) -> None:
+async def exchange(rooms: Sequence[FleetBidder]) -> None:
     """One exchange of each."""
     begun = time.monotonic()
     wake(rooms)()
-    partners = [room.state.partner for room in rooms]
-    await settle(lambda: all(one is None or one.heard_at > begun for one in partners))
+    members = [room.state.fleet for room in rooms]
+    await settle(lambda: all(one is None or one.synced_at > begun for one in members))

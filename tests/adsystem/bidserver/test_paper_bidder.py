@@ -11,17 +11,17 @@ from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.valuation import CapValuation
 from kreach.adsystem.campaigns.campaign import Cap
-from tests.adsystem.bidserver.bidders_made import (
+from tests.adsystem.bidserver.sample_bidders import (
     NOW,
     Exchange,
     as_response,
     bidding,
-    made_campaign,
-    made_catalogue,
-    made_request,
+    sample_campaign,
+    sample_catalogue,
+    sample_request,
 )
 
-CAMPAIGN = made_campaign(
+CAMPAIGN = sample_campaign(
     bidder="paper", expected_requests=500, budget=1.0, caps=(Cap(limit=2),), max_cpm=1_000.0
 )
 LAMBDA = 'kreach_bidder_multiplier{campaign="spring"}'
@@ -29,7 +29,7 @@ LAMBDA = 'kreach_bidder_multiplier{campaign="spring"}'
 
 def library_bidder() -> PaperBidder:
     """As the service sets it up: the paper's numbers, in units of the typical price."""
-    audience = made_catalogue(sizes=np.array([5, 5, 8, 8, 20, 20])).audience()
+    audience = sample_catalogue(sizes=np.array([5, 5, 8, 8, 20, 20])).audience()
     typical = 1e-3
     return PaperBidder(
         CapValuation(audience, 2),
@@ -45,7 +45,7 @@ def step(exchange: Exchange, twin: PaperBidder, group: int, outcome: float) -> N
     """One request for both; the bid wins at a part of its price if `outcome` is below one."""
     now = NOW.timestamp()
     wanted = twin.wanted(group, now)
-    bid = as_response(exchange.bid(made_request(f"g{group}"))).seatbid[0].bid[0]
+    bid = as_response(exchange.bid(sample_request(f"g{group}"))).seatbid[0].bid[0]
     assert exchange.metric(LAMBDA) == pytest.approx(twin.multiplier, rel=1e-9)
     assert bid.price == pytest.approx(1_000 * wanted, rel=1e-6, abs=0.0011)
     if outcome < 1.0:
@@ -62,7 +62,7 @@ def test_the_board_follows_the_papers_rule(tmp_path: Path, seed: int) -> None:
     """λ moves for a request when the next one comes, on the board as in the library."""
     generator = np.random.default_rng(seed)
     twin = library_bidder()
-    catalogue = made_catalogue(sizes=np.array([5, 5, 8, 8, 20, 20]))
+    catalogue = sample_catalogue(sizes=np.array([5, 5, 8, 8, 20, 20]))
     with bidding(tmp_path, [CAMPAIGN], catalogues=[catalogue]) as exchange:
         for _ in range(80):
             outcome = float(generator.uniform(0.2, 1.0)) if generator.random() < 0.4 else 1.0
@@ -71,7 +71,7 @@ def test_the_board_follows_the_papers_rule(tmp_path: Path, seed: int) -> None:
 
 
 def test_the_papers_multiplier_stays_within_its_limits(tmp_path: Path) -> None:
-    campaign = made_campaign(bidder="paper", expected_requests=1_000_000, budget=1_000.0)
+    campaign = sample_campaign(bidder="paper", expected_requests=1_000_000, budget=1_000.0)
     with bidding(tmp_path, [campaign]) as exchange:
         for _ in range(120):
             exchange.price("g1")
@@ -82,14 +82,14 @@ def test_the_papers_multiplier_stays_within_its_limits(tmp_path: Path) -> None:
 
 
 def test_it_falls_asleep_and_wakes_where_it_was(tmp_path: Path) -> None:
-    campaign = made_campaign(bidder="paper", expected_requests=1_000, budget=0.002)
+    campaign = sample_campaign(bidder="paper", expected_requests=1_000, budget=0.002)
     with bidding(tmp_path, [campaign]) as exchange:
         bids = []
-        while (reply := exchange.bid(made_request())).status == 200:
+        while (reply := exchange.bid(sample_request())).status == 200:
             bids.append(as_response(reply).seatbid[0].bid[0])
         before = exchange.metric(LAMBDA)
         for bid in bids:
             exchange.call(bid.lurl)
         exchange.rest()
         assert exchange.metric(LAMBDA) == pytest.approx(before)
-        assert exchange.bid(made_request()).status == 200
+        assert exchange.bid(sample_request()).status == 200

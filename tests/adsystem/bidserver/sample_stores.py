@@ -9,26 +9,26 @@ from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
-from tests.adsystem.bidserver.bidders_made import made_campaign, made_catalogue
+from tests.adsystem.bidserver.sample_bidders import sample_campaign, sample_catalogue
 
-__all__ = ["made_store", "running_campaign"]
+__all__ = ["running_campaign", "sample_store"]
 
 
 def running_campaign(name: str = "spring", **more: Any) -> Campaign:
     """A campaign that runs at this moment, and will for days."""
     now = datetime.now(UTC)
     flight = {"start": now - timedelta(minutes=1), "end": now + timedelta(days=7)}
-    return made_campaign(name, **(flight | more))
+    return sample_campaign(name, **(flight | more))
 
 
-def made_store(
+def sample_store(
     folder: Path,
     campaigns: Sequence[Campaign] | None = None,
     catalogue: Catalogue | None = None,
     bidder: str = "",
 ) -> Path:
     """A settings file and all that it names; `bidder` are lines of its section."""
-    catalogue = catalogue or made_catalogue()
+    catalogue = catalogue or sample_catalogue()
     write_catalogue(catalogue, folder / "release")
     store = CampaignStore(folder / "store")
     for campaign in [running_campaign()] if campaigns is None else campaigns:

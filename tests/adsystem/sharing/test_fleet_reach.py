@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.campaigns.campaign import Cap
-from tests.adsystem.sharing.virtual import VirtualMarket
+from tests.adsystem.sharing.simulated_market import SimulatedMarket
 
 pytestmark = pytest.mark.xdist_group("fleet reach")
 
@@ -28,7 +28,7 @@ def test_a_fleet_reaches_what_one_bidder_does(
     url: str, tmp_path: Path, bidders: int, seconds: float, cap: int, more: dict[str, Any]
 ) -> None:
     """Within 1 %: over ten runs with other seeds it was from 0.3 % less to as much."""
-    market = VirtualMarket(groups=80, requests=4_000, seconds=seconds, seed=1)
+    market = SimulatedMarket(groups=80, requests=4_000, seconds=seconds, seed=1)
     campaign = market.campaign(10.0, **more)
     names = tuple(f"b{at + 1}" for at in range(bidders))
 

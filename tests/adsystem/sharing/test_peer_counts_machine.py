@@ -22,20 +22,19 @@ from hypothesis.stateful import (
 from simulations.fleet import RedisServer
 
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing import redis_pool as pool_module
+from kreach.adsystem.sharing import redis_pool
 from kreach.adsystem.sharing import redis_scripts as scripts
-from tests.adsystem.sharing import tellers
-from tests.adsystem.sharing.partners import settings_for
-from tests.adsystem.sharing.tellers import (
+from tests.adsystem.sharing.counting_bidders import (
     GROUPS,
     PLACES,
-    Faulty,
-    Teller,
-    Written,
+    CountingBidder,
+    SampleLog,
     check_never_more,
     moments_of_others,
     of_others,
 )
+from tests.adsystem.sharing.faulty_members import settings_for
+from tests.adsystem.sharing.faulty_redis import CommandFault
 
 picks = st.integers(0, 10**6)
 NAMES = ("b1", "b2", "b3")
@@ -52,10 +51,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
 @pytest.fixture
 def short_feed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The feed keeps the last few entries only."""
-    assert "'MAXLEN', '~', '20000'" in scripts.FEED
-    feed = scripts.FEED.replace("'MAXLEN', '~', '20000'", "'MAXLEN', '=', '3'")
-    for module in (pool_module, tellers):
-        monkeypatch.setattr(module, "FEED", feed)
+    assert "'MAXLEN', '~', '20000'" in scripts.ADD_ROWS
+    short = scripts.ADD_ROWS.replace("'MAXLEN', '~', '20000'", "'MAXLEN', '=', '3'")
+    monkeypatch.setattr(redis_pool, "ADD_ROWS", short)
 
 
 class Counting(RuleBasedStateMachine):
@@ -68,18 +66,18 @@ class Counting(RuleBasedStateMachine):
         super().__init__()
         type(self).made += 1
         self.at = 0
-        self.logs: dict[str, Written] = {}
-        self.tellers: list[Teller] = []
+        self.logs: dict[str, SampleLog] = {}
+        self.bidders: list[CountingBidder] = []
 
     @initialize(knows=st.booleans())
     def begin(self, knows: bool) -> None:
         self._flush()
         for name in NAMES:
-            log = self.logs[name] = Written(self.folder / str(self.made) / name)
-            teller = Teller(self._settings(), name, log)
+            log = self.logs[name] = SampleLog(self.folder / str(self.made) / name)
+            bidder = CountingBidder(self._settings(), name, log)
             if not knows:  # it takes campaigns up one by one
-                teller.places = frozenset()
-            self.tellers.append(teller)
+                bidder.places = frozenset()
+            self.bidders.append(bidder)
 
     def _settings(self) -> RedisSettings:
         return settings_for(self.servers[self.at].url, NAMES)
@@ -87,8 +85,8 @@ class Counting(RuleBasedStateMachine):
     def _flush(self) -> None:
         self.clients[self.at].flushall()
 
-    def _pick(self, pick: int) -> Teller:
-        return self.tellers[pick % len(self.tellers)]
+    def _pick(self, pick: int) -> CountingBidder:
+        return self.bidders[pick % len(self.bidders)]
 
     @rule(
         pick=picks,
@@ -108,42 +106,42 @@ class Counting(RuleBasedStateMachine):
 
     @rule(pick=picks, commands=st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6]), done=st.booleans())
     def cut(self, pick: int, commands: int, done: bool) -> None:
-        teller = self._pick(pick)
-        teller.log.add([(1, "v1", 0), (2, "v1", 1)])
-        teller.exchange(Faulty(commands, done=done))
+        bidder = self._pick(pick)
+        bidder.log.add([(1, "v1", 0), (2, "v1", 1)])
+        bidder.exchange(CommandFault(commands, done=done))
 
     @rule(pick=picks, commands=st.integers(1, 8), rows=st.integers(0, 2))
     def between(self, pick: int, commands: int, rows: int) -> None:
         """While one looks, another tells."""
-        teller, other = self._pick(pick), self._pick(pick + 1)
-        teller.impatient()
+        bidder, other = self._pick(pick), self._pick(pick + 1)
+        bidder.impatient()
 
         def meanwhile() -> None:
             for at in range(rows):
                 other.log.add([(1 + at, "v1", 2), (1, "v2", 3)])
             other.exchange()
 
-        teller.exchange(Faulty(commands, meanwhile=meanwhile))
+        bidder.exchange(CommandFault(commands, meanwhile=meanwhile))
 
     @rule()
     def in_turn(self) -> None:
-        for teller in self.tellers:
-            teller.impatient()
-            teller.exchange()
+        for bidder in self.bidders:
+            bidder.impatient()
+            bidder.exchange()
 
     @rule(pick=picks, place=st.sampled_from(sorted(PLACES)))
     def taken_up(self, pick: int, place: tuple[int, str]) -> None:
-        teller = self._pick(pick)
-        teller.places |= {place}
+        bidder = self._pick(pick)
+        bidder.places |= {place}
 
     @rule(pick=picks)
     def started(self, pick: int) -> None:
         """A bidder starts anew: it knows its own log only."""
         before = self._pick(pick)
         before.close()
-        again = Teller(before.settings, before.name, before.log, before.epoch + 1)
+        again = CountingBidder(before.settings, before.name, before.log, before.epoch + 1)
         again.places = before.places
-        self.tellers[self.tellers.index(before)] = again
+        self.bidders[self.bidders.index(before)] = again
 
     @rule(how=st.sampled_from(["anew", "emptied", "not at all"]))
     def forgets(self, how: str) -> None:
@@ -153,33 +151,33 @@ class Counting(RuleBasedStateMachine):
             self.at = (self.at + 1) % len(self.servers)
         self._flush()
         if how == "anew":
-            for teller in self.tellers:
-                teller.move(self._settings())
+            for bidder in self.bidders:
+                bidder.move(self._settings())
 
-    @precondition(lambda self: self.tellers)
+    @precondition(lambda self: self.bidders)
     @rule(pick=picks, rounds=st.integers(3, 8))
     def talks(self, pick: int, rounds: int) -> None:
         """One tells so often that others cannot follow."""
-        teller = self._pick(pick)
+        bidder = self._pick(pick)
         for at in range(rounds):
-            teller.log.add([(1, "v1", at % GROUPS)])
-            teller.exchange()
+            bidder.log.add([(1, "v1", at % GROUPS)])
+            bidder.exchange()
 
     @invariant()
     def never_more(self) -> None:
-        for teller in self.tellers:
-            check_never_more(teller, self.logs)
+        for bidder in self.bidders:
+            check_never_more(bidder, self.logs)
 
     def teardown(self) -> None:
         """Once all have told, all is known."""
-        for teller in self.tellers:
-            teller.places = PLACES
+        for bidder in self.bidders:
+            bidder.places = PLACES
         for _ in range(4):
             self.in_turn()
-        for teller in self.tellers:
-            assert teller.heard == of_others(self.logs, teller.name)
-            assert teller.moments == moments_of_others(self.logs, teller.name)
-            teller.close()
+        for bidder in self.bidders:
+            assert bidder.heard == of_others(self.logs, bidder.name)
+            assert bidder.moments == moments_of_others(self.logs, bidder.name)
+            bidder.close()
 
 
 @pytest.mark.usefixtures("short_feed")

@@ -1,8 +1,7 @@
-"""Bidders' halves of the sharing, over a real Redis: their disks and their wires are the test's.
+"""Real fleet members on a real Redis, with disks and connections that the test controls.
 
-`Partner` is the real one. Its disk commits, fails or is cut off when the test says so, and what it
-sends to Redis may arrive late, or have its answer lost: these are the moments at which money could
-be given out twice.
+The disk commits, fails or is cut off when the test says so, and messages to Redis may arrive late
+or have their answers lost: these are the moments at which money could be leased twice.
 """
 
 import asyncio
@@ -13,17 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import redis
-
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.fleet_member import Partner
-from kreach.adsystem.sharing.redis_pool import Pool, connect
-from kreach.adsystem.sharing.redis_scripts import FEED, TELL
+from kreach.adsystem.sharing.fleet_member import FleetMember
+from kreach.adsystem.sharing.redis_pool import RedisPool
 from kreach.boundary.money import as_micros
 from kreach.service.logs import Log
+from tests.adsystem.sharing.faulty_redis import FaultyRedis, FaultyScript
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 EXPIRY_SECONDS = 10
@@ -53,7 +50,7 @@ def a_campaign(budget: float, daily: float | None = None, **more: Any) -> Campai
 
 
 @dataclass
-class Disk:
+class ManualDisk:
     """A log whose writes wait until the test lets them through; what it holds outlives a crash."""
 
     id: str
@@ -80,39 +77,17 @@ class Disk:
         return max([self.grants.get(NUMBER, 0), *(values[1] for values, _ in self.waiting)])
 
 
-class Wire:
-    """The way of a script to Redis: its message may be held up, or its answer lost."""
-
-    def __init__(self, script: Any) -> None:
-        self._script = script
-        self.mode = "ok"
-        self.held: list[dict[str, Any]] = []
-
-    def __call__(self, **call: Any) -> Any:
-        if self.mode == "held":
-            self.held.append(call)
-            raise redis.ConnectionError("no answer")
-        answer = self._script(**call)
-        if self.mode == "lost":
-            raise redis.ConnectionError("no answer")
-        return answer
-
-    def deliver(self, at: int) -> None:
-        """What was held up arrives after all; nobody waits for the answer."""
-        self._script(**self.held.pop(at))
-
-
-class Half:
-    """One bidder: its account, its disk, its wire, and the real `Partner`."""
+class FaultyMember:
+    """One bidder: its account, its disk, its connection, and the real `FleetMember`."""
 
     def __init__(
         self, settings: RedisSettings, name: str, folder: Path, campaign: Campaign
     ) -> None:
         self.settings, self.name, self.folder, self.campaign = settings, name, folder, campaign
-        self.disk = Disk(f"log-{name}")
+        self.disk = ManualDisk(f"log-{name}")
         self.now = START.timestamp() + 1.0
         self.alive = False
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.start()
 
     @property
@@ -135,40 +110,42 @@ class Half:
         for micros, day in self.disk.spent:
             account.book(micros, day)
         account.carry(self.disk.grants.get(NUMBER, 0), self.now + EXPIRY_SECONDS + 2)
-        state = SimpleNamespace(
+        bidder = SimpleNamespace(
             journal=self.disk,
-            shared=SimpleNamespace(store=self.folder / self.name),
-            ledger=SimpleNamespace(accounts={NUMBER: account}),
-            kept={NUMBER: StoredCampaign(NUMBER, self.campaign, 1)},
-            desks={},
-            clock=lambda: self.now,
-            log=Log("bidder", self.said.append),
+            store=self.folder / self.name,
+            accounts={NUMBER: account},
+            stored_campaigns={NUMBER: StoredCampaign(NUMBER, self.campaign, 1)},
+            traffic={},
+            expiry_seconds=EXPIRY_SECONDS,
+            now=lambda: self.now,
+            places=lambda: (),
+            log=Log("bidder", self.lines.append),
             on_loop=lambda done: done,
-            ask_below=lambda number, micros: None,
+            set_low_funds=lambda number, micros: None,
             revision=1,
             campaigns=None,
         )
-        self.partner = Partner(cast(Any, state), self.settings, self.name)
-        self._wired()
+        self.fleet = FleetMember(cast(Any, bidder), self.settings, self.name, self._connect)
         self.alive = True
 
-    def _wired(self) -> None:
-        pool: Any = self.partner.pool
-        self.wire = pool._tell = Wire(pool._tell)
+    def _connect(self, settings: RedisSettings) -> FaultyRedis:
+        self._redis = FaultyRedis(settings)
+        return self._redis
+
+    @property
+    def wire(self) -> FaultyScript:
+        """The way of money messages to Redis."""
+        return self._redis.sync
 
     def move(self, settings: RedisSettings) -> None:
-        """The address of Redis leads to another one: it was started anew, with nothing in it."""
+        """The address of Redis leads to another one: it was restarted, with nothing in it."""
         self.settings = settings
-        pool: Any = self.partner.pool
-        pool._client.close()
-        pool._client = connect(settings)
-        pool._tell, pool._feed = (pool._client.register_script(text) for text in (TELL, FEED))
-        self._wired()
+        self._redis.switch(settings)
 
     def exchange(self, mode: str = "ok") -> None:
-        """Tell and hear once."""
+        """Sync once."""
         self.wire.mode = mode
-        _LOOP.run(self.partner._exchange_once())
+        _LOOP.run(self.fleet.sync())
         self.wire.mode = "ok"
 
     def synced(self) -> None:
@@ -185,8 +162,7 @@ class Half:
         self.close()
 
     def close(self) -> None:
-        self.partner._thread.shutdown()
-        self.partner.pool.close()
+        self.fleet.disconnect()
 
     def usable(self) -> int:
         """The most that this bidder could bid with, now or after a crash and a start."""
@@ -204,8 +180,8 @@ class Half:
         return max(granted, account.used_on(self.day) - account.carried + out_before)
 
 
-def pool_of(url: str, name: str, names: Sequence[str], epoch: int = 1, **more: Any) -> Pool:
+def pool_of(url: str, name: str, names: Sequence[str], epoch: int = 1, **more: Any) -> RedisPool:
     """A pool that knows its run of Redis."""
-    pool = Pool(settings_for(url, names, **more), name, f"log-{name}", epoch)
+    pool = RedisPool(settings_for(url, names, **more), name, f"log-{name}", epoch)
     pool.find_run()
     return pool

@@ -10,16 +10,16 @@ import pytest
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.files import write_groups
-from tests.adsystem.bidserver.bidders_made import (
+from tests.adsystem.bidserver.sample_bidders import (
     NOW,
     Exchange,
-    Hands,
+    ManualClock,
     as_response,
     bidding,
-    made_campaign,
-    made_catalogue,
-    made_request,
-    pointed,
+    sample_campaign,
+    sample_catalogue,
+    sample_request,
+    user_data,
 )
 
 
@@ -28,22 +28,24 @@ def change(exchange: Exchange, name: str, **changes: Any) -> None:
     store = CampaignStore(exchange.state.shared.store)
     revision = store.change(name, changes).revision
     store.close()
-    exchange.wait(lambda: max(kept.revision for kept in exchange.state.kept.values()) >= revision)
+    exchange.wait(
+        lambda: max(kept.revision for kept in exchange.state.stored_campaigns.values()) >= revision
+    )
     exchange.rest()
 
 
 def bidders(exchange: Exchange, **more: Any) -> list[str]:
     """Whoever bids for a request, by place."""
-    reply = exchange.bid(made_request(**more))
+    reply = exchange.bid(sample_request(**more))
     if reply.status == 204:
         return [reply.reason]
     return [bid.cid for bid in as_response(reply).seatbid[0].bid]
 
 
 def test_campaigns_bid_within_their_flight(tmp_path: Path) -> None:
-    hands = Hands()
+    hands = ManualClock()
     flight: Any = {"start": NOW + timedelta(minutes=1), "end": NOW + timedelta(days=1)}
-    campaign = made_campaign(**flight)
+    campaign = sample_campaign(**flight)
     with bidding(tmp_path, [campaign], clock=hands, asleep=True) as exchange:
         for seconds, who in [(0, "no campaign"), (59, "no campaign"), (61, "spring")]:
             hands.now = NOW.timestamp() + seconds
@@ -56,7 +58,7 @@ def test_campaigns_bid_within_their_flight(tmp_path: Path) -> None:
 
 
 def test_paused_campaigns_wait_and_ended_ones_are_over(tmp_path: Path) -> None:
-    campaigns = [made_campaign("a"), made_campaign("b", state="paused")]
+    campaigns = [sample_campaign("a"), sample_campaign("b", state="paused")]
     with bidding(tmp_path, campaigns, asleep=True) as exchange:
         exchange.rest()
         assert bidders(exchange) == ["a"]
@@ -72,7 +74,7 @@ def test_paused_campaigns_wait_and_ended_ones_are_over(tmp_path: Path) -> None:
 
 
 def test_a_campaign_that_changed_keeps_its_counts(tmp_path: Path) -> None:
-    with bidding(tmp_path, [made_campaign()]) as exchange:
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
         for _ in range(5):
             exchange.win()
         before = exchange.price()
@@ -84,10 +86,10 @@ def test_a_campaign_that_changed_keeps_its_counts(tmp_path: Path) -> None:
 
 
 def test_each_campaign_has_one_of_many_places(tmp_path: Path) -> None:
-    campaigns = [made_campaign(f"c{at}", market_mu=0.1 * at) for at in range(20)]
+    campaigns = [sample_campaign(f"c{at}", market_mu=0.1 * at) for at in range(20)]
     with bidding(tmp_path, campaigns) as exchange:
         places = [{"id": str(at)} for at in range(25)]
-        bids = as_response(exchange.bid(made_request(imp=places))).seatbid[0].bid
+        bids = as_response(exchange.bid(sample_request(imp=places))).seatbid[0].bid
         assert [bid.cid for bid in bids] == [f"c{at}" for at in reversed(range(20))]
         prices = [bid.price for bid in bids]
         assert prices == sorted(prices, reverse=True)
@@ -95,20 +97,20 @@ def test_each_campaign_has_one_of_many_places(tmp_path: Path) -> None:
 
 
 def test_limits_of_bids_hold(tmp_path: Path) -> None:
-    campaigns = [made_campaign("low", max_cpm=0.2), made_campaign("high", min_cpm=5.0)]
+    campaigns = [sample_campaign("low", max_cpm=0.2), sample_campaign("high", min_cpm=5.0)]
     with bidding(tmp_path, campaigns) as exchange:
         assert bidders(exchange) == ["low"]
         assert exchange.price() == 0.2
-        floor = made_request(imp=[{"id": "1", "bidfloor": 0.201}])
+        floor = sample_request(imp=[{"id": "1", "bidfloor": 0.201}])
         assert exchange.bid(floor).reason == "below floor"
 
 
 def test_never_more_is_out_than_the_budget(tmp_path: Path) -> None:
-    with bidding(tmp_path, [made_campaign(budget=0.0105)]) as exchange:
+    with bidding(tmp_path, [sample_campaign(budget=0.0105)]) as exchange:
         bids = []
         reasons = set()
         for _ in range(30):
-            reply = exchange.bid(made_request())
+            reply = exchange.bid(sample_request())
             if reply.status == 200:
                 bids.append(as_response(reply).seatbid[0].bid[0])
             else:
@@ -127,23 +129,23 @@ def test_never_more_is_out_than_the_budget(tmp_path: Path) -> None:
 
 
 def test_money_of_lost_bids_comes_back(tmp_path: Path) -> None:
-    with bidding(tmp_path, [made_campaign(budget=0.001)]) as exchange:
+    with bidding(tmp_path, [sample_campaign(budget=0.001)]) as exchange:
         for _ in range(5):
-            bid = as_response(exchange.bid(made_request())).seatbid[0].bid[0]
+            bid = as_response(exchange.bid(sample_request())).seatbid[0].bid[0]
             assert bidders(exchange)[0] in {"no budget", "no campaign"}
             assert exchange.call(bid.lurl).status == 200
             exchange.rest()
 
 
 def test_days_have_their_own_budget(tmp_path: Path) -> None:
-    hands = Hands()
-    campaign = made_campaign(budget=1.0, daily_budget=0.002)
+    hands = ManualClock()
+    campaign = sample_campaign(budget=1.0, daily_budget=0.002)
     with bidding(tmp_path, [campaign], clock=hands) as exchange:
         for _ in range(2):
             exchange.win()
             exchange.win()
             exchange.win()
-            while (reply := exchange.bid(made_request())).status == 200:
+            while (reply := exchange.bid(sample_request())).status == 200:
                 bid = as_response(reply).seatbid[0].bid[0]
                 exchange.call(bid.burl, bid.price)
             assert reply.reason in {"no budget", "no campaign"}
@@ -154,28 +156,28 @@ def test_days_have_their_own_budget(tmp_path: Path) -> None:
 
 
 def test_head_counts_of_an_audience_lower_bids(tmp_path: Path) -> None:
-    catalogue = made_catalogue(4)
+    catalogue = sample_catalogue(4)
     targeted = np.array([20, 10, 1, 0])
     write_groups(catalogue, tmp_path / "golfers.parquet", targeted)
     audiences = {"golfers": tmp_path / "golfers.parquet"}
-    campaign = made_campaign(audience="golfers")
+    campaign = sample_campaign(audience="golfers")
     with bidding(tmp_path, [campaign], catalogues=[catalogue], audiences=audiences) as exchange:
         prices = [exchange.price(f"g{group}") for group in range(3)]
         assert prices == pytest.approx([1.0, 0.5, 0.05], abs=0.0011)
-        assert bidders(exchange, user={"data": [pointed("g3")]}) == ["no campaign"]
+        assert bidders(exchange, user={"data": [user_data("g3")]}) == ["no campaign"]
 
 
 def test_a_campaign_whose_audience_is_not_known_is_not_played(tmp_path: Path) -> None:
     lines: list[str] = []
-    campaigns = [made_campaign("a", audience="nobody-knows"), made_campaign("b")]
+    campaigns = [sample_campaign("a", audience="nobody-knows"), sample_campaign("b")]
     with bidding(tmp_path, campaigns, lines=lines) as exchange:
         assert bidders(exchange, imp=[{"id": "1"}, {"id": "2"}]) == ["b"]
-    assert sum('"campaign not played"' in line for line in lines) == 1
+    assert sum('"campaign cannot run on catalogue"' in line for line in lines) == 1
 
 
 def test_the_value_falls_by_the_kernel(tmp_path: Path) -> None:
     """p of a group of 20 after n impressions: (19/20)^n at cap 1, and more at higher caps."""
-    campaigns = [made_campaign("one"), made_campaign("two", caps=(Cap(limit=2),))]
+    campaigns = [sample_campaign("one"), sample_campaign("two", caps=(Cap(limit=2),))]
     with bidding(tmp_path, campaigns) as exchange:
         for campaign in ("one", "two"):
             others = {"one": "two", "two": "one"}[campaign]
@@ -191,22 +193,24 @@ def test_the_value_falls_by_the_kernel(tmp_path: Path) -> None:
 
 def test_first_and_second_prices_are_kept_apart(tmp_path: Path) -> None:
     campaigns = [
-        made_campaign("second", market_mu=1.0),
-        made_campaign("first", auction="first_price"),
+        sample_campaign("second", market_mu=1.0),
+        sample_campaign("first", auction="first_price"),
     ]
     with bidding(tmp_path, campaigns) as exchange:
         assert bidders(exchange, at=1, imp=[{"id": "1"}, {"id": "2"}]) == ["first"]
         assert bidders(exchange, at=2, imp=[{"id": "1"}, {"id": "2"}]) == ["second"]
         shaded = exchange.price("g0", at=1)
-        play = next(p for p in exchange.state.desks["v1"].plays.values() if p.first_price)
-        wanted = float(play.bidder.market.optimal_bid(1.0 / play.bidder.multiplier))
+        runtime = next(
+            p for p in exchange.state.catalogue_bidders["v1"].runtimes.values() if p.first_price
+        )
+        wanted = float(runtime.bidder.market.optimal_bid(1.0 / runtime.bidder.multiplier))
         assert shaded == pytest.approx(1_000 * wanted, abs=0.0011)
         assert shaded < 0.9
 
 
 def test_papers_bidder_bids_its_base_bid_first_and_raises_it(tmp_path: Path) -> None:
     """λ starts at ten over the typical price, and falls with every request that is not paid for."""
-    campaign = made_campaign(bidder="paper", expected_requests=1_000, budget=100.0)
+    campaign = sample_campaign(bidder="paper", expected_requests=1_000, budget=100.0)
     with bidding(tmp_path, [campaign]) as exchange:
         prices = [exchange.price("g1") for _ in range(50)]
         assert prices[0] == pytest.approx(0.1, abs=0.002)
@@ -220,8 +224,8 @@ STACKED = (Cap(limit=1, span_seconds=3_600.0), Cap(limit=3, span_seconds=86_400.
 
 @pytest.mark.parametrize(("caps", "recovers"), [(ROLLING, True), (STACKED, False)])
 def test_rolling_and_stacked_caps(tmp_path: Path, caps: tuple[Cap, ...], recovers: bool) -> None:
-    hands = Hands()
-    with bidding(tmp_path, [made_campaign(caps=caps)], clock=hands) as exchange:
+    hands = ManualClock()
+    with bidding(tmp_path, [sample_campaign(caps=caps)], clock=hands) as exchange:
         fresh = exchange.price()
         assert fresh == pytest.approx(1.0, abs=0.001)
         for _ in range(60):
@@ -236,9 +240,9 @@ def test_rolling_and_stacked_caps(tmp_path: Path, caps: tuple[Cap, ...], recover
 
 
 def test_lost_wins_of_rolling_caps_are_taken_back(tmp_path: Path) -> None:
-    with bidding(tmp_path, [made_campaign(caps=ROLLING)]) as exchange:
+    with bidding(tmp_path, [sample_campaign(caps=ROLLING)]) as exchange:
         fresh = exchange.price()
-        bid = as_response(exchange.bid(made_request())).seatbid[0].bid[0]
+        bid = as_response(exchange.bid(sample_request())).seatbid[0].bid[0]
         exchange.call(bid.nurl or "")
         assert exchange.price() < fresh
         assert exchange.call(bid.lurl).status == 200
@@ -247,8 +251,8 @@ def test_lost_wins_of_rolling_caps_are_taken_back(tmp_path: Path) -> None:
 
 def test_overlapping_groups_share_people(tmp_path: Path) -> None:
     classes = (((0, 1), 20), ((2,), 20))
-    catalogue = made_catalogue(3, classes=classes, class_floor=20)
-    campaign = made_campaign()
+    catalogue = sample_catalogue(3, classes=classes, class_floor=20)
+    campaign = sample_campaign()
     with bidding(tmp_path, [campaign], catalogues=[catalogue]) as exchange:
         fresh = [exchange.price(f"g{group}") for group in range(3)]
         assert fresh == pytest.approx([1.0, 1.0, 1.0], abs=0.001)
@@ -261,18 +265,18 @@ def test_overlapping_groups_share_people(tmp_path: Path) -> None:
 
 def test_stacked_caps_are_not_played_on_overlapping_groups(tmp_path: Path) -> None:
     lines: list[str] = []
-    catalogue = made_catalogue(3, classes=(((0, 1), 20), ((2,), 20)), class_floor=20)
-    campaigns = [made_campaign("a", caps=STACKED), made_campaign("b")]
+    catalogue = sample_catalogue(3, classes=(((0, 1), 20), ((2,), 20)), class_floor=20)
+    campaigns = [sample_campaign("a", caps=STACKED), sample_campaign("b")]
     with bidding(tmp_path, campaigns, catalogues=[catalogue], lines=lines) as exchange:
         assert bidders(exchange, imp=[{"id": "1"}, {"id": "2"}]) == ["b"]
-    assert sum('"campaign not played"' in line for line in lines) == 1
+    assert sum('"campaign cannot run on catalogue"' in line for line in lines) == 1
 
 
 def test_profiles_of_visits_lower_repeats(tmp_path: Path) -> None:
     """A group where one member makes nine of ten visits is soon exhausted, yet not at once."""
     shares = (np.array([0.1 / 19] * 19 + [0.9]), np.full(20, 0.05))
-    catalogue = made_catalogue(2, visit_shares=shares)
-    with bidding(tmp_path, [made_campaign()], catalogues=[catalogue]) as exchange:
+    catalogue = sample_catalogue(2, visit_shares=shares)
+    with bidding(tmp_path, [sample_campaign()], catalogues=[catalogue]) as exchange:
         assert exchange.price("g0") == pytest.approx(1.0, abs=0.001)
         exchange.win("g0")
         exchange.win("g1")
@@ -283,8 +287,8 @@ def test_profiles_of_visits_lower_repeats(tmp_path: Path) -> None:
 
 def test_dispersed_visits(tmp_path: Path) -> None:
     """A flat Dirichlet law of 20 members: p after n impressions is 20·19/((19 + n)(20 + n))."""
-    catalogue = made_catalogue(2, dispersion=1.0)
-    with bidding(tmp_path, [made_campaign()], catalogues=[catalogue]) as exchange:
+    catalogue = sample_catalogue(2, dispersion=1.0)
+    with bidding(tmp_path, [sample_campaign()], catalogues=[catalogue]) as exchange:
         for n in range(6):
             assert exchange.price() == pytest.approx(_flat(20, n), abs=0.0011)
             exchange.win()
@@ -300,12 +304,12 @@ def _flat(size: int, n: int) -> float:
 def kinds_of_campaigns() -> list[Campaign]:
     """One of each kind."""
     return [
-        made_campaign("plain"),
-        made_campaign("paper", bidder="paper", expected_requests=1_000),
-        made_campaign("first", auction="first_price"),
-        made_campaign("rolling", caps=ROLLING),
-        made_campaign("stacked", caps=STACKED),
-        made_campaign("sized", creative=Creative(width=728, height=90)),
+        sample_campaign("plain"),
+        sample_campaign("paper", bidder="paper", expected_requests=1_000),
+        sample_campaign("first", auction="first_price"),
+        sample_campaign("rolling", caps=ROLLING),
+        sample_campaign("stacked", caps=STACKED),
+        sample_campaign("sized", creative=Creative(width=728, height=90)),
     ]
 
 
@@ -313,7 +317,7 @@ def test_all_kinds_side_by_side(tmp_path: Path) -> None:
     """Whoever values a request most has its first place, and everybody who may has one."""
     with bidding(tmp_path, kinds_of_campaigns()) as exchange:
         places = [{"id": str(at), "banner": {"w": 300, "h": 250}} for at in range(6)]
-        bids = as_response(exchange.bid(made_request(imp=places))).seatbid[0].bid
+        bids = as_response(exchange.bid(sample_request(imp=places))).seatbid[0].bid
         assert {bid.cid for bid in bids} == {"plain", "paper", "rolling", "stacked"}
         prices = [bid.price for bid in bids]
         assert prices == sorted(prices, reverse=True)

@@ -10,14 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import redis
 from simulations.fleet import Fleet, FleetRecord
 
 from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
-from kreach.adsystem.sharing.redis_pool import Away, Pool
+from kreach.adsystem.sharing.redis_pool import RedisPool, RedisUnavailable
 from kreach.lab.exchange import Client
-from tests.adsystem.ledger.journals import all_rows
-from tests.adsystem.sharing.partners import settings_for
+from tests.adsystem.ledger.sample_journals import all_rows
+from tests.adsystem.sharing.faulty_members import settings_for
 
 GROUPS, GROUP_SIZE = 60, 40
 DAY_MICROS = 86_400_000_000
@@ -101,10 +102,10 @@ def groups_of(fleet: Fleet) -> Counter[tuple[int, int]]:
 
 def counts_in_redis(url: str, fleet: Fleet, campaign: int) -> list[int]:
     """Impressions by group as Redis has them."""
-    pool = Pool(settings_for(url, fleet.names), fleet.names[0])
+    pool = RedisPool(settings_for(url, fleet.names), fleet.names[0])
     try:
         pool.find_run()
-        found: list[int] = pool.counted((campaign, "v1")).impressions.tolist()
+        found: list[int] = pool.counts((campaign, "v1")).impressions.tolist()
     finally:
         pool.close()
     return found + [0] * (fleet.groups - len(found))
@@ -121,7 +122,7 @@ async def counts_agree(url: str, fleet: Fleet, campaigns: int) -> None:
                 == [logs[number, group] for group in range(fleet.groups)]
                 for number in range(1, campaigns + 1)
             )
-        except Away:
+        except RedisUnavailable:
             return False
 
     await until(agree, "Redis and the logs agree")
@@ -138,10 +139,7 @@ def check_acknowledged(fleet: Fleet, record: FleetRecord, names: dict[int, str])
 
 def money_in_redis(url: str, fleet: Fleet, campaign: int) -> dict[str, int]:
     """What Redis has set aside (g:) and knows as spent (s:), by bidder."""
-    pool: Any = Pool(settings_for(url, fleet.names), fleet.names[0])
-    try:
-        pool.find_run()
-        found = pool._client.hgetall(pool._key(f"money:{campaign}"))
-    finally:
-        pool.close()
-    return {name.decode(): int(value) for name, value in found.items()}
+    with redis.Redis.from_url(url) as client:
+        run_id = client.info("server")["run_id"]
+        fields = client.hgetall(f"{{kreach}}:{run_id}:money:{campaign}")
+    return {name.decode(): int(value) for name, value in fields.items()}

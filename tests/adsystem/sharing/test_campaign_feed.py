@@ -13,7 +13,7 @@ from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.sharing.campaign_feed import CampaignFeed
 from kreach.service.logs import Log
-from tests.adsystem.sharing.partners import START, pool_of, settings_for
+from tests.adsystem.sharing.faulty_members import START, pool_of, settings_for
 
 ONE = ("b1",)
 
@@ -34,18 +34,18 @@ def test_new_and_changed_campaigns_are_taken_over(
     source, copy = CampaignStore(tmp_path / "here"), CampaignStore(tmp_path / "there")
     publisher = CampaignFeed(tmp_path / "here", settings_for(url, ONE), Log("r", lines.append))
     pool = pool_of(url, "b1", ONE)
-    assert pool.campaigns(0) == {}
+    assert pool.campaigns_after(0) == {}
     rolling = (Cap(limit=1, span_seconds=3_600), Cap(limit=3, span_seconds=86_400))
     for one in (campaign("one"), campaign("two", caps=rolling, daily_budget=0.25)):
         source.add(one)
     publisher.publish()
-    copy.replicate(pool.campaigns(0))
+    copy.replicate(pool.campaigns_after(0))
     assert copy.all() == source.all()
-    assert pool.campaigns(2) == {}
+    assert pool.campaigns_after(2) == {}
     source.change("one", {"budget": 7.5})
     source.add(campaign("three"))
     publisher.publish()
-    newer = pool.campaigns(2)
+    newer = pool.campaigns_after(2)
     assert sorted(newer) == [1, 3]
     copy.replicate(newer)
     copy.replicate(newer)  # as often as one likes
@@ -68,7 +68,7 @@ def test_a_redis_that_was_wiped_is_told_all_of_them(
     server.start()
     publisher.publish()
     pool = pool_of(url, "b1", ONE)
-    told = {n: json.loads(text)["id"] for n, (_, text) in pool.campaigns(0).items()}
+    told = {n: json.loads(text)["id"] for n, (_, text) in pool.campaigns_after(0).items()}
     assert told == {at + 1: f"c{at}" for at in range(5)}
     source.close()
     pool.close()
@@ -87,15 +87,15 @@ def test_reporting_tells_while_it_runs_and_says_once_that_it_cannot(
         server.start()
         kept = source.add(campaign("late"))
         pool = pool_of(url, "b1", ONE)
-        _wait(lambda: pool.campaigns(0))
+        _wait(lambda: pool.campaigns_after(0))
         _wait(lambda: len(lines) > 1)
-        assert _as_kept(pool.campaigns(0)[1], kept) == kept
+        assert _as_kept(pool.campaigns_after(0)[1], kept) == kept
     finally:
         publisher.close()
         source.close()
         pool.close()
     events = [json.loads(line)["event"] for line in lines]
-    assert events == ["campaigns not told to bidders", "campaigns told to bidders"]
+    assert events == ["campaigns not published to bidders", "campaigns published to bidders"]
 
 
 def _as_kept(told: tuple[int, str], like: StoredCampaign) -> StoredCampaign:
