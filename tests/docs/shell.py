@@ -28,7 +28,7 @@ NOT_RUN = {
     r"^kreach measure .*--engine spark": "starts Spark; tests/contract runs it on every engine",
     r"^kreach jobs .*(--last|\[)": "needs a bidder's store; tests/cli/test_jobs.py runs it",
     r"^kreach keys (rotate|revoke) ": "needs the id of a key; tests/adsystem/access runs it",
-    r"^curl ": "needs a running service; tests/adsystem/reporting and the browser tests ask it",
+    r"^curl ": "needs a running service; tests/adsystem/api and the browser tests ask it",
     r"^make (demo|test|docs|check|bench)": "is what this test may be part of",
     r"^pip install ": "needs the network; tests/packaging installs the wheel",
     r"^python3 -m venv |^venv/bin/": "tests/packaging installs into an empty environment",
