@@ -43,7 +43,7 @@ def show_field_errors(error: ErrorInfo, inputs: dict[str, Any]) -> tuple[list[st
     for one in error.fields:
         name = input_for(one.field, inputs)
         if name is None:
-            others.append(f"{one.field}: {one.message}")
+            others.append(sentence(one.message))
         else:
             shown.setdefault(name, []).append(one.message)
     for name, messages in shown.items():
