@@ -4,7 +4,9 @@ import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -134,6 +136,35 @@ def test_reporting_goes_down_and_comes_back(services: Services, page: Page) -> N
     finally:
         services.reporting.end()
         services.reporting = again
+
+
+class OtherVersion(BaseHTTPRequestHandler):
+    """A reporting service whose answers have another form."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"campaigns": [{"id": "spring"}]}')
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_answers_of_another_version_are_a_banner(services: Services, new_page: NewPage) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherVersion) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        where = ("--config", str(services.config))
+        environment = {"KREACH_CONSOLE_REPORTING_URL": url}
+        with serving(services.folder, "console", *where, more=environment) as console:
+            base = f"http://127.0.0.1:{console.port}"
+            page = new_page(base)
+            for path in ("/", "/campaign/spring", "/planner", "/privacy"):
+                page.goto(base + path)
+                banner = named(page, "banner")
+                expect(banner).to_contain_text("Reporting answered in an unknown form")
+            assert not console.events("page failed")
+        server.shutdown()
 
 
 def check_that_allowed_windows_are_offered(

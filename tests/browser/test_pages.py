@@ -36,7 +36,7 @@ def test_campaigns(services: Services, page: Page) -> None:
         reach = text(named(line, "Impressions within the cap")).split("\n")
         assert reach[1:3] == [whole(report["reach"]), f"{span(report['interval'])} (95%)"]
         low, high = report["average_frequency_interval"]
-        often = text(named(line, "Frequency")).split("\n")
+        often = text(named(line, "Average frequency")).split("\n")
         assert often[1:3] == [f"{report['average_frequency']:.2f}", f"{low:.2f} to {high:.2f}"]
         over = text(named(line, "Over-exposed people")).split("\n")
         assert over[1] == whole(report["over_exposed"])
@@ -70,7 +70,7 @@ def test_campaign(services: Services, page: Page) -> None:
     assert "beta-binomial" in text(page.locator("section", has_text="Whiskers show the interval"))
     options = chart_options(page, "over time")
     names = [one["name"] for one in options["series"]]
-    assert names[2:] == ["reach to date", "actual reach (known to the simulation only)"]
+    assert names[2:] == ["reach to date", "actual (simulation only)"]
     last = options["series"][2]["data"][-1]
     assert last[1:] == pytest.approx([two["reach"], *two["interval"]])
     assert len(options["series"][3]["data"]) == 72
