@@ -1,27 +1,27 @@
-"""A real Chromium on the real console. Errors in the browser and requests elsewhere fail a test."""
+"""Chromium on a running console. Browser errors and requests to other sites fail a test."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.worlds import World, chromium, made_world, opened
+from tests.browser.locators import NewPage
+from tests.browser.services import Services, chromium, start_services, write_store
 
-Pages = Callable[..., Page]
-expect.set_options(timeout=20_000)  # of a machine that does other things as well
+expect.set_options(timeout=20_000)  # the machine may be busy
 
 
 @pytest.fixture(scope="package")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("console")
-    with opened(folder, made_world(folder)) as made:
-        yield made
+    with start_services(folder, write_store(folder)) as running:
+        yield running
 
 
 @pytest.fixture(scope="package")
-def browser(world: World) -> Iterator[Browser]:
-    """Ended with the package: while it is there, no other test can have an event loop."""
+def browser(services: Services) -> Iterator[Browser]:
+    """Closed with the package: while it runs, no other test can have an event loop."""
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield launched
@@ -29,38 +29,38 @@ def browser(world: World) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def pages(browser: Browser) -> Iterator[Pages]:
-    """Makes pages that write down what they should not do; looked at when the test is over."""
-    wrong: list[str] = []
+def new_page(browser: Browser) -> Iterator[NewPage]:
+    """Opens pages and collects their errors, which fail the test at its end."""
+    errors: list[str] = []
     contexts = []
 
-    def made(base: str, forgiving: bool = False, **options: Any) -> Page:
+    def open_page(base: str, ignore_messages: bool = False, **options: Any) -> Page:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | options))
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
 
-        def said(message: Any) -> None:
-            if message.type in ("error", "warning") and not forgiving:
-                wrong.append(f"{message.type}: {message.text}")
+        def check_message(message: Any) -> None:
+            if message.type in ("error", "warning") and not ignore_messages:
+                errors.append(f"{message.type}: {message.text}")
 
-        def asked(request: Any) -> None:
+        def check_request(request: Any) -> None:
             own = (base, base.replace("http://", "ws://"), "data:", "blob:")
             if not request.url.startswith(own):
-                wrong.append(f"asked {request.url}")
+                errors.append(f"requested {request.url}")
 
-        page.on("console", said)
-        page.on("pageerror", lambda error: wrong.append(f"failed: {error}"))
-        page.on("request", asked)
-        page.on("websocket", asked)
+        page.on("console", check_message)
+        page.on("pageerror", lambda error: errors.append(f"failed: {error}"))
+        page.on("request", check_request)
+        page.on("websocket", check_request)
         return page
 
-    yield made
+    yield open_page
     for context in contexts:
         context.close()
-    assert not wrong, wrong
+    assert not errors, errors
 
 
 @pytest.fixture
-def page(world: World, pages: Pages) -> Page:
-    return pages(world.url)
+def page(services: Services, new_page: NewPage) -> Page:
+    return new_page(services.url)

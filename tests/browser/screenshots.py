@@ -1,6 +1,6 @@
-"""Pictures of every page of a running console: light, dark and narrow.
+"""Screenshots of every page of a running console: light, dark and narrow.
 
-python -m tests.browser.screenshots http://127.0.0.1:8400 pictures/ spring-shoes
+python -m tests.browser.screenshots http://127.0.0.1:8400 screenshots/ spring-shoes
 """
 
 import sys
@@ -8,30 +8,30 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.worlds import chromium
+from tests.browser.services import chromium
 
-LOOKS = {"light": (1360, "light"), "dark": (1360, "dark"), "narrow": (360, "light")}
-_SETTLED_MS = 5_000
+VARIANTS = {"light": (1360, "light"), "dark": (1360, "dark"), "narrow": (360, "light")}
+_SETTLE_MS = 5_000
 
 
 def take(browser: Browser, url: str, out: Path, campaign: str) -> None:
-    """One picture for each page and look."""
+    """Save one screenshot of each page and variant."""
     paths = {"campaigns": "/", "campaign": f"/campaign/{campaign}", "planner": "/planner"}
     paths |= {"privacy": "/privacy", "cost": "/cost"}
-    for look, (width, scheme) in LOOKS.items():
+    for variant, (width, scheme) in VARIANTS.items():
         size = {"width": width, "height": 860}
         context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
         page = context.new_page()
         for name, path in paths.items():
             page.goto(url + path)
             page.wait_for_selector("h1")
-            page.wait_for_timeout(_SETTLED_MS)
-            page.screenshot(path=out / f"{name}-{look}.png", full_page=True)
+            page.wait_for_timeout(_SETTLE_MS)
+            page.screenshot(path=out / f"{name}-{variant}.png", full_page=True)
         context.close()
 
 
 def main() -> None:
-    """As the command line says."""
+    """Run the command line."""
     url, out, campaign = sys.argv[1].rstrip("/"), Path(sys.argv[2]), sys.argv[3]
     out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:

@@ -16,7 +16,7 @@ from tests.cli.command import kreach
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("settings", "rule"),
     [
         ({"host": "0.0.0.0"}, "names must say who serves the console"),
         ({"names": ("Console.example",)}, "names must be host names"),
@@ -25,9 +25,9 @@ from tests.cli.command import kreach
         ({"reporting_url": "reporting:8403"}, "reporting_url must begin with http"),
     ],
 )
-def test_settings_that_are_refused(given: dict[str, Any], rule: str) -> None:
+def test_settings_that_are_refused(settings: dict[str, Any], rule: str) -> None:
     with pytest.raises(KreachError, match=rule):
-        ConsoleSettings(**given)
+        ConsoleSettings(**settings)
 
 
 def test_settings_that_are_good() -> None:
@@ -63,7 +63,7 @@ def test_settings_are_checked_without_calling_reporting(config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("audit.json", "{}", "be what `kreach groups audit --json` prints"),
         ("audit.json", None, "groups_audit: the file does not exist yet"),
@@ -72,13 +72,13 @@ def test_settings_are_checked_without_calling_reporting(config: Path) -> None:
     ],
 )
 def test_files_that_cannot_be_used_are_named_in_one_line(
-    config: Path, name: str, content: str | None, says: str
+    config: Path, name: str, content: str | None, message: str
 ) -> None:
     path = config.parent / name
     path.unlink() if content is None else path.write_text(content)
     done = check_config(config)
     assert done.code == 1
-    assert says in done.err.replace("\n", " ")
+    assert message in done.err.replace("\n", " ")
     assert "Traceback" not in done.err
 
 

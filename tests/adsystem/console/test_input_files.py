@@ -42,6 +42,15 @@ STUDY: dict[str, Any] = {
 }
 
 
+class ManualClock:
+    """A clock that a test moves."""
+
+    seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
 def write(path: Path, document: object) -> Path:
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     return path
@@ -89,28 +98,31 @@ def test_a_long_truth_is_thinned_and_its_newest_point_stays(tmp_path: Path) -> N
         read_truth(write(path, {"series": [3], "requests": []}))
 
 
-def test_a_file_is_read_when_it_appears_changes_or_breaks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kreach.adsystem.console.input_files._MIN_SECONDS", 0.0)
-    monkeypatch.setattr("kreach.adsystem.console.input_files._SLOWDOWN", 0.0)
+def test_a_file_is_read_when_it_appears_changes_or_breaks(tmp_path: Path) -> None:
+    clock = ManualClock()
     folder = tmp_path / "tradeoff"
     folder.mkdir()
-    file = InputFile(folder, read_tradeoff)
+    file = InputFile(folder, read_tradeoff, clock.now)
+    clock.seconds += 1.0
     assert file.refresh().problem == "the file does not exist yet"
     summary = write(folder / "summary.json", STUDY)
+    clock.seconds += 1.0
     assert file.refresh().problem is None
     assert file.content is not None
     assert file.content.setting == {"people": 10}
     version = file.version
+    clock.seconds += 1.0
     assert file.refresh().version == version
     write(summary, "{}")
+    clock.seconds += 1.0
     assert "tradeoff must" in (file.refresh().problem or "")
     assert file.content is not None
     assert file.content.setting == {"people": 10}  # the last that could be read
     os.unlink(summary)
+    clock.seconds += 1.0
     assert file.refresh().problem == "the file does not exist yet"
     write(summary, STUDY)
+    clock.seconds += 1.0
     assert file.refresh().problem is None
 
 

@@ -160,5 +160,5 @@ def check_console(settings: ConsoleSettings) -> dict[str, str]:
         "tradeoff": settings.tradeoff,
         "truth": settings.truth_file,
     }
-    shown = {name: "none" if path is None else str(path) for name, path in files.items()}
-    return {"reporting": settings.reporting_url} | shown
+    paths = {name: "none" if path is None else str(path) for name, path in files.items()}
+    return {"reporting": settings.reporting_url} | paths

@@ -24,7 +24,7 @@ Options = dict[str, Any]
 Point = Sequence[Any]
 Flight = tuple[datetime, datetime]
 
-TRUTH = "actual reach (known to the simulation only)"
+TRUTH = "actual (simulation only)"
 _BAND = "_band"
 
 

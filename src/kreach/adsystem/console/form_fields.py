@@ -57,8 +57,8 @@ def request_body(values: Mapping[str, str | None]) -> dict[str, object]:
     """
     body: dict[str, object] = {}
     parts: dict[str, dict[str, object]] = {"caps.0": {}, "creative": {}}
-    for name, given in values.items():
-        text = (given or "").strip()
+    for name, value in values.items():
+        text = (value or "").strip()
         if text:
             part, _, key = name.rpartition(".")
             parts.get(part, body)[key] = _value(name, text)

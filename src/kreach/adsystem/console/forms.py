@@ -38,17 +38,17 @@ Send = Callable[[Body], Awaitable[None]]
 
 def show_field_errors(error: ErrorInfo, inputs: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Show each error at its input. Returns the inputs with errors and the other messages."""
-    shown: dict[str, list[str]] = {}
+    by_input: dict[str, list[str]] = {}
     others = [] if error.fields else [sentence(error.message)]
     for one in error.fields:
         name = input_for(one.field, inputs)
         if name is None:
-            others.append(f"{one.field}: {one.message}")
+            others.append(sentence(one.message))
         else:
-            shown.setdefault(name, []).append(one.message)
-    for name, messages in shown.items():
+            by_input.setdefault(name, []).append(one.message)
+    for name, messages in by_input.items():
         inputs[name].error = "; ".join(messages)
-    return list(shown), others
+    return list(by_input), others
 
 
 class _Form:

@@ -3,6 +3,7 @@
 They are read into structs; fields that the console does not show are ignored.
 """
 
+import math
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kreach.errors import KreachError
+from kreach.service.clock import Clock
 
 __all__ = [
     "MISSING",
@@ -45,10 +47,12 @@ class InputFile(Generic[T]):
     with both.
     """
 
-    def __init__(self, path: Path | None, read: Callable[[Path], T]) -> None:
-        self._path, self._read = path, read
+    def __init__(
+        self, path: Path | None, read: Callable[[Path], T], clock: Clock = time.monotonic
+    ) -> None:
+        self._path, self._read, self._clock = path, read, clock
         self._stamp: tuple[int, int] | None = None
-        self._next = 0.0
+        self._next = -math.inf
         self.content: T | None = None
         self.problem: str | None = None
         self.version = 0
@@ -60,7 +64,7 @@ class InputFile(Generic[T]):
 
     def refresh(self) -> "InputFile[T]":
         """Read the file if it has changed. Slow: run it in a thread."""
-        started = time.monotonic()
+        started = self._clock()
         if self._path is None or started < self._next:
             return self
         problem = self.problem
@@ -80,7 +84,7 @@ class InputFile(Generic[T]):
             problem, self._stamp = str(error), stamp
         if problem != self.problem:
             self.problem, self.version = problem, self.version + 1
-        now = time.monotonic()
+        now = self._clock()
         self._next = now + max(_MIN_SECONDS, _SLOWDOWN * (now - started))
         return self
 

@@ -158,21 +158,19 @@ class Tile:
     """A number with its name and details."""
 
     def __init__(self, name: str, classes: str = "k-tile") -> None:
-        with box(classes, name=name):
+        with box(classes, name=name) as self._box:
             Text(name, classes="k-name")
             self._value = Text("…", classes="k-value")
-            self._details = box()
+        self._details: list[Text] = []
 
     def show(self, value: str, *details: str) -> None:
         """Show a value and lines of details below it."""
         self._value.set_text(value)
-        lines = self._details.default_slot.children
-        with self._details:
-            for _ in range(len(details) - len(lines)):
-                Text("", classes="k-sub")
-        for line, text in zip(lines, (*details, *[""] * len(lines)), strict=False):
-            assert isinstance(line, Text)
-            line.set_text(text)
+        with self._box:
+            while len(self._details) < len(details):
+                self._details.append(Text("", classes="k-sub"))
+        for at, line in enumerate(self._details):
+            line.set_text(details[at] if at < len(details) else "")
 
 
 class ProgressBar:

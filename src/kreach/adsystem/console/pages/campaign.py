@@ -16,7 +16,8 @@ from kreach.adsystem.console.client import (
     status_query,
 )
 from kreach.adsystem.console.layout import Frame
-from kreach.adsystem.console.pages.window_report import CAPS, WindowPanel, cap_rows
+from kreach.adsystem.console.pages.reach_tiles import ReachTiles
+from kreach.adsystem.console.pages.window_report import CAPS, WindowPanel, cap_rows, cap_table
 from kreach.adsystem.console.poller import Answers
 from kreach.adsystem.console.status import (
     CampaignView,
@@ -49,14 +50,6 @@ from kreach.adsystem.reports.report import (
 __all__ = ["campaign_page"]
 
 _POINTS = 400
-_TILES = (
-    "Spend",
-    "People reached",
-    "Impressions within the cap",
-    "Average frequency",
-    "Over-exposed people",
-    "Win rate",
-)
 
 
 class _CampaignPage:
@@ -73,7 +66,8 @@ class _CampaignPage:
             with self._panel.content:
                 self._notes = Notes()
                 with box("k-tiles k-live"):
-                    self._tiles = {title: Tile(title) for title in _TILES}
+                    self._spend, self._reach_tiles = Tile("Spend"), ReachTiles()
+                    self._win_rate = Tile("Win rate")
                 self._window = WindowPanel(frame, name)
                 with box("k-grid k-live"):
                     self._add_reach_cards()
@@ -110,8 +104,7 @@ class _CampaignPage:
         ):
             label = "Impressions within caps from one to five"
             self._cap_chart = Chart(label, "k-chart k-short", "by cap")
-            heads = ["cap", "impressions within the cap", "interval", "people above the cap"]
-            self._cap_table = Table(heads, numeric=(0, 1, 2, 3), name="by cap")
+            self._cap_table = cap_table("by cap")
             self._basis = Text("", "p", "k-sub")
             with box("k-row k-end"):
                 csv_button("reach by cap", lambda: report_rows(self._reach))
@@ -173,7 +166,7 @@ class _CampaignPage:
         if self._campaign is not None:
             forms.edit_campaign(self._console, self._campaign)
 
-    # -- what is shown ------------------------------------------------------------------------
+    # -- display ------------------------------------------------------------------------------
 
     def _show(self, answers: Answers) -> None:
         status, reach = answers.of(status_query(self._name)), answers.of(self._reach_query())
@@ -191,7 +184,7 @@ class _CampaignPage:
         view = CampaignView.of(campaign, self._reach)
         if reach.version:
             self._show_delivery(campaign)
-            self._show_reach_tiles(view, delivery.impressions)
+            self._reach_tiles.show(view, delivery.impressions)
         self._window.show(campaign, reach.document, answers)
         if self._reach is not None:
             self._show_reach(self._reach, view.cap)
@@ -226,32 +219,13 @@ class _CampaignPage:
         pace = spend_pace(campaign, self._console.now())
         spend = fmt.money(campaign.status.spend, self._currency).replace("\u00a0", " ")
         budget = fmt.money(campaign.budget, self._currency)
-        self._tiles["Spend"].show(spend, f"of {budget}, {pace.text}")
+        self._spend.show(spend, f"of {budget}", pace.text)
         bidding = campaign.status.pace
         if bidding is None or bidding.bids is None:
-            self._tiles["Win rate"].show(fmt.WITHHELD)
+            self._win_rate.show(fmt.WITHHELD)
         else:
             bids = f"{fmt.count(bidding.wins)} of {fmt.plural(bidding.bids, 'bid')}"
-            self._tiles["Win rate"].show(fmt.percent(bidding.win_rate), bids)
-
-    def _show_reach_tiles(self, view: CampaignView, impressions: int | None) -> None:
-        people, reach, frequency, over_exposed = (self._tiles[title] for title in _TILES[1:5])
-        report = view.report
-        if report is None:
-            for tile in (people, reach, frequency, over_exposed):
-                tile.show(fmt.WITHHELD)
-            return
-        ends = fmt.interval(report.unique_reach_interval, report.level)
-        share = f"{fmt.percent(view.reached_share)} of {fmt.count(view.people)} people"
-        people.show(fmt.count(report.unique_reach), f"{ends}, {share}")
-        of = f", of {fmt.plural(impressions, 'impression')}" if impressions else ""
-        ends = fmt.interval(report.interval, report.level)
-        reach.show(fmt.count(report.reach), f"{ends}, cap {view.cap}{of}")
-        ends = fmt.interval(report.average_frequency_interval, write=fmt.decimal)
-        frequency.show(fmt.decimal(report.average_frequency), f"{ends} per person reached")
-        share = f"{fmt.percent(view.over_exposed_share)} of the audience"
-        text = f"saw more than {fmt.plural(view.cap, 'impression')}, {share}"
-        over_exposed.show(fmt.count(report.over_exposed), text)
+            self._win_rate.show(fmt.percent(bidding.win_rate), bids)
 
     def _show_reach(self, reach: ReachDocument, cap: int) -> None:
         truth = self._console.truth.content

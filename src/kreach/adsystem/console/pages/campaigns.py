@@ -9,6 +9,7 @@ from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console import forms
 from kreach.adsystem.console.client import CAMPAIGNS, Query, reach_query
 from kreach.adsystem.console.layout import Frame
+from kreach.adsystem.console.pages.reach_tiles import ReachTiles
 from kreach.adsystem.console.poller import Answers, PolledAnswer
 from kreach.adsystem.console.status import (
     CampaignView,
@@ -25,7 +26,6 @@ from kreach.adsystem.console.widgets import (
     Panel,
     ProgressBar,
     Text,
-    Tile,
     box,
     button,
     csv_button,
@@ -65,10 +65,7 @@ class _CampaignCard:
                 self._spend = Text("", classes="k-value")
                 self._progress = ProgressBar()
                 self._pace = Text("", classes="k-sub")
-            self._people = Tile("People reached", "k-cell")
-            self._reach = Tile("Impressions within the cap", "k-cell")
-            self._frequency = Tile("Frequency", "k-cell")
-            self._over_exposed = Tile("Over-exposed people", "k-cell")
+            self._reach = ReachTiles("k-cell")
             with box("k-actions k-wide"):
                 self._pause = icon_button("pause", f"Pause {name}", self._toggle)
                 self._edit = icon_button("edit", f"Edit {name}", self._open_edit)
@@ -98,7 +95,7 @@ class _CampaignCard:
         self._show_spend(currency)
         if reach.version:
             view = CampaignView.of(campaign, reach.document)
-            self._show_reach(view)
+            self._reach.show(view, campaign.status.impressions)
             self.row = campaign_row(campaign, state, view, currency)
         self._show_actions(state)
         status = campaign.status
@@ -112,33 +109,6 @@ class _CampaignCard:
         label = f"{fmt.percent(pace.share)} spent, {pace.text}"
         self._progress.show(pace.share, pace.even_share, label)
         self._pace.set_text(pace.text)
-
-    def _show_reach(self, view: CampaignView) -> None:
-        report = view.report
-        if report is None:
-            for tile in (self._people, self._reach, self._frequency, self._over_exposed):
-                tile.show(fmt.WITHHELD)
-            return
-        self._people.show(
-            fmt.count(report.unique_reach),
-            fmt.interval(report.unique_reach_interval, report.level),
-            f"{fmt.percent(view.reached_share)} of {fmt.count(view.people)}",
-        )
-        self._reach.show(
-            fmt.count(report.reach),
-            fmt.interval(report.interval, report.level),
-            f"at most {view.cap} per person",
-        )
-        self._frequency.show(
-            fmt.decimal(report.average_frequency),
-            fmt.interval(report.average_frequency_interval, write=fmt.decimal),
-            "per person reached",
-        )
-        self._over_exposed.show(
-            fmt.count(report.over_exposed),
-            f"above the cap of {view.cap}",
-            f"{fmt.percent(view.over_exposed_share)} of the audience",
-        )
 
     def _show_actions(self, state: str) -> None:
         paused, name = self._campaign.state == "paused", self._campaign.id

@@ -237,7 +237,7 @@ class _PlannerPage:
         self._draw()
         return True
 
-    # -- what is shown ------------------------------------------------------------------------
+    # -- display ------------------------------------------------------------------------------
 
     def _show(self, answers: Answers) -> None:
         answer, catalogues = answers.of(CAMPAIGNS), answers.of(CATALOGUES).document

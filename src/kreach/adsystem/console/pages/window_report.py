@@ -35,12 +35,18 @@ from kreach.adsystem.reports.report import (
 )
 from kreach.boundary.times import EPOCH, iso_text
 
-__all__ = ["CAPS", "WindowPanel", "cap_rows"]
+__all__ = ["CAPS", "WindowPanel", "cap_rows", "cap_table"]
 
 CAPS = (1, 2, 3, 4, 5)
 _MAX_BY_HOUR = timedelta(days=14)  # of a flight; later, days are enough
 _AUTO = "auto"
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+def cap_table(name: str) -> Table:
+    """A table for `cap_rows`."""
+    heads = ["cap", "within the cap", "interval", "people above it"]
+    return Table(heads, numeric=(0, 1, 2, 3), name=name)
 
 
 def cap_rows(reports: Sequence[CapReport]) -> list[tuple[str, ...]]:
@@ -82,8 +88,7 @@ class WindowPanel:
             with box("k-live") as self._result:
                 self._title = Text("", "h3", name="window title")
                 self._facts = Text("", "p", "k-sub", name="window facts")
-                heads = ["cap", "impressions within the cap", "interval", "people above the cap"]
-                self._table = Table(heads, numeric=(0, 1, 2, 3), name="window report")
+                self._table = cap_table("window report")
             self._result.set_visibility(False)
         self.chart.element.on("chart:brushEnd", self._drag, ["areas"])
         ui.timer(0.6, self._enable_dragging, once=True)
@@ -187,7 +192,7 @@ class WindowPanel:
         window = self._window_query(campaign)
         return [self._curve_query(campaign, self._cap), *([] if window is None else [window])]
 
-    # -- what is shown ------------------------------------------------------------------------
+    # -- display ------------------------------------------------------------------------------
 
     def show(
         self, campaign: CampaignDefinition, to_date: ReachDocument | None, answers: Answers

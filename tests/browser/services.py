@@ -1,4 +1,4 @@
-"""A store with numbers in it, the files that others hand over, and the services that show them."""
+"""A store with three days of campaigns, input files of the console, and running services."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ import httpx
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
+from kreach.boundary.times import iso_text
 from tests.adsystem.api.stores import GROUPS, START, Shop, make_campaign, make_catalogue
 from tests.service.service_process import Service, serving
 
@@ -20,20 +21,20 @@ NOW = START + timedelta(days=3)
 CANARY = "reader-canary-7"
 _BAND = {"mean": 1.0, "low": 0.9, "high": 1.1}
 
-__all__ = ["CANARY", "NOW", "World", "chromium", "made_world", "opened"]
+__all__ = ["CANARY", "NOW", "Services", "chromium", "start_services", "write_store"]
 
 
 def chromium() -> str:
-    """The browser of this machine."""
+    """The path of the browser on this machine."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found is not None:
-            return found
+        path = shutil.which(name)
+        if path is not None:
+            return path
     raise RuntimeError("browser tests need chromium, chromium-browser or google-chrome in PATH")
 
 
-class World:
-    """Services at work, and a way to ask reporting what the pages should show."""
+class Services:
+    """Running services, and a client of reporting for what the pages should show."""
 
     def __init__(self, folder: Path, config: Path, reporting: Service, console: Service) -> None:
         self.folder, self.config = folder, config
@@ -45,12 +46,18 @@ class World:
         return f"http://127.0.0.1:{self.console.port}"
 
     def api(self, path: str, **headers: str) -> dict[str, Any]:
-        """What reporting says."""
+        """The JSON that reporting answers."""
         address = f"http://127.0.0.1:{self.reporting.port}{path}"
         answer = httpx.get(address, timeout=60.0, headers=headers)
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def field_errors(self, body: dict[str, Any]) -> dict[str, str]:
+        """The messages by field with which reporting refuses a campaign."""
+        answer = httpx.post(f"http://127.0.0.1:{self.reporting.port}/v1/campaigns", json=body)
+        assert answer.status_code == 422, answer.text
+        return {one["field"]: one["message"] for one in answer.json()["error"]["fields"]}
 
 
 _COMMON: dict[str, Any] = {"budget": 50.0, "expected_requests": 600}
@@ -61,13 +68,13 @@ CAMPAIGNS = (
 )
 
 
-def made_world(folder: Path, campaigns: tuple[Campaign, ...] = CAMPAIGNS) -> Path:
-    """A store with three days of campaigns, and settings; their file."""
+def write_store(folder: Path, campaigns: tuple[Campaign, ...] = CAMPAIGNS) -> Path:
+    """Write a store, the input files and the settings; returns the settings file."""
     catalogue = make_catalogue("dispersed")
     shop = Shop(folder, catalogue)
     shop.add(*campaigns)
-    asyncio.run(_filled(shop))
-    _hand_over(folder)
+    asyncio.run(_sell(shop))
+    _write_input_files(folder)
     config = folder / "kreach.toml"
     config.write_text(
         f"""[adsystem]
@@ -89,17 +96,17 @@ begins = "never"
     return config
 
 
-async def _filled(shop: Shop) -> None:
-    chance = np.random.default_rng(7)
+async def _sell(shop: Shop) -> None:
+    generator = np.random.default_rng(7)
     async with shop.open():
         for day in range(3):
             shop.now = (START + timedelta(days=day, hours=2)).timestamp()
-            await shop.sell(chance.integers(0, GROUPS, 120).tolist())
-            await asyncio.sleep(0.15)  # the bidder writes its diary
+            await shop.sell(generator.integers(0, GROUPS, 120).tolist())
+            await asyncio.sleep(0.15)  # the bidder writes a checkpoint
         shop.compact()
 
 
-def _hand_over(folder: Path) -> None:
+def _write_input_files(folder: Path) -> None:
     """An audit, a study, and the truth of a simulation."""
     spread = {"least": 5.0, "p05": 5.0, "median": 6.0, "mean": 6.4}
     audit = {
@@ -127,7 +134,7 @@ def _hand_over(folder: Path) -> None:
     (folder / "tradeoff" / "summary.json").write_text(json.dumps(study))
     series = [
         {
-            "ts": (START + timedelta(hours=hour)).isoformat().replace("+00:00", "Z"),
+            "ts": iso_text(START + timedelta(hours=hour)),
             "campaigns": {"spring": {"impressions": hour, "reach": [hour] * 5}},
         }
         for hour in range(72)
@@ -138,15 +145,15 @@ def _hand_over(folder: Path) -> None:
 
 
 @contextmanager
-def opened(folder: Path, config: Path, **more: str) -> Iterator[World]:
-    """Reporting and the console over a world that was made."""
+def start_services(folder: Path, config: Path, **more: str) -> Iterator[Services]:
+    """Run reporting and the console over a store."""
     where = ("--config", str(config))
     with serving(folder, "reporting", *where) as reporting:
         url = f"http://127.0.0.1:{reporting.port}"
-        given = {"KREACH_CONSOLE_REPORTING_URL": url, **more}
-        with serving(folder, "console", *where, more=given) as console:
-            world = World(folder, config, reporting, console)
+        environment = {"KREACH_CONSOLE_REPORTING_URL": url, **more}
+        with serving(folder, "console", *where, more=environment) as console:
+            services = Services(folder, config, reporting, console)
             try:
-                yield world
+                yield services
             finally:
-                world.reporting.end()  # it may be another one by now
+                services.reporting.end()  # a test may have replaced it
