@@ -197,4 +197,6 @@ def campaign_from(document: object) -> Campaign:
             raise error.__cause__ from None
         problem, _, where = str(error).partition(" - at `$")
         field = where.strip("`").lstrip(".") or "campaign"
-        raise KreachError(f"{field}: {problem.replace('`', '')}") from None
+        if "datetime" in problem:
+            problem = "must be a time such as 2026-11-01T00:00:00Z"
+        raise KreachError(f"{field}: {problem.replace('`', '')}", field=field) from None

@@ -334,7 +334,7 @@ class Status(Summary, frozen=True, kw_only=True):
 
     people: MayWithhold[int] = None
     reach: tuple[CapReport, ...] = ()
-    pace: Pace | None = None
+    pace: MayWithhold[Pace] = None
     noise: NoiseInfo | None = None
 
 
