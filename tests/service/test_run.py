@@ -129,7 +129,7 @@ def test_a_store_that_is_taken_is_said(tmp_path: Path) -> None:
         try:
             assert second.stop_code() == 1
             (failed,) = second.events("start failed")
-            assert "be used by one bidder" in failed["kind"]
+            assert "is in use by another bidder" in failed["kind"]
             assert b"Traceback" not in second.output()
             last = second.output().decode().strip().splitlines()[-1]
             assert "could not start" in last

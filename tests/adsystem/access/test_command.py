@@ -94,12 +94,12 @@ BAD = [
     (("add", "--role", "advertiser", "--advertiser", "A B"), "advertiser must"),
     (("add", "--role", "operator", "--advertiser", "acme"), "left out"),
     (("add", "--role", "operator", "--expires", "soon"), "expires must"),
-    (("add", "--role", "operator", "--expires", "2020-01-01"), "expires must lie ahead"),
+    (("add", "--role", "operator", "--expires", "2020-01-01"), "expires must be in the future"),
     (("add", "--role", "operator", "--rate", "0"), "rate_per_minute must"),
-    (("rotate", "zzzzzzzzzzzz"), "key must exist"),
+    (("rotate", "zzzzzzzzzzzz"), "no key 'zzzzzzzzzzzz'"),
     (("rotate", "zz"), "id must"),
     (("rotate", "zzzzzzzzzzzz", "--grace-seconds", "-1"), "grace_seconds must"),
-    (("revoke", "zzzzzzzzzzzz"), "key must exist"),
+    (("revoke", "zzzzzzzzzzzz"), "no key 'zzzzzzzzzzzz'"),
     (("revoke", "'; DROP TABLE keys"), "id must"),
 ]
 
@@ -130,7 +130,7 @@ def test_a_store_without_keys_is_said_and_not_made(tmp_path: Path) -> None:
     for arguments in (("list",), ("rotate", "zzzzzzzzzzzz"), ("revoke", "zzzzzzzzzzzz")):
         done = kreach("keys", *arguments, *where)
         assert done.code == 1
-        assert "hold keys" in done.err
+        assert "has no keys: create one first" in done.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -93,7 +93,7 @@ class Door:
 
     def reasons(self) -> dict[str, float]:
         """What was refused, by reason."""
-        return self.gate._refused.by_label
+        return self.gate.refused.by_label
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_wrong_keys_from_one_address_run_dry_and_good_ones_do_not(door: Door) ->
 def test_addresses_do_not_fill_the_memory(door: Door) -> None:
     for number in range(12_000):
         door.ask(None, client=(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1))
-    assert len(door.gate._by_address) == 10_000
+    assert door.gate.address_count == 10_000
 
 
 @pytest.mark.parametrize("client", [None, ("", 0), ("nonsense", 1), ["::1", 2]])

@@ -337,3 +337,28 @@ def test_what_was_billed_survives_a_restart(tmp_path: Path) -> None:
         assert exchange.metric('kreach_bidder_budget_left_micros{campaign="first"}') == left
         after = exchange.price("g1", at=1), exchange.price("g1"), exchange.price("g2")
         assert after == pytest.approx(before, abs=0.0021)
+
+
+def test_a_limit_cuts_the_shaded_bid(tmp_path: Path) -> None:
+    """As the library: the best bid for the value, and at most the limit."""
+    campaign = sample_campaign(auction="first_price", max_cpm=0.4)
+    with bidding(tmp_path, [campaign]) as exchange:
+        bidder = exchange.state.catalogue_bidders["v1"].runtimes[1].bidder
+        wanted = 1_000 * float(bidder.market.optimal_bid(1.0 / bidder.multiplier))
+        assert wanted > 0.4
+        assert exchange.price(at=1) == 0.4
+
+
+def test_who_may_not_bid_much_does_not_stand_before_who_does(tmp_path: Path) -> None:
+    campaigns = [
+        sample_campaign("plain"),
+        sample_campaign("rolling", caps=ROLLING, market_mu=1.0, max_cpm=0.1),
+    ]
+    with bidding(tmp_path, campaigns) as exchange:
+        assert bidders(exchange) == ["plain"]
+
+
+def test_blocked_domains_are_blocked_however_they_are_written(tmp_path: Path) -> None:
+    campaign = sample_campaign(creative=Creative(domains=("Shop.example",)))
+    with bidding(tmp_path, [campaign]) as exchange:
+        assert bidders(exchange, badv=["shop.example"]) == ["no campaign"]

@@ -1,13 +1,16 @@
 """The addresses in a bid: what happens when an exchange calls them, or somebody else does."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
+from kreach.adsystem.settings import BidderSettings
 from kreach.boundary.openrtb import Bid
+from kreach.errors import KreachError
 from tests.adsystem.bidserver.sample_bidders import (
     Exchange,
     ManualClock,
@@ -182,3 +185,26 @@ def test_tokens_of_another_bidder_are_refused(tmp_path_factory: pytest.TempPathF
             addresses.append(made_bid(exchange).burl)
             assert told(exchange.call(addresses[0], 0.1))[0] == (200 if name == "one" else 403)
     assert addresses[0] != addresses[1]
+
+
+@pytest.mark.parametrize("mark", ['"', "\\", " ", "\n", "<", "?", "#"])
+def test_a_public_address_that_would_break_answers_is_refused(mark: str) -> None:
+    with pytest.raises(KreachError, match=r"^public_url must begin with http"):
+        BidderSettings(public_url=f"https://bids.example/a{mark}b")
+
+
+def test_notices_come_back_over_ipv6(tmp_path: Path) -> None:
+    with bidding(tmp_path, [sample_campaign()], host="::1") as exchange:
+        bid = as_response(exchange.bid(sample_request())).seatbid[0].bid[0]
+        assert bid.burl.startswith("http://[::1]:8402/")
+
+
+def test_a_bid_is_honoured_as_long_as_it_says(tmp_path: Path) -> None:
+    hands = ManualClock()
+    hands.now += 0.9
+    with bidding(tmp_path, [sample_campaign()], clock=hands) as exchange:
+        request = sample_request(imp=[{"id": "1", "exp": 1}])
+        bid = as_response(exchange.bid(request)).seatbid[0].bid[0]
+        assert bid.exp == 1
+        hands.now += 0.5
+        assert exchange.call(bid.burl, 0.1).status == 200

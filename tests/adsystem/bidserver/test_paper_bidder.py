@@ -2,6 +2,7 @@
 
 from math import log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,12 @@ from tests.adsystem.bidserver.sample_bidders import (
     sample_catalogue,
     sample_request,
 )
+from tests.adsystem.bidserver.test_campaigns import ROLLING, change
 
 CAMPAIGN = sample_campaign(
     bidder="paper", expected_requests=500, budget=1.0, caps=(Cap(limit=2),), max_cpm=1_000.0
 )
+PAPER: dict[str, Any] = {"bidder": "paper", "expected_requests": 1_000}
 LAMBDA = 'kreach_bidder_multiplier{campaign="spring"}'
 
 
@@ -93,3 +96,36 @@ def test_it_falls_asleep_and_wakes_where_it_was(tmp_path: Path) -> None:
         exchange.rest()
         assert exchange.metric(LAMBDA) == pytest.approx(before)
         assert exchange.bid(sample_request()).status == 200
+
+
+def test_the_papers_rule_moves_once_for_a_request_of_many_places(tmp_path: Path) -> None:
+    with bidding(tmp_path, [sample_campaign(**PAPER)]) as exchange:
+        exchange.bid(sample_request())
+        before = exchange.metric(LAMBDA)
+        exchange.bid(sample_request())
+        step = before - exchange.metric(LAMBDA)
+        exchange.bid(sample_request(imp=[{"id": str(at)} for at in range(4)]))
+        assert before - exchange.metric(LAMBDA) == pytest.approx(2 * step)
+
+
+def worn(exchange: Exchange) -> float:
+    """λ after some requests."""
+    for _ in range(10):
+        exchange.price()
+    bidder = exchange.state.catalogue_bidders["v1"].runtimes[1].bidder
+    assert isinstance(bidder, PaperBidder)
+    return exchange.metric(LAMBDA)
+
+
+def test_a_change_keeps_the_papers_multiplier_with_rolling_caps(tmp_path: Path) -> None:
+    with bidding(tmp_path, [sample_campaign(**PAPER, caps=ROLLING)]) as exchange:
+        before = worn(exchange)
+        change(exchange, "spring", budget=2_000.0)
+        assert exchange.metric(LAMBDA) == pytest.approx(before)
+
+
+def test_a_restart_keeps_the_papers_multiplier_with_rolling_caps(tmp_path: Path) -> None:
+    with bidding(tmp_path, [sample_campaign(**PAPER, caps=ROLLING)]) as exchange:
+        before = worn(exchange)
+    with bidding(tmp_path) as exchange:
+        assert exchange.metric(LAMBDA) == pytest.approx(before)

@@ -88,7 +88,7 @@ BAD = [
     ({"expected_requests": "1.5"}, "expected_requests"),
     ({"min_cpm": "5", "max_cpm": "2"}, "min_cpm"),
     ({"max_cpm": "-5"}, "max_cpm"),
-    ({"market_mu": "1"}, "market_mu"),
+    ({"market_mu": "1"}, "market_sigma"),
     ({"market_sigma": "-1", "market_mu": "1"}, "market_sigma"),
     ({"creative.width": "300"}, "creative.width"),
     ({"creative.height": "0", "creative.width": "3"}, "creative.height"),

@@ -267,7 +267,7 @@ def test_files_of_another_database_are_not_swept(tmp_path: Path) -> None:
         file.unlink()
     with journal(tmp_path):
         reader = open_reader(tmp_path)
-        with pytest.raises(KreachError, match="store must hold the database that its files belong"):
+        with pytest.raises(KreachError, match="but not the journal that wrote it"):
             sweep_unlisted(reader, tmp_path)
         reader.close()
     assert files_of(tmp_path) == before

@@ -170,7 +170,7 @@ def test_many_threads_submit_and_each_hears_of_its_own(tmp_path: Path) -> None:
 def test_a_second_bidder_on_a_store_is_refused(tmp_path: Path) -> None:
     with journal(tmp_path):
         for _ in range(2):
-            with pytest.raises(KreachError, match="store must be used by one bidder"):
+            with pytest.raises(KreachError, match="is in use by another bidder: stop it first"):
                 Journal(tmp_path, Log("test", lambda line: None))
     with journal(tmp_path):
         pass

@@ -1,1 +1,1 @@
-"""Who may ask reporting for what: keys, roles, limits, and an advertiser's own campaigns."""
+"""Access to reporting: API keys, roles and rate limits."""

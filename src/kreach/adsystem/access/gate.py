@@ -1,8 +1,8 @@
-"""Before anything else is done with a request: whose is it, and may they ask that?
+"""Authentication, authorization and rate limits, before a request is handled.
 
-A key comes in the header `Authorization: Bearer ...` and nowhere else. Every key that is not good
-gets the same answer, whatever is wrong with it; logs and counters know the reason. Neither ever
-holds a secret or a client's address.
+A key comes in the header `Authorization: Bearer ...` and nowhere else. Every invalid key gets the
+same answer, whatever is wrong with it; the reason is in logs and counters. Neither ever holds a
+secret or a client's address.
 """
 
 import re
@@ -57,7 +57,7 @@ _ALLOWED = {
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who asks: a role, for advertisers their name, and the public id of the key."""
+    """The client: a role, for advertisers their name, and the public id of the key."""
 
     role: str
     advertiser: str | None = None
@@ -65,14 +65,14 @@ class Viewer:
 
 
 OPERATOR = Viewer("operator")
-"""Whoever asks a service without keys."""
+"""Every client of a service without keys."""
 STRANGER = Viewer("stranger")
-"""Whoever asks without a key for what needs none."""
+"""A client without a key, on a path that needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What somebody who is not let in is told."""
+    """The answer to a request that is not allowed."""
 
     status: int
     message: str
@@ -83,46 +83,51 @@ Admit = Callable[[Scope], Viewer | Refusal]
 
 
 def may(role: str, method: str, path: str) -> bool:
-    """Whether a role may ask this, of paths that exist as of those that do not."""
+    """Whether a role may call this path, existing or not."""
     return role == "operator" or bool(_ALLOWED[role].fullmatch(f"{method} {path}"))
 
 
 class Gate:
-    """Lets in who has a key for what is asked, within its rate. For use by one thread.
+    """Admits requests with a key for their path, within its rate. Used by one thread.
 
-    A wrong key costs its sender's address a token of a bucket of its own; when that is empty,
-    wrong keys get 429. Good keys are let in all the same: behind a proxy all clients share one
-    address, and nobody must be able to shut out the others.
+    An invalid key takes a token from the bucket of its sender's address; when that is empty,
+    invalid keys get 429. Valid keys are admitted all the same: behind a proxy all clients share
+    one address, and none must be able to lock out the others.
     """
 
     def __init__(self, ring: KeyRing, log: Log, metrics: Metrics, clock: Clock) -> None:
         self._ring, self._log = ring, log
         self._by_key = Buckets(clock, _MAX_BUCKETS)
         self._by_address = Buckets(clock, _MAX_ADDRESSES)
-        self._refused = metrics.count("refused", "Requests not let in, by reason", "reason")
+        self.refused = metrics.count("refused", "Requests refused, by reason", "reason")
 
     def __call__(self, scope: Scope) -> Viewer | Refusal:
-        """Who asks, or what they are told instead of an answer."""
+        """The client, or the refusal that it gets."""
         path, query = str(scope["path"]), scope.get("query_string", b"").decode("latin-1")
         if any(LOOKS_LIKE_A_KEY.search(text) for text in (path, query, unquote_plus(query))):
             return self._refuse(_EXPOSED, "key in address")
-        told = [value for name, value in scope["headers"] if name == b"authorization"]
-        if not told and (scope["method"], path) == ("GET", _HEALTH):
+        headers = [value for name, value in scope["headers"] if name == b"authorization"]
+        if not headers and (scope["method"], path) == ("GET", _HEALTH):
             return STRANGER
         try:
-            checked = self._ring.check(_bearer(told))
+            checked = self._ring.check(_bearer(headers))
         except KeysFailing as error:
             again = Refusal(503, str(error), {"retry-after": "5"})
             return self._refuse(again, "keys unreadable")
         if checked.key is None:
-            return self._unknown(scope, checked.reason if told else "no key", checked.known)
+            return self._unknown(scope, checked.reason if headers else "no key", checked.known)
         return self._known(checked.key, scope["method"], path)
+
+    @property
+    def address_count(self) -> int:
+        """How many client addresses have a bucket."""
+        return len(self._by_address)
 
     def _known(self, key: Key, method: str, path: str) -> Viewer | Refusal:
         burst = max(key.rate_per_minute / 10.0, 1.0)
         wait = self._by_key.take(key.id, key.rate_per_minute, burst)
         if wait:
-            message = f"the key is good for {key.rate_per_minute} requests a minute: try later"
+            message = f"the key allows {key.rate_per_minute} requests a minute: try later"
             return self._refuse(_too_many(message, wait), "rate", key.id)
         if not may(key.role, method, path):
             refusal = Refusal(403, f"the role {key.role} may not do this")
@@ -139,7 +144,7 @@ class Gate:
         return self._refuse(_NO_KEY, reason, known)
 
     def _refuse(self, refusal: Refusal, reason: str, key: str | None = None) -> Refusal:
-        self._refused.add(reason)
+        self.refused.add(reason)
         self._log.warning("request refused", reason=reason, key=key)
         return refusal
 
@@ -160,9 +165,9 @@ def _too_many(message: str, wait: float) -> Refusal:
     return Refusal(429, message, {"retry-after": str(ceil(wait))})
 
 
-def _bearer(told: list[bytes]) -> str:
-    """The key of the one header; empty if there is none, another, or several."""
-    if len(told) != 1 or len(told[0]) > _MAX_HEADER:
+def _bearer(headers: list[bytes]) -> str:
+    """The key of the only header; empty if there is none, another kind, or several."""
+    if len(headers) != 1 or len(headers[0]) > _MAX_HEADER:
         return ""
-    scheme, _, text = told[0].decode("latin-1").partition(" ")
+    scheme, _, text = headers[0].decode("latin-1").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else ""

@@ -1,14 +1,15 @@
-"""A key: who holds it and for how long. Of its secret only a digest is kept."""
+"""An API key: its role, rate and expiry. Only a digest of its secret is stored."""
 
 import hashlib
 import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from math import floor
 from typing import Any
 
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.times import iso_seconds
 from kreach.errors import KreachError
 
 __all__ = [
@@ -47,7 +48,7 @@ Draw = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is known of a key but its secret. Times are seconds since 1970.
+    """A key without its secret. Times are seconds since 1970.
 
     The id is public. `former_until_ts`: until when the secret from before the last rotation is
     good. `rate_per_minute` is how many requests the key is good for in the long run.
@@ -85,7 +86,7 @@ class Key:
         return "expired" if expired else "valid"
 
     def document(self, now: float) -> dict[str, Any]:
-        """Plain values, to be shown: nothing in them is secret."""
+        """Plain values without secrets."""
         return {
             "id": self.id,
             "role": self.role,
@@ -137,18 +138,18 @@ def new_secret(draw: Draw = secrets.token_bytes) -> str:
 
 
 def text_of(key_id: str, secret: str) -> str:
-    """The one string that its holder gets. The prefix lets scanners of code find leaked keys."""
+    """The string that its holder gets. The prefix lets code scanners find leaked keys."""
     return f"kreach_{key_id}_{secret}"
 
 
 def parts_of(text: str) -> tuple[str, str]:
-    """Id and secret; of what is no key, two empty texts, which no key has."""
-    found = _TEXT.fullmatch(text)
-    return (found[1], found[2]) if found else ("", "")
+    """Id and secret; two empty texts if it is not a key."""
+    match = _TEXT.fullmatch(text)
+    return (match[1], match[2]) if match else ("", "")
 
 
 def digest_of(key_id: str, secret: str) -> bytes:
-    """What is kept of a secret.
+    """The digest of a secret, which is stored instead of it.
 
     One round of SHA-256 and no slow hash: those make up for passwords that can be guessed. Nobody
     guesses one of 2^256 secrets, however fast a guess is, and every request pays for the hash.
@@ -157,8 +158,5 @@ def digest_of(key_id: str, secret: str) -> bytes:
 
 
 def iso_of(ts: float | None) -> str | None:
-    """A time in UTC, to the second."""
-    if ts is None:
-        return None
-    moment = datetime.fromtimestamp(ts, UTC)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    """A time in UTC as text, to the second."""
+    return None if ts is None else iso_seconds(floor(ts))

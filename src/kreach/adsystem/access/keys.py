@@ -1,7 +1,7 @@
-"""Keys on disk: made, rotated and revoked by whoever runs the ad system, read by reporting.
+"""API keys on disk: created, rotated and revoked by operators, read by reporting.
 
-A file of its own (`keys.sqlite3`, for its owner only) beside campaigns and log. Secrets are never
-in it, only their digests.
+Keys have a file of their own (`keys.sqlite3`, readable by its owner only). It holds digests of
+secrets, never secrets.
 """
 
 import os
@@ -27,6 +27,7 @@ from kreach.adsystem.access.key import (
     new_secret,
     text_of,
 )
+from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
 from kreach.service.sqlite import (
@@ -40,7 +41,7 @@ from kreach.service.sqlite import (
 __all__ = ["FILE", "KeyStore", "NewKey", "StoredKey", "UnknownKey", "count_keys"]
 
 FILE = "keys.sqlite3"
-MAX_GRACE_SECONDS = 30 * 86_400.0
+MAX_GRACE_SECONDS = 30.0 * DAY_SECONDS
 _LAST_TS = 253_402_300_799.0  # the end of the year 9999
 _FIELDS = (
     *("id", "role", "advertiser", "rate_per_minute"),
@@ -56,7 +57,10 @@ _SCHEMA = Schema(1, _TABLES)
 
 
 class UnknownKey(KreachError):
-    """There is no key of this id."""
+    """No key has this id."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"no key {key_id!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,13 @@ class StoredKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key, and the one string for its holder, which is shown here and never again."""
+    """A new key, and the string for its holder, which cannot be shown again."""
 
     key: Key
     text: str
 
     def __repr__(self) -> str:
-        """Without the secret: what is printed by accident must not hold it."""
+        """Without the secret, which must not be printed by accident."""
         return f"NewKey({self.key!r})"
 
 
@@ -95,7 +99,7 @@ class KeyStore:
         self._lock = Lock()
         self._path = folder / FILE
         if not create and not self._path.exists():
-            raise KreachError.rule("store", "hold keys: make one first", str(folder))
+            raise KreachError(f"store {folder} has no keys: create one first")
         with store_errors(f"be a folder where {FILE} can be read and written", folder):
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +108,7 @@ class KeyStore:
             self._connection = open_store(self._path, _SCHEMA, secure_delete="ON")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def add(
@@ -114,13 +118,13 @@ class KeyStore:
         expires_ts: float | None = None,
         rate_per_minute: int = RATE_PER_MINUTE,
     ) -> NewKey:
-        """A new key; advertisers are named, others are not."""
+        """Create a key; advertisers have a name, other roles do not."""
         now = self._clock()
         if expires_ts is not None and not now < expires_ts <= _LAST_TS:
-            shown = iso_of(expires_ts) if 0.0 <= expires_ts <= _LAST_TS else expires_ts
-            raise KreachError.rule("expires", "lie ahead", shown)
-        made, secret = new_id(self._draw), new_secret(self._draw)
-        key = Key(made, role, advertiser, rate_per_minute, now, expires_ts)
+            value = iso_of(expires_ts) if 0.0 <= expires_ts <= _LAST_TS else expires_ts
+            raise KreachError.rule("expires", "be in the future", value)
+        key_id, secret = new_id(self._draw), new_secret(self._draw)
+        key = Key(key_id, role, advertiser, rate_per_minute, now, expires_ts)
         names = ", ".join((*_FIELDS, "digest"))
         values = (*(getattr(key, name) for name in _FIELDS), digest_of(key.id, secret))
         with self._transaction() as connection:
@@ -129,9 +133,9 @@ class KeyStore:
         return NewKey(key, text_of(key.id, secret))
 
     def rotate(self, key_id: str, grace_seconds: float = 0.0) -> NewKey:
-        """A new secret for a key. The one before it is good for `grace_seconds` more.
+        """Give a key a new secret. The former one stays valid for `grace_seconds`.
 
-        Only one former secret is good at a time: a second rotation ends the grace of the first.
+        Only one former secret is valid at a time: a second rotation ends the grace of the first.
         """
         if not 0.0 <= grace_seconds <= MAX_GRACE_SECONDS:
             rule = f"lie between 0 and {MAX_GRACE_SECONDS:.0f}"
@@ -142,7 +146,9 @@ class KeyStore:
             before = self._get(key_id)
             state = before.key.state(now)
             if state != "valid":
-                raise KreachError.rule("key", "be valid, to be rotated", state)
+                raise KreachError(
+                    f"key {key_id} is {state} and cannot be rotated: create a new one"
+                )
             connection.execute(
                 """UPDATE keys SET digest = ?, former = ?, rotated_ts = ?, former_until_ts = ?
                 WHERE id = ?""",
@@ -152,7 +158,7 @@ class KeyStore:
         return NewKey(key, text_of(key_id, secret))
 
     def revoke(self, key_id: str) -> Key:
-        """End a key for good; one that was revoked before stays as it is."""
+        """Revoke a key; one that was revoked before stays as it is."""
         now = self._clock()
         with self._transaction() as connection:
             before = self._get(key_id).key
@@ -162,18 +168,18 @@ class KeyStore:
         return replace(before, revoked_ts=now)
 
     def all(self) -> list[StoredKey]:
-        """All keys in the order they were made, those that are over too."""
+        """All keys in the order of creation, expired and revoked ones too."""
         with self._lock:
             return self._rows("", ())
 
     def version(self) -> int:
-        """Another number after every change that came through another connection."""
+        """A number that changes with every commit of another connection."""
         with self._lock:
-            found: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        return found
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
 
     def replaced(self) -> bool:
-        """Whether another file lies in the place of the one that was opened."""
+        """Whether the file was replaced since it was opened."""
         return os.stat(self._path).st_ino != self._inode
 
     @contextmanager
@@ -184,7 +190,7 @@ class KeyStore:
     def _get(self, key_id: str) -> StoredKey:
         rows = self._rows("WHERE id = ?", (as_key_id(key_id),))
         if not rows:
-            raise UnknownKey.rule("key", "exist", key_id)
+            raise UnknownKey(key_id)
         return rows[0]
 
     def _rows(self, where: str, values: tuple[Any, ...]) -> list[StoredKey]:
@@ -201,7 +207,8 @@ def count_keys(folder: Path) -> dict[str, int]:
         return dict.fromkeys(ROLES, 0)
     with closing(KeyStore(folder, create=False)) as store:
         now = time.time()
-        valid = [kept.key.role for kept in store.all() if kept.key.state(now) == "valid"]
+        keys = [stored.key for stored in store.all()]
+        valid = [key.role for key in keys if key.state(now) == "valid"]
     return {role: valid.count(role) for role in ROLES}
 
 

@@ -1,4 +1,4 @@
-"""How much may be asked: token buckets, in bounded memory."""
+"""Rate limits: token buckets in bounded memory."""
 
 import ipaddress
 from collections import OrderedDict
@@ -12,11 +12,11 @@ class Buckets:
     """Token buckets by name.
 
     A bucket holds up to `burst` tokens and gets `rate_per_minute` of them back, evenly. Of more
-    than `most` buckets the one that was not asked longest is forgotten, which fills it.
+    than `max_buckets` buckets the least recently used is dropped, which fills it.
     """
 
-    def __init__(self, clock: Clock, most: int) -> None:
-        self._clock, self._most = clock, most
+    def __init__(self, clock: Clock, max_buckets: int) -> None:
+        self._clock, self._max_buckets = clock, max_buckets
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, when
 
     def __len__(self) -> int:
@@ -28,24 +28,24 @@ class Buckets:
         per_second = rate_per_minute / 60.0
         tokens, when = self._levels.get(name, (burst, now))
         tokens = min(tokens + max(now - when, 0.0) * per_second, burst)
-        wait = 0.0 if tokens >= 1.0 else (1.0 - tokens) / per_second
+        wait = 0.0 if tokens >= 1.0 else (1.0 - tokens) * 60.0 / rate_per_minute
         self._levels[name] = (tokens if wait else tokens - 1.0, now)
         self._levels.move_to_end(name)
-        if len(self._levels) > self._most:
+        if len(self._levels) > self._max_buckets:
             self._levels.popitem(last=False)
         return wait
 
 
 def neighbourhood(address: str) -> str:
-    """Whom a client address is counted with: alone, or in IPv6 its network of 64 bits.
+    """The name of an address's bucket: itself, or in IPv6 its network of 64 bits.
 
     >>> neighbourhood("2001:db8::17"), neighbourhood("192.0.2.7")
     ('2001:db8::/64', '192.0.2.7')
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return ""  # a socket without addresses
-    if found.version == 4:
+    if parsed.version == 4:
         return address
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -1,4 +1,4 @@
-"""Keys in memory: a check reads no disk, and what changes in the file is taken up in a moment."""
+"""API keys in memory: a check reads no disk; changes of the file are loaded within a second."""
 
 import hmac
 import secrets
@@ -18,18 +18,18 @@ from kreach.service.logs import Log
 __all__ = ["Checked", "KeyRing", "KeysFailing"]
 
 _POLL_SECONDS = 0.25
-_MAX_STALE_SECONDS = 10.0  # then revocations may have been missed, and nobody is let in
+_MAX_STALE_SECONDS = 10.0  # then revocations may have been missed, and every key is refused
 
 
 class KeysFailing(RuntimeError):
-    """The keys cannot be read: not the fault of whoever asked."""
+    """The keys cannot be read: a failure of the service, not of the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The key, if what was shown is good; else why not, for counters and logs only.
+    """The key if it is valid, else the reason, for counters and logs only.
 
-    `known` is the public id of the key that was claimed, if there is such a key.
+    `known` is the public id in the text, if there is such a key.
     """
 
     key: Key | None
@@ -39,7 +39,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A key as it is checked; a digest that nothing has stands for none."""
+    """A key with its digests; a random digest stands for a missing one."""
 
     key: Key | None
     digest: bytes
@@ -59,8 +59,8 @@ class KeyRing:
     ) -> None:
         self._folder, self._clock, self._log = folder, clock, log
         self._monotonic = monotonic
-        self._nothing = secrets.token_bytes(32)
-        self._nobody = _Entry(None, self._nothing, self._nothing, 0.0)
+        self._no_digest = secrets.token_bytes(32)
+        self._no_entry = _Entry(None, self._no_digest, self._no_digest, 0.0)
         self._store = KeyStore(folder)
         self._version: int | None = None
         self._failing = False
@@ -75,44 +75,44 @@ class KeyRing:
             raise
 
     def start(self) -> None:
-        """Look for changes from now on, four times a second."""
+        """Poll for changes, four times a second."""
         self._thread = threading.Thread(target=self._watch, name="keys", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop looking, and let go of the file."""
+        """Stop polling and close the file."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
         self._store.close()
 
     def __len__(self) -> int:
-        """How many keys there are, those that are over too."""
+        """How many keys there are, expired and revoked ones too."""
         return len(self._entries)
 
     @property
     def failing(self) -> bool:
-        """Whether the keys at hand are too old to be trusted."""
+        """Whether the keys in memory are too old to be trusted."""
         return self._monotonic() - self._fresh_at > _MAX_STALE_SECONDS
 
     def check(self, text: str) -> Checked:
-        """Whether a key is good now.
+        """Whether a key is valid now.
 
-        Whatever is wrong, the work is the same: one digest, one look-up, two comparisons that take
-        as long for any digests. So time does not tell an id that exists from one that does not.
+        Whatever is wrong, the work is the same: one digest, one look-up, two constant-time
+        comparisons. So response times do not reveal which ids exist.
         """
         if self.failing:
             raise KeysFailing("the keys cannot be read")
         key_id, secret = parts_of(text)
         digest = digest_of(key_id, secret)
-        entry = self._entries.get(key_id, self._nobody)
+        entry = self._entries.get(key_id, self._no_entry)
         now = self._clock()
         current = hmac.compare_digest(digest, entry.digest)
         former = hmac.compare_digest(digest, entry.former) and now < entry.former_until_ts
-        return _judged(entry.key, current or former, now)
+        return _checked(entry.key, current or former, now)
 
     def refresh(self) -> None:
-        """Take up what changed. A file that cannot be read leaves the keys as they were."""
+        """Load changes. If the file cannot be read, the keys stay as they were."""
         try:
             if self._store.replaced():
                 fresh = KeyStore(self._folder, create=False)
@@ -132,20 +132,20 @@ class KeyRing:
         begun = self._monotonic()
         version = self._store.version()  # before the rows: a change in between is seen next time
         if version != self._version:
-            self._entries = {kept.key.id: self._entry(kept) for kept in self._store.all()}
+            self._entries = {stored.key.id: self._entry(stored) for stored in self._store.all()}
             self._version = version
         self._fresh_at = begun
 
-    def _entry(self, kept: StoredKey) -> _Entry:
-        until = kept.key.former_until_ts or 0.0
-        return _Entry(kept.key, kept.digest, kept.former or self._nothing, until)
+    def _entry(self, stored: StoredKey) -> _Entry:
+        until = stored.key.former_until_ts or 0.0
+        return _Entry(stored.key, stored.digest, stored.former or self._no_digest, until)
 
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):
             self.refresh()
 
 
-def _judged(key: Key | None, matches: bool, now: float) -> Checked:
+def _checked(key: Key | None, matches: bool, now: float) -> Checked:
     if key is None:
         return Checked(None, "unknown key", None)
     if not matches:

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kreach.boundary.times import HOUR_SECONDS
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["Arrivals", "Traffic"]
 
-HOUR_SECONDS = 3_600.0
-
 
 class Traffic:
-    """Requests by group since some moment; several campaigns may look at the same."""
+    """Requests by group since some time; several campaigns may share it."""
 
     def __init__(self, group_count: int, since: float) -> None:
         self.since = since
@@ -30,7 +29,7 @@ class Traffic:
 class Arrivals:
     """Extrapolates the requests of each group to the end of a flight.
 
-    Counts them itself, or looks at `traffic` that somebody else counts. Traffic follows `hourly`
+    Counts them itself, or reads `traffic` that the server counts. Traffic follows `hourly`
     (24 weights, UTC) if given, else it is even. The total to come is the total so far times
     (weight of the time left)/(weight of the time gone). A group's share of it is its share so far,
     drawn towards equal shares by `prior_requests` per group. `share` of them all, in any group, are
@@ -65,7 +64,7 @@ class Arrivals:
         return self._traffic.total
 
     def record(self, group: int) -> None:
-        """Count a request, unless somebody else does."""
+        """Count a request, unless `traffic` was passed in."""
         if self._counts:
             self._traffic.record(group)
 

@@ -1,4 +1,4 @@
-"""All campaigns' values of a request in one stroke.
+"""The values of a request to all campaigns, looked up at once.
 
 Bidders decide one by one; with a hundred campaigns that is too slow for a bid request. The board
 holds the same decisions as tables: the worth of a request (reach probability times the plan's
@@ -138,8 +138,8 @@ class Board:
             return
         before = np.frombuffer(self._combination, dtype=np.uint16).astype(np.int64)
         key = before * (int(kinds.max(initial=0)) + 1) + kinds
-        found, code = np.unique(key, return_inverse=True)
-        self._combinations = len(found) if len(found) <= _MAX_COMBINATIONS else 0
+        keys, code = np.unique(key, return_inverse=True)
+        self._combinations = len(keys) if len(keys) <= _MAX_COMBINATIONS else 0
         if self._combinations:
             self._combination = array("H", code.astype(np.uint16).tobytes())
 
@@ -227,27 +227,27 @@ class Board:
             bits = requests.bit_length()
             level = 4 * bits + (requests >> bits - 3 & 3)
         key = self._combination[group] << 8 | level
-        found = self._rankings.get(key)
-        if found is None:
+        ranking = self._rankings.get(key)
+        if ranking is None:
             if len(self._rankings) >= _MAX_RANKINGS:
                 self._rankings.clear()
-            found = self._rankings[key] = self._rank(group, share)
-        return found, len(found) < _RANKED
+            ranking = self._rankings[key] = self._rank(group, share)
+        return ranking, len(ranking) < _RANKED
 
     def all_ranks(self, group: int, share: float) -> list[Rank]:
         """All campaigns by their exact value for this group now."""
         values = self.value(group, share)
         ordered = np.argsort(-values)[: int(np.count_nonzero(values))].tolist()
-        told = values.tolist()
-        return [Rank(told[s], s, told[s], -1, 0, 1.0, 0.0) for s in ordered]
+        exact = values.tolist()
+        return [Rank(exact[s], s, exact[s], -1, 0, 1.0, 0.0) for s in ordered]
 
     def _rank(self, group: int, share: float) -> list[Rank]:
         kinds = self._kinds[group][self._audience].tolist()
         row = np.minimum(np.sqrt(self._rows_left * share) + 0.5, self._last_row)
         rows = row.astype(np.int64).tolist()
-        awake = np.flatnonzero(np.isfinite(self.multipliers)).tolist()
-        made = []
-        for slot in awake:
+        active = np.flatnonzero(np.isfinite(self.multipliers)).tolist()
+        ranking = []
+        for slot in active:
             kind, row = kinds[slot], rows[slot]
             columns = int(self.columns[slot])
             cell = int(self._first[slot] + kind * self._kind_cells[slot] + row * columns)
@@ -255,9 +255,9 @@ class Board:
             most = min(float(self._peaks[slot][kind, row]) / multiplier, limit)
             fresh = min(float(self._cells[cell]) / multiplier, limit)
             if most > 0.0:
-                made.append(Rank(most, slot, fresh, cell, columns - 1, multiplier, limit))
-        made.sort(reverse=True)
-        return made[:_RANKED]
+                ranking.append(Rank(most, slot, fresh, cell, columns - 1, multiplier, limit))
+        ranking.sort(reverse=True)
+        return ranking[:_RANKED]
 
     def exact(self, rank: Rank, group: int) -> float:
         """What a request of a group is worth to a campaign of a ranking, in money."""
@@ -298,16 +298,16 @@ class Board:
         self._falling[slot] -= step
 
     def drift(self, group: int, share: float) -> None:
-        """A request comes: λ ← λ − ε(1 − r) for the one before it, if a campaign might have had it.
+        """A request comes: λ ← λ − ε(1 − r) for the one before, if a campaign might have had it.
 
-        The rule of the paper; those who plan have ε = 0. A request counts as the share of requests
-        that suit the campaign: whether it is one of them is looked at only for who bids.
+        The rule of the paper; planning bidders have ε = 0. A request counts as the campaign's
+        share of eligible requests: eligibility itself is checked only for campaigns that bid.
         """
         multipliers = self.multipliers
         np.subtract(multipliers, self._falling, out=multipliers)
         np.maximum(multipliers, self._floors, out=multipliers)
-        awake = np.isfinite(multipliers)
-        np.minimum(multipliers, self._ceilings, out=multipliers, where=awake)
+        active = np.isfinite(multipliers)
+        np.minimum(multipliers, self._ceilings, out=multipliers, where=active)
         self.value(group, share)
         np.multiply(self._steps, self._picked > 0.0, out=self._falling)
         np.multiply(self._falling, self.shares, out=self._falling)
@@ -339,7 +339,7 @@ class Board:
 
 
 class BoardValuation:
-    """The counts of one slot, for the bidder who plans with them; worth is the board's business."""
+    """The counts of one slot, for a planning bidder; the board itself values requests."""
 
     def __init__(self, board: Board, slot: int) -> None:
         self._board, self.slot = board, slot

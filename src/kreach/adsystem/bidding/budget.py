@@ -1,10 +1,9 @@
-"""Money that cannot run over: what a bidder may still spend, now and today."""
+"""A budget that cannot be exceeded: what a bidder may still spend, now and today."""
 
+from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 
 __all__ = ["Purse"]
-
-DAY_SECONDS = 86_400.0
 
 
 class Purse:

@@ -66,15 +66,15 @@ class OutlookMaker:
         if not 0.0 < budget < float("inf"):
             raise KreachError.rule("budget", "be a finite number > 0", budget)
         plan = self._planner.solve(self._state, budget, self._market)
-        found = self._outlook(plan, budget, level, seed)
+        outlook = self._outlook(plan, budget, level, seed)
         aimed = budget
         for _ in range(2):  # the plan is a little off the simulated flights: aim beside it
-            if found.spend >= 0.99 * budget:
+            if outlook.spend >= 0.99 * budget:
                 break
-            aimed *= budget / max(found.spend, 1e-3 * budget, 1e-300)
+            aimed *= budget / max(outlook.spend, 1e-3 * budget, 1e-300)
             plan = self._planner.solve(self._state, aimed, self._market, plan.multiplier)
-            found = self._outlook(plan, budget, level, seed)
-        return found
+            outlook = self._outlook(plan, budget, level, seed)
+        return outlook
 
     def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many; refuses what no budget reaches."""
@@ -82,12 +82,12 @@ class OutlookMaker:
         if not 0.0 < reach <= most:
             rule = f"lie between 0 and what is possible ({most:.1f})"
             raise KreachError.rule("reach", rule, reach)
-        found = self._outlook(self._plan_for(reach), None, level, seed)
+        outlook = self._outlook(self._plan_for(reach), None, level, seed)
         aimed = reach
         for _ in range(4):  # the plan is a little off the simulated flights: aim beside it
-            aimed = min(aimed * reach / max(found.reach, 1e-300), most)
-            found = self._outlook(self._plan_for(aimed), None, level, seed)
-        return found
+            aimed = min(aimed * reach / max(outlook.reach, 1e-300), most)
+            outlook = self._outlook(self._plan_for(aimed), None, level, seed)
+        return outlook
 
     def _plan_for(self, reach: float) -> Plan:
         low, high = np.log(1e-9), np.log(1e9)

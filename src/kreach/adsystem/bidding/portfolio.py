@@ -42,7 +42,7 @@ class Portfolio:
     def add(self, campaign: str, bidder: Bidder, groups: Iterable[int] | None = None) -> None:
         """Add a campaign under a name of its own."""
         if campaign in self._bidders:
-            raise KreachError.rule("campaign", "be new", campaign)
+            raise KreachError(f"campaign {campaign!r} is in the portfolio already")
         self._bidders[campaign] = bidder
         self._groups[campaign] = None if groups is None else frozenset(groups)
 
@@ -79,5 +79,5 @@ class Portfolio:
 
     def _known(self, campaign: str) -> Bidder:
         if campaign not in self._bidders:
-            raise KreachError.rule("campaign", "be one of the portfolio", campaign)
+            raise KreachError(f"no campaign {campaign!r} in the portfolio")
         return self._bidders[campaign]

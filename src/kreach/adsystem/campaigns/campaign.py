@@ -146,8 +146,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def _check_market(self) -> None:
         mu, sigma = self.market_mu, self.market_sigma
         if (mu is None) != (sigma is None):
-            missing = "market_mu" if mu is None else "market_sigma"
-            raise KreachError.rule(missing, "be given with the other of the two", None)
+            missing, given = ("market_mu", "market_sigma")[:: 1 if mu is None else -1]
+            message = f"{missing} is required where {given} is given"
+            raise KreachError(message, field=missing, code="required")
         if mu is not None and not (isfinite(mu) and abs(mu) < 50):
             raise KreachError.rule("market_mu", "lie between -50 and 50", mu)
         if sigma is not None and not 0.0 < sigma < 20:

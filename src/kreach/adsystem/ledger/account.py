@@ -79,14 +79,14 @@ class Account:
         return max(min(self.left(), self.daily - spent), 0)
 
     def reserve(self, amount: int, day: int) -> None:
-        """Set money aside for a bid; the caller has looked at `available`."""
+        """Reserve money for a bid; the caller has checked `available`."""
         if not 0 < amount <= self.available(day):
             raise KreachError.rule("amount", f"be at most {self.available(day)} micros", amount)
         self.reserved += amount
         self._days.setdefault(day, [0, 0])[1] += amount
 
-    def take(self, wanted: int, least: int, day: int) -> int:
-        """Set aside what is wanted, or what is left if that is less; 0 if below the least."""
+    def take(self, wanted: int, minimum: int, day: int) -> int:
+        """Reserve what is wanted, or what is left if that is less; 0 if below the minimum."""
         amount = self.granted if self.granted < self.budget else self.budget
         amount -= self.spent + self.reserved + self.carried
         today = self._days.get(day)
@@ -95,33 +95,33 @@ class Account:
         if self.daily is not None:
             amount = min(amount, self._granted_on(day) - today[0] - today[1] - self.carried)
         amount = min(amount, wanted)
-        if amount < least or amount <= 0:
+        if amount < minimum or amount <= 0:
             return 0
         self.reserved += amount
         today[1] += amount
         return amount
 
     def release(self, amount: int, day: int) -> None:
-        """Free what was set aside."""
+        """Release reserved money."""
         self.reserved -= amount
         self._days[day][1] -= amount
         assert self.reserved >= 0
         assert self._days[day][1] >= 0
 
     def post(self, amount: int, price: int, day: int) -> None:
-        """An impression: its price is spent, the rest of what was set aside is free."""
+        """An impression: spend its price, release the rest of its reservation."""
         assert 0 <= price <= amount
         self.release(amount, day)
         self.book(price, day)
 
     def unpost(self, amount: int, price: int, day: int) -> None:
-        """Take back a post that could not be written down."""
+        """Undo a post that could not be logged."""
         self.book(-price, day)
         self.reserved += amount
         self._days[day][1] += amount
 
     def post_carried(self, amount: int, price: int, day: int) -> bool:
-        """An impression of an earlier run's bid; False if it cannot have been out."""
+        """An impression of an earlier run's bid; False if it cannot have been open."""
         if amount > self.carried:
             return False
         if self.daily is not None and amount > self.daily - sum(self._days.get(day, (0, 0))):
@@ -131,7 +131,7 @@ class Account:
         return True
 
     def unpost_carried(self, amount: int, price: int, day: int) -> None:
-        """Take back what `post_carried` did."""
+        """Undo `post_carried`."""
         self.book(-price, day)
         self.carried += amount
 

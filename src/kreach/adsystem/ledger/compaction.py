@@ -1,16 +1,15 @@
-"""From the live log to Parquet files by day, which every engine of the log reads.
+"""Compaction: rows of the journal move into Parquet files by day, which every log engine reads.
 
-Only rows whose tokens have expired move: a notice that repeats one of them is refused for its age,
-so nobody has to look for its number in the files. A file is complete and listed in `compacted` in
-the same transaction that takes its rows out of the live part; at every instant each row is in
-exactly one of the two.
+Only rows whose tokens have expired move: a repeated notice for one of them is refused as expired,
+so files need not be searched for duplicates. A complete file is listed in `compacted` in the same
+transaction that deletes its rows from the journal: at every instant each row is in exactly one of
+the two.
 """
 
 import json
 import os
 import sqlite3
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,19 @@ import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.boundary.catalogue import Catalogue
+<<<<<<< HEAD
 from kreach.boundary.duckdb import scratch_connection, sql_text
+=======
+from kreach.boundary.duckdb import scratch, sql_text
+from kreach.boundary.times import DAY_SECONDS, MICROS, from_seconds
+>>>>>>> wip-fleet
 from kreach.errors import KreachError
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
 
 LOG_FOLDER = "log"
 _MAX_ROWS = 500_000
-_DAY_MICROS = 86_400_000_000
+_DAY_MICROS = DAY_SECONDS * MICROS
 
 COLUMNS = ("row", "impression", "campaign", "catalogue", "grp", "ts", "bid_ts", "expires", "micros")
 
@@ -42,7 +46,7 @@ class GroupNames:
         self._known: dict[int, tuple[str, np.ndarray[Any, Any]]] = {}
 
     def keep(self, number: int, catalogue: Catalogue) -> None:
-        """Write the names of a catalogue down, once."""
+        """Write the names of a catalogue, once."""
         path = self._folder / f"{number}.json"
         if path.exists():
             return
@@ -56,7 +60,7 @@ class GroupNames:
         _sync_folder(self._folder)
 
     def know(self, number: int, catalogue: Catalogue) -> None:
-        """Spare reading the names of a catalogue that is loaded."""
+        """Cache the names of a catalogue that is loaded."""
         self._known[number] = (catalogue.version, np.array(catalogue.groups, dtype=object))
 
     def __getitem__(self, number: int) -> tuple[str, np.ndarray[Any, Any]]:
@@ -79,16 +83,18 @@ def listed_files(connection: sqlite3.Connection, folder: Path) -> tuple[list[Pat
 
 
 def sweep_unlisted(connection: sqlite3.Connection, folder: Path) -> int:
-    """Delete files that a run left behind when it died before it could list them."""
+    """Delete files that a run wrote and did not live to list."""
     listed = set(listed_files(connection, folder)[0])
     unlisted = [file for file in (folder / LOG_FOLDER).rglob("*.parquet*") if file not in listed]
     given = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'impressions'")
     last_row = (given.fetchone() or (0,))[0]
     for file in unlisted:
         first_row = file.name.split("-")[1] if file.name.count("-") == 2 else ""
-        if first_row.isdigit() and int(first_row) > last_row:  # the database is another's, or new
-            rule = "hold the database that its files belong to"
-            raise KreachError.rule("store", rule, f"{file.name} without it")
+        if first_row.isdigit() and int(first_row) > last_row:  # the journal is another one, or new
+            raise KreachError(
+                f"store {folder} has {file.name} but not the journal that wrote it: restore both "
+                "from one backup"
+            )
     for file in unlisted:
         file.unlink()
     return len(unlisted)
@@ -103,11 +109,11 @@ def compact(
     min_rows: int = 1,
     bidder: str = "",
 ) -> int:
-    """Move what has expired into files; returns how many rows, 0 if there were too few.
+    """Move expired rows into files; returns how many, 0 if there were too few.
 
     `campaigns` gives each number its id, `groups` each catalogue's number its version and group
-    ids. Rows of a catalogue whose names nobody knows stay where they are. Of several bidders each
-    puts its name before its impressions' numbers, which are then unlike those of all others.
+    ids. Rows of a catalogue without known names stay in the journal. A named bidder prefixes its
+    impression ids with its name, so that they are unique in the fleet.
     """
     rows = _expired(journal, now, groups, campaigns)
     if len(rows) < max(min_rows, 1):
@@ -120,22 +126,21 @@ def compact(
         written.append(_write_day(folder / LOG_FOLDER, day, part, campaigns, groups, bidder))
     first, last = int(table["row"][0]), int(table["row"][-1])
 
-    def take_over(connection: sqlite3.Connection) -> None:
+    def move(connection: sqlite3.Connection) -> None:
         connection.executemany(
             "INSERT OR REPLACE INTO compacted VALUES (?, ?, ?, ?)",
             [(file, first, last, count) for file, count in written],
         )
         connection.execute("DELETE FROM impressions WHERE row BETWEEN ? AND ?", (first, last))
-        # Their tokens have expired: that must stay so, though a clock that stepped back may have
-        # its way at the next start.
+        # Their tokens must stay expired, also if the clock is set back before the next start.
         connection.execute(
             """INSERT INTO meta VALUES ('moment', ?)
             ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)""",
-            (int(now * 1e6),),
+            (int(now * MICROS),),
         )
 
-    if journal.run_now(take_over) is not None:
-        return 0  # as far as we know nothing moved; files that are not listed do not count
+    if journal.run_now(move) is not None:
+        return 0  # nothing moved as far as we know; unlisted files do not count
     return len(rows)
 
 
@@ -161,7 +166,7 @@ def _write_day(
     groups: Names,
     bidder: str,
 ) -> tuple[str, int]:
-    date = datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
+    date = from_seconds(day * DAY_SECONDS).date().isoformat()
     name = f"day={date}/part-{part['row'][0]:012d}-{part['row'][-1]:012d}.parquet"
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     ids = np.empty(len(part["grp"]), dtype=object)
@@ -191,8 +196,8 @@ def _write_day(
 
 
 def _sync_folder(folder: Path) -> None:
-    held = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(held)
+        os.fsync(handle)
     finally:
-        os.close(held)
+        os.close(handle)

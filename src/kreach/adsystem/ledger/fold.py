@@ -1,4 +1,4 @@
-"""The fold of the log that a bidder starts from: counts, spend, and what may still be repeated."""
+"""Fold the log into the state a bidder starts from: counts, spend, and notices that may repeat."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import numpy as np
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import Journal, open_reader
 from kreach.boundary.duckdb import new_engine, sql_text
-from kreach.boundary.times import DAY_SECONDS
+from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.numeric.types import IntArray
 
 __all__ = ["Folded", "fold_log"]
@@ -19,7 +19,7 @@ __all__ = ["Folded", "fold_log"]
 
 @dataclass
 class Folded:
-    """What a log adds up to."""
+    """The sums of a log."""
 
     counts: dict[tuple[int, int], tuple[IntArray, IntArray]] = field(default_factory=dict)
     """(campaign, catalogue): groups and their impressions; groups may come more than once."""
@@ -37,7 +37,7 @@ def fold_log(
     since: Mapping[int, float],
     now: float,
 ) -> Folded:
-    """Fold files and live rows.
+    """Fold (sum up) the files and the rows of the journal.
 
     `starts` gives the start of each campaign's flight, for its days; `since` names the campaigns
     whose impressions are needed one by one, and from when on.
@@ -82,9 +82,9 @@ def _fold_files(
             groups, counts = found["g"][low:high], found["n"][low:high]
             parts.setdefault(key, []).append((groups.astype(np.int64), counts.astype(np.int64)))
     folded.rows += int(found["n"].sum())
-    flights = ", ".join(f"({number}, {round(start * 1e6)})" for number, start in starts.items())
+    flights = ", ".join(f"({number}, {round(start * MICROS)})" for number, start in starts.items())
     spend = engine.execute(
-        f"""SELECT campaign_number, (epoch_us(bid_ts) - begins) // {DAY_SECONDS * 1_000_000},
+        f"""SELECT campaign_number, (epoch_us(bid_ts) - begins) // {DAY_SECONDS * MICROS},
             sum(price_micros)::BIGINT FROM {source}
             JOIN (VALUES {flights or "(-1, 0)"}) AS flight(number, begins)
             ON number = campaign_number GROUP BY ALL"""
@@ -93,9 +93,10 @@ def _fold_files(
         by_day = folded.spent.setdefault(campaign, {})
         by_day[int(day)] = by_day.get(int(day), 0) + int(micros)
     for campaign, moment in since.items():
+        after = round(moment * MICROS)
         times = engine.execute(
             f"""SELECT catalogue_number, group_number, epoch_us(bid_ts) / 1e6 FROM {source}
-                WHERE campaign_number = {campaign} AND epoch_us(bid_ts) > {round(moment * 1e6)}"""
+                WHERE campaign_number = {campaign} AND epoch_us(bid_ts) > {after}"""
         ).fetchall()
         folded.times.setdefault(campaign, []).extend(times)
     engine.close()
@@ -126,10 +127,10 @@ def _fold_rows(
         here = places == place
         key = (place >> 12, catalogues[place & (1 << 12) - 1])
         parts.setdefault(key, []).append((keys[here] & (1 << 32) - 1, counts[here]))
-    flights = ", ".join(f"({number}, {round(start * 1e6)})" for number, start in starts.items())
+    flights = ", ".join(f"({number}, {round(start * MICROS)})" for number, start in starts.items())
     spend = connection.execute(
         f"""WITH flight(number, begins) AS (VALUES {flights or "(-1, 0)"})
-        SELECT campaign, (bid_ts - begins) / {DAY_SECONDS * 1_000_000}, sum(micros)
+        SELECT campaign, (bid_ts - begins) / {DAY_SECONDS * MICROS}, sum(micros)
         FROM impressions JOIN flight ON number = campaign GROUP BY 1, 2"""
     )
     for campaign, day, micros in spend:
@@ -142,6 +143,6 @@ def _fold_rows(
         recent = connection.execute(
             """SELECT catalogue, grp, bid_ts / 1e6 FROM impressions
             WHERE campaign = ? AND bid_ts > ?""",
-            (campaign, round(moment * 1e6)),
+            (campaign, round(moment * MICROS)),
         )
         folded.times.setdefault(campaign, []).extend(recent)

@@ -1,11 +1,11 @@
-"""The live log on disk: SQLite in WAL mode, written by one thread, many records to a commit.
+"""The journal: the live log in SQLite, written by one thread, many records to a commit.
 
-What `submit` was told is durable when `done` is called without an error, and not counted on if it
-is called with one. The log is the truth: budgets and counters are folds of it.
+A submitted record is durable when `done` is called without an error. The journal is the truth:
+budgets and counters are folds of it.
 
     impressions   one row per impression, in the order in which they were posted
-    grants        money that may be out on bids, written before it is
-    pacing        how each campaign stood, now and then
+    grants        money that may be reserved for bids, written before it is used
+    pacing        multiplier, spend and tallies of each campaign, at intervals
     memory        what was learned (multipliers, markets, traffic): useful, never needed
     compacted     Parquet files that took rows over; a file that is not listed does not exist
 """
@@ -23,6 +23,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.sqlite import (
@@ -73,8 +74,8 @@ _WRITES = {
     "moment": """INSERT INTO meta VALUES ('moment', ?)
         ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)""",
 }
-# all impressions of a commit in one statement: with one for each, this thread would wait for its
-# turn beside the busy one that answers requests as often as there are rows
+# one statement for all impressions of a commit: with one for each, this thread would wait for the
+# interpreter lock, beside the thread that answers requests, once for every row
 _IMPRESSIONS = """INSERT OR IGNORE INTO impressions
     (impression, campaign, catalogue, grp, ts, bid_ts, expires, micros)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3,
@@ -92,7 +93,7 @@ def open_reader(folder: Path) -> sqlite3.Connection:
 
 
 class Journal:
-    """One bidder's log. Opening it ends the claims of whoever had it before (`epoch` rises)."""
+    """One bidder's log. Every opening starts a new `epoch`."""
 
     def __init__(self, folder: Path, log: Log) -> None:
         self._log = log
@@ -122,7 +123,7 @@ class Journal:
             )
             identity = (secrets.randbits(62) | 1,)
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('id', ?)", identity)
-        # Out of the tail: a torn one must not bring an epoch back, whose tokens are still about.
+        # Out of the WAL: a torn one must not bring back an epoch whose tokens are still valid.
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return self._meta("epoch")
 
@@ -132,9 +133,9 @@ class Journal:
         return 0 if row is None else int(row[0])
 
     def last_moment(self) -> float:
-        """The latest time that was written down, in seconds."""
+        """The latest time in the log, in seconds."""
         last = self._connection.execute("SELECT max(ts) FROM impressions").fetchone()[0] or 0
-        return max(last, self._meta("moment")) / 1e6
+        return max(last, self._meta("moment")) / MICROS
 
     def catalogue_number(self, version: str) -> int:
         """The number under which a catalogue's rows are stored; waits for the log.
@@ -146,22 +147,23 @@ class Journal:
         add = "INSERT OR IGNORE INTO catalogues VALUES (?, ?)"
         if self.run_now(lambda connection: connection.execute(add, (number, version))) is not None:
             raise KreachError.rule("store", "hold a log that can be written", self.failure)
-        found = dict(self.read("SELECT version, number FROM catalogues"))
-        if version not in found:  # once in two thousand million
-            rule = "have a version whose number no other has: release it anew"
-            raise KreachError.rule("catalogue", rule, version)
-        return int(found[version])
+        numbers = dict(self.read("SELECT version, number FROM catalogues"))
+        if version not in numbers:  # a collision of 31-bit hashes
+            raise KreachError(
+                f"catalogue {version} has the number of another one: release it under a new version"
+            )
+        return int(numbers[version])
 
     def submit(self, kind: str, values: tuple[Any, ...], done: Done | None = None) -> None:
-        """Have a record written; `done` is called from the writing thread."""
+        """Write a record; `done` is called from the writing thread."""
         self._queue.put((kind, values, done))
 
     def run(self, job: Callable[[sqlite3.Connection], object], done: Done | None = None) -> None:
-        """Have statements of a job committed, alone or with others."""
+        """Commit the statements of a job, alone or with other records."""
         self._queue.put(("job", job, done))
 
     def run_now(self, job: Callable[[sqlite3.Connection], object]) -> Exception | None:
-        """Have a job committed and wait for it; what went wrong, if anything."""
+        """Commit a job and wait for it; returns the error, if any."""
         ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self.run(job, ended.put)
         while True:
@@ -177,7 +179,7 @@ class Journal:
             yield from connection.execute(sql, values)
 
     def close(self) -> None:
-        """Write what was submitted, then let go."""
+        """Write what was submitted, then close."""
         self._queue.put(None)
         self._writer.join()
         self._connection.close()
@@ -217,7 +219,7 @@ class Journal:
         except Exception as caught:
             error = caught
             self._roll_back()
-        self._tell(error)
+        self._report(error)
         for _, _, done in records:
             if done is not None:
                 done(error)
@@ -229,28 +231,28 @@ class Journal:
         except sqlite3.Error:
             pass
 
-    def _tell(self, error: Exception | None) -> None:
+    def _report(self, error: Exception | None) -> None:
         if error is None:
             if self.failure is not None:
                 self._log.info("log can be written again")
             self.failure = None
             return
-        told = str(error) if isinstance(error, sqlite3.Error) else type(error).__name__
-        if self.failure != told:
-            self._log.error("log cannot be written", reason=told)
-        self.failure = told
+        reason = str(error) if isinstance(error, sqlite3.Error) else type(error).__name__
+        if self.failure != reason:
+            self._log.error("log cannot be written", reason=reason)
+        self.failure = reason
 
 
 def _lock(folder: Path) -> int:
     """One writer per store: a second one is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise KreachError.rule("store", "be a folder that can be written", str(folder)) from error
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(held)
-        raise KreachError.rule("store", "be used by one bidder", f"{folder} (taken)") from None
-    return held
+        os.close(handle)
+        raise KreachError(f"store {folder} is in use by another bidder: stop it first") from None
+    return handle

@@ -1,7 +1,7 @@
-"""Bids that are out: reserved when made, then posted once, voided or expired.
+"""Open bids: reserved when made, then posted once, voided or expired.
 
-Memory per bid is one byte: all else is in its token. What is out is summed by the second it
-expires in, so letting bids expire takes no look at single ones.
+A bid takes one byte of memory: all else is in its token. Reserved money is summed by the second it
+expires in, so expiring bids does not visit single ones.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from enum import Enum
 
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.tokens import Claim
+from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 
 __all__ = ["Expired", "Ledger", "Outcome"]
@@ -22,23 +23,23 @@ class Outcome(Enum):
     """What became of a notice."""
 
     DONE = "done"
-    REPEATED = "repeated"  # had come before; nothing changes
+    REPEATED = "repeated"  # a duplicate; nothing changes
     EXPIRED = "expired"
-    UNKNOWN = "unknown"  # no such bid is out: never made, or voided already
+    UNKNOWN = "unknown"  # no such bid is open: never made, or voided already
     OVERPRICED = "overpriced"  # dearer than the bid
 
 
 @dataclass
 class Expired:
-    """Bids that ended without a notice: by campaign, micros and how many."""
+    """Bids that expired without a notice: by campaign, micros and how many."""
 
     bids: dict[int, tuple[int, int]] = field(default_factory=dict)
-    wins: list[Claim] = field(default_factory=list)  # won, told so, and never shown
+    wins: list[Claim] = field(default_factory=list)  # with a win notice, and never billed
     carried: dict[int, int] = field(default_factory=dict)
 
 
 class Ledger:
-    """All campaigns' accounts and the bids that are out."""
+    """All campaigns' accounts and the open bids."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -54,7 +55,7 @@ class Ledger:
 
     @property
     def wins_out(self) -> int:
-        """Wins that were told and not billed yet."""
+        """Win notices without a billing notice yet."""
         return len(self._wins)
 
     @property
@@ -69,11 +70,11 @@ class Ledger:
     def reserve(
         self, campaign: int, catalogue: int, group: int, micros: int, now: float, seconds: int
     ) -> Claim:
-        """Set a bid's money aside; refused if it is not there."""
+        """Reserve a bid's money; refused if there is not enough."""
         claim = self.take(campaign, catalogue, group, micros, now, seconds, micros)
         if claim is None:
             account = self.accounts[campaign]
-            left = account.available(account.day_of(int(now * 1e6)))
+            left = account.available(account.day_at(now))
             raise KreachError.rule("micros", f"be at most {left}", micros)
         return claim
 
@@ -85,18 +86,18 @@ class Ledger:
         wanted: int,
         now: float,
         seconds: int,
-        least: int,
+        minimum: int,
     ) -> Claim | None:
-        """Set aside what a bid wants, or what is left; None if that is below the least."""
+        """Reserve what a bid wants, or what is left; None if that is below the minimum."""
         account = self.accounts[campaign]
-        issued = int(now * 1e6)
+        issued = int(now * MICROS)
         day = account.day_of(issued)
-        micros = account.take(wanted, least, day)
+        micros = account.take(wanted, minimum, day)
         if not micros:
             return None
         sequence = self._sequence
         self._sequence = sequence + 1
-        expires = -(-issued // 1_000_000) + seconds  # never less than was said
+        expires = -(-issued // MICROS) + seconds  # rounded up: never shorter than promised
         chunk = sequence // _CHUNK
         if chunk != self._chunk:
             self._begin(chunk)
@@ -152,7 +153,7 @@ class Ledger:
         return claim.epoch == self.epoch and self._wins.pop(claim.sequence, None) is not None
 
     def unpost(self, claim: Claim, price: int, *, won: bool) -> None:
-        """Take back a post that could not be written down: the bid is out again."""
+        """Undo a post that could not be logged: the bid is open again."""
         account = self.accounts[claim.campaign]
         day = account.day_of(claim.issued_micros)
         if claim.epoch != self.epoch:
@@ -179,29 +180,29 @@ class Ledger:
 
     def expire(self, now: float) -> Expired:
         """Free what no notice came for in time."""
-        ended = Expired()
+        expired = Expired()
         for second in [second for second in self._out if second <= now]:
             for (campaign, day), (micros, bids) in self._out.pop(second).items():
                 self.accounts[campaign].release(micros, day)
-                before = ended.bids.get(campaign, (0, 0))
-                ended.bids[campaign] = (before[0] + micros, before[1] + bids)
+                before = expired.bids.get(campaign, (0, 0))
+                expired.bids[campaign] = (before[0] + micros, before[1] + bids)
         for sequence, claim in [(s, c) for s, c in self._wins.items() if c.expires <= now]:
             del self._wins[sequence]
-            ended.wins.append(claim)
+            expired.wins.append(claim)
         for chunk in [c for c, until in self._chunk_until.items() if until <= now]:
             if chunk < self._sequence // _CHUNK:
                 del self._chunk_until[chunk], self._states[chunk]
         for campaign, account in self.accounts.items():
             freed = account.expire_carried(now)
             if freed:
-                ended.carried[campaign] = freed
+                expired.carried[campaign] = freed
         if now - self._swept > 60:
             self._swept = int(now)
             self._before = {i: until for i, until in self._before.items() if until > now}
-        return ended
+        return expired
 
     def _check(self, claim: Claim, now: float) -> Outcome:
-        """Whether a bid is out."""
+        """Whether a bid is open."""
         if claim.expires <= now:
             return Outcome.EXPIRED
         if claim.campaign not in self.accounts:
