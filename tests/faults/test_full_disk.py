@@ -110,11 +110,7 @@ def test_a_full_disk(tmp_path: Path, kind: Callable[[Path], AbstractContextManag
                 for _ in range(2):
                     reply = bidder.ask(sold.billing)
                     assert reply.status == 503
-<<<<<<< HEAD
-                    assert "not recorded, tell again" in reply.document["error"]["message"]
-=======
-                    assert "not recorded, send again" in reply.document["error"]
->>>>>>> wip-fleet
+                    assert "not recorded, send again" in reply.document["error"]["message"]
             assert bidder.gauge("budget_left_micros") == before  # nothing is half done
             for sold in out[10:15]:
                 assert bidder.ask(f"/openrtb2/win/{sold.token}").status == 200

@@ -15,17 +15,10 @@ def read_prices(
     path: Path, campaign: str | None = None, auction: str = "second_price"
 ) -> EmpiricalMarket:
     """The market of a prices file (Parquet or CSV): market_price, optionally count and campaign."""
-<<<<<<< HEAD
     with scratch_connection() as engine:
-        held = columns_of(engine, "prices", path, ("market_price",))
-        if campaign is not None and "campaign" not in held:
-            raise KreachError.rule("prices", "have a column campaign", ", ".join(held))
-=======
-    with scratch() as engine:
         columns = columns_of(engine, "prices", path, ("market_price",))
         if campaign is not None and "campaign" not in columns:
             raise KreachError.rule("prices", "have a column campaign", ", ".join(columns))
->>>>>>> wip-fleet
         where = "WHERE CAST(campaign AS VARCHAR) = ?" if campaign is not None else ""
         count = '"count"' if "count" in columns else "1"
         named = ("campaign",) if "campaign" in columns else ()

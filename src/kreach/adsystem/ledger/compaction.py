@@ -17,12 +17,8 @@ import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
 from kreach.boundary.catalogue import Catalogue
-<<<<<<< HEAD
 from kreach.boundary.duckdb import scratch_connection, sql_text
-=======
-from kreach.boundary.duckdb import scratch, sql_text
 from kreach.boundary.times import DAY_SECONDS, MICROS, from_seconds
->>>>>>> wip-fleet
 from kreach.errors import KreachError
 
 __all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
