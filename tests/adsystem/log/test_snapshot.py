@@ -137,7 +137,7 @@ async def _let_go(folder: Path) -> None:
     async with shop.open():
         await shop.sell([0, 0, 1])
         shop.now += 4_000.0
-        shop.state.desks["v1"].wake(shop.now)  # type: ignore[union-attr]
+        shop.state.catalogue_bidders["v1"].update_active(shop.now)  # type: ignore[union-attr]
         for _ in range(3):
             await shop.sell([2, 3, 4, 4])
             shop.compact()
