@@ -2,9 +2,13 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.tiers import guard_quick_tests, mark_tier, running
 
 # Tests start hundreds of processes. On a machine that is told to write no bytecode beside the
 # sources each of them would compile every module anew, which takes longer than most tests.
@@ -31,3 +35,22 @@ settings.register_profile(
     max_examples=2_000,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure() -> None:
+    """Quick tests start no process."""
+    guard_quick_tests()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test its tier, before `-m` chooses."""
+    for item in items:
+        mark_tier(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Tell the guard which test runs."""
+    with running(item):
+        return (yield)

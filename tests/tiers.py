@@ -1,0 +1,154 @@
+"""Test tiers, decided in one place: what a test starts, and whether it is slow.
+
+`browser`, `redis`, `spark` and `process` are found by what a test and its fixtures use, so no test
+carries them by hand. `quick` is every test without one of these markers and without `slow`. A quick
+test that starts a process all the same fails, which keeps the tiers honest.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+__all__ = ["SLOW", "guard_quick_tests", "mark_tier", "running"]
+
+_STARTERS = {
+    "Popen": "process",
+    "ProcessPoolExecutor": "process",
+    "RedisServer": "redis",
+    "SparkEngine": "spark",
+    "SparkSession": "spark",
+    "multiprocessing": "process",
+    "subprocess": "process",
+    "sync_playwright": "browser",
+}
+_OWN = ("tests.", "simulations.", "kreach.lab.processes")
+_PROGRAMS = ("python", "java", "redis-server", "chrom", "kreach")  # libraries may start others
+
+# Files whose other tests take nine seconds or more in all, by the durations of a full run.
+SLOW = (
+    "tests/adsystem/api/test_guarded.py",
+    "tests/adsystem/api/test_keys_api.py",
+    "tests/adsystem/api/test_keys_fuzz.py",
+    "tests/adsystem/api/test_reach.py",
+    "tests/adsystem/api/test_schemathesis.py",
+    "tests/adsystem/bidding/test_bidders.py",
+    "tests/adsystem/bidding/test_comparison.py",
+    "tests/adsystem/bidding/test_outlook.py",
+    "tests/adsystem/bidserver/test_board.py",
+    "tests/adsystem/bidserver/test_campaigns_at_play.py",
+    "tests/adsystem/bidserver/test_fuzz.py",
+    "tests/adsystem/bidserver/test_planned_bids.py",
+    "tests/adsystem/disclosure/test_noise_reporting.py",
+    "tests/adsystem/disclosure/test_noise_shape.py",
+    "tests/adsystem/jobs/test_hourly.py",
+    "tests/adsystem/jobs/test_nightly.py",
+    "tests/adsystem/log/test_truth.py",
+    "tests/cli/test_plan.py",
+    "tests/cli/test_studies.py",
+    "tests/contract/test_reports.py",
+    "tests/contract/test_times.py",
+    "tests/faults/test_clock.py",
+    "tests/lab/test_evaluate.py",
+    "tests/lab/test_reproduce.py",
+    "tests/lab/test_tradeoff.py",
+    "tests/numeric/test_bounds.py",
+    "tests/numeric/test_overlap.py",
+    "tests/numeric/test_rarefaction.py",
+    "tests/numeric/test_variance.py",
+    "tests/property/test_limits.py",
+    "tests/property/test_one_kernel.py",
+    "tests/property/test_order.py",
+    "tests/publisher/test_build.py",
+    "tests/publisher/test_grouping_laws.py",
+    "tests/publisher/test_release_canaries.py",
+    "tests/simulations/test_attacks.py",
+)
+
+_found: dict[int, frozenset[str]] = {}
+_quick_test: list[str] = []
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """A function of the tests, or the methods of one of their classes."""
+    value = getattr(value, "__wrapped__", value)
+    if not str(getattr(value, "__module__", "")).startswith(_OWN):
+        return []
+    if isinstance(value, type):
+        methods = [member for kind in value.__mro__ for member in vars(kind).values()]
+        return [method for method in methods if isinstance(method, FunctionType)]
+    return [value] if isinstance(value, FunctionType) else []
+
+
+def _starts(function: Callable[..., object]) -> frozenset[str]:
+    """The markers of all that a function of the tests may start, itself or through others."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
+        return frozenset()
+    if id(code) not in _found:
+        _found[id(code)] = frozenset()  # ends recursion
+        markers = set()
+        for name in _names(code):
+            if name in _STARTERS:
+                markers.add(_STARTERS[name])
+            for used in _functions(function.__globals__.get(name)):
+                markers |= _starts(used)
+        _found[id(code)] = frozenset(markers)
+    return _found[id(code)]
+
+
+def mark_tier(item: pytest.Item) -> None:
+    """Add the markers of a test."""
+    markers: set[str] = set()
+    info = getattr(item, "_fixtureinfo", None)
+    fixtures = {} if info is None else info.name2fixturedefs
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    sources = [getattr(item, "function", None)]
+    sources += [definition.func for definitions in fixtures.values() for definition in definitions]
+    for source in sources:
+        function = getattr(source, "__wrapped__", source)
+        if function is not None:
+            markers |= _starts(getattr(function, "__func__", function))
+    if any(isinstance(value, str) and value == "spark" for value in parameters.values()):
+        markers.add("spark")
+    if item.nodeid.partition("::")[0] in SLOW:
+        markers.add("slow")
+    for name in markers or {"quick"}:
+        item.add_marker(name)
+
+
+def guard_quick_tests() -> None:
+    """From now on, a quick test that starts one of these programs fails."""
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "subprocess.Popen" and _quick_test:
+            program = Path(os.fsdecode(arguments[0])).name
+            if program.startswith(_PROGRAMS):
+                raise RuntimeError(
+                    f"{_quick_test[-1]} is a quick test and must not start {program}"
+                )
+
+    sys.addaudithook(refuse)
+
+
+@contextmanager
+def running(item: pytest.Item) -> Iterator[None]:
+    """While a test runs."""
+    if item.get_closest_marker("quick"):
+        _quick_test.append(item.nodeid)
+    try:
+        yield
+    finally:
+        _quick_test.clear()
