@@ -60,3 +60,8 @@ class LruCache(Generic[K, V]):
             value = make()
             self.put(key, value)
         return value
+
+    def items(self) -> list[tuple[K, V]]:
+        """All entries, the least recently used first."""
+        with self._lock:
+            return list(self._values.items())

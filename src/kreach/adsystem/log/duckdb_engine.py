@@ -110,17 +110,22 @@ class EmbeddedEngine(Engine):
         return ibis.table(schema, name=view)
 
     def values(
-        self, numbers: Mapping[str, Sequence[int]], instants: Mapping[str, Sequence[int]]
+        self,
+        numbers: Mapping[str, Sequence[int]],
+        instants: Mapping[str, Sequence[int]],
+        name: str | None = None,
     ) -> ir.Table:
         """A temporary table of whole numbers and of instants (micros since 1970)."""
-        view = self.fresh("values")
+        view = self.fresh("values") if name is None else name
         selected = [f"unnest(?::BIGINT[]) AS {sql_name(name)}" for name in numbers]
         selected += [
             f"make_timestamptz(unnest(?::BIGINT[])) AS {sql_name(name)}" for name in instants
         ]
         rows = [list(column) for column in (*numbers.values(), *instants.values())]
         with self.guard("values", "be whole numbers"):
-            self._engine.execute(f"CREATE TEMP TABLE {view} AS SELECT {', '.join(selected)}", rows)
+            self._engine.execute(
+                f"CREATE OR REPLACE TEMP TABLE {view} AS SELECT {', '.join(selected)}", rows
+            )
         schema = dict.fromkeys(numbers, "int64") | dict.fromkeys(instants, "timestamp('UTC')")
         return ibis.table(schema, name=view)
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import ibis
 import ibis.expr.types as ir
 import numpy as np
 import numpy.typing as npt
+from ibis.expr.operations import Node
 
 from kreach.boundary.duckdb import TEXT_FILES
 from kreach.boundary.events import Impression
@@ -52,6 +54,12 @@ def table_of(source: Source) -> TableName | None:
     if str(source).lower().endswith(_DATABASES):
         return TableName(Path(source), "impressions")
     return None
+
+
+@lru_cache(maxsize=256)
+def _compiled(query: Node, dialect: str) -> str:
+    """Compiling takes longer than most queries on a live log run."""
+    return str(ibis.to_sql(query.to_expr(), dialect=dialect, pretty=False))
 
 
 class Engine(ABC):
@@ -97,8 +105,8 @@ class Engine(ABC):
         self.close()
 
     def sql(self, question: ir.Table) -> str:
-        """The question in the engine's words."""
-        return str(ibis.to_sql(question, dialect=self.dialect, pretty=False))
+        """The query in the engine's dialect; one that was asked before is not compiled again."""
+        return _compiled(question.op(), self.dialect)
 
     def columns(self, question: ir.Table) -> Columns:
         """Ask a question."""

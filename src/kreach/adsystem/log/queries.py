@@ -32,6 +32,7 @@ __all__ = [
     "instant_literal",
     "missing",
     "oddities",
+    "place_group_counts",
     "place_totals",
     "with_running",
 ]
@@ -218,6 +219,12 @@ def grid_cells(
     return cells.order_by("campaign", "catalogue", "end")
 
 
+def place_group_counts(log: LogTable) -> ir.Table:
+    """campaign, catalogue, group, n, spend, first: every place and group of a few rows."""
+    rows = log.rows
+    return rows.group_by("campaign", "catalogue", "group").aggregate(**_totals(rows))
+
+
 def place_totals(log: LogTable, window: Window, starts: ir.Table | None = None) -> ir.Table:
     """campaign, catalogue, n, spend, first: of every place; `first` is in seconds since 1970.
 
@@ -228,11 +235,15 @@ def place_totals(log: LogTable, window: Window, starts: ir.Table | None = None) 
     if starts is not None:
         rows = rows.inner_join(starts, rows["campaign"] == starts["flight"])
         rows = rows.filter(rows["ts"] >= rows["begins"].cast(rows["ts"].type()))
-    return rows.group_by("campaign", "catalogue").aggregate(
-        n=rows.count(),
-        spend=_sum(rows["price_micros"]),
-        first=rows["ts"].min().truncate("s").epoch_seconds().cast("int64"),
-    )
+    return rows.group_by("campaign", "catalogue").aggregate(**_totals(rows))
+
+
+def _totals(rows: ir.Table) -> dict[str, ir.Value]:
+    return {
+        "n": rows.count(),
+        "spend": _sum(rows["price_micros"]),
+        "first": rows["ts"].min().truncate("s").epoch_seconds().cast("int64"),
+    }
 
 
 def _sum(column: ir.Value) -> ir.Value:

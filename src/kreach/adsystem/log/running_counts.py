@@ -4,6 +4,7 @@ What was counted up to a row of each journal is brought up to a newer snapshot b
 If some of these have moved into files meanwhile, the log is counted again.
 """
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,8 +14,8 @@ import numpy as np
 from kreach.adsystem.log.counts import PlaceTotal, place_totals_from
 from kreach.adsystem.log.engine import Columns
 from kreach.adsystem.log.place import Place
-from kreach.adsystem.log.queries import campaign_group_counts, place_totals
-from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.log.queries import campaign_group_counts, place_group_counts, place_totals
+from kreach.adsystem.log.snapshot import NEWER_ROWS, Snapshot
 from kreach.boundary.times import Window
 from kreach.numeric.types import IntArray
 from kreach.service.lru_cache import LruCache
@@ -23,6 +24,8 @@ __all__ = ["RunningCounts"]
 
 _MAX_COUNTS = 32_000_000  # 8 bytes each
 _MAX_TOGETHER = 8_000_000
+
+_NEWER_COUNTS = place_group_counts(NEWER_ROWS)
 
 T = TypeVar("T")
 
@@ -44,25 +47,43 @@ class _AsOf(Generic[T]):
 
 
 class RunningCounts:
-    """Totals of all places; counts by group of those that were asked for lately."""
+    """Totals of all places; counts by group of those that were asked for lately.
+
+    One query on the rows since the last snapshot brings all of them up to date. For use by several
+    threads.
+    """
 
     def __init__(self, max_counts: int = _MAX_COUNTS) -> None:
+        self._lock = threading.Lock()
         self._totals: _AsOf[dict[Place, PlaceTotal]] | None = None
-        self._counts = LruCache[Place, _AsOf[IntArray]](max_counts, lambda held: len(held.value))
+        self._counts = LruCache[Place, _AsOf[IntArray]](max_counts, lambda entry: len(entry.value))
 
     def totals(self, now: Snapshot) -> dict[Place, PlaceTotal]:
         """Rows and spend by place."""
-        before = self._totals
-        if before is None or not before.extends_to(now):
-            totals = place_totals_from(now.columns(place_totals(now.table(), Window())))
-        elif before.rows == now.last_rows:
-            return before.value
-        else:
-            totals = dict(before.value)
-            newer = now.columns(place_totals(now.newer(before.rows), Window()))
-            for place, total in place_totals_from(newer).items():
-                totals[place] = totals.get(place, PlaceTotal()) + total
-        self._totals = _AsOf(now.generation, now.last_rows, totals)
+        with self._lock:
+            before = self._totals
+            if before is not None and before.rows == now.last_rows and before.extends_to(now):
+                return before.value
+            if before is None or not before.extends_to(now):
+                totals = place_totals_from(now.columns(place_totals(now.table(), Window())))
+            else:
+                totals = self._extended(now, before)
+            self._totals = _AsOf(now.generation, now.last_rows, totals)
+            return totals
+
+    def _extended(
+        self, now: Snapshot, before: _AsOf[dict[Place, PlaceTotal]]
+    ) -> dict[Place, PlaceTotal]:
+        """Add the rows since: to totals, and to counts that are as of the same rows."""
+        newer = now.newer(before.rows, _NEWER_COUNTS)
+        totals = dict(before.value)
+        places = list(zip(newer["campaign"].tolist(), newer["catalogue"].tolist(), strict=True))
+        numbers = (newer[name].tolist() for name in ("n", "spend", "first"))
+        for place, n, spend, first in zip(map(Place._make, places), *numbers, strict=True):
+            totals[place] = totals.get(place, PlaceTotal()) + PlaceTotal(n, spend, first)
+        for place, entry in self._counts.items():
+            if entry.rows == before.rows and entry.generation == now.generation:
+                self._store(now, place, _added(entry.value, newer, place))
         return totals
 
     def counts(self, now: Snapshot, place: Place, groups: int) -> IntArray:
@@ -73,41 +94,38 @@ class RunningCounts:
         self, now: Snapshot, places: Iterable[Place], groups: int
     ) -> Iterator[tuple[Place, IntArray]]:
         """Counts of several campaigns on one catalogue, cached ones first; the rest share scans."""
+        self.totals(now)
         missing = []
         for place in places:
-            before = self._counts.get(place)
-            if before is not None and before.extends_to(now):
-                yield place, self._extended(now, place, before)
+            entry = self._counts.get(place)
+            if entry is not None and (entry.generation, entry.rows) == (
+                now.generation,
+                now.last_rows,
+            ):
+                yield place, entry.value
             else:
                 missing.append(place)
         together = max(_MAX_TOGETHER // max(groups, 1), 1)
         for low in range(0, len(missing), together):
             batch = missing[low : low + together]
-            log = now.table()
-            columns = now.columns(campaign_group_counts(log, batch))
+            columns = now.columns(campaign_group_counts(now.table(), batch))
             for place in batch:
-                counts = np.zeros(groups, dtype=np.int64)
-                _add(counts, columns, place)
+                counts = _added(np.zeros(groups, dtype=np.int64), columns, place)
                 self._store(now, place, counts)
                 yield place, counts
-
-    def _extended(self, now: Snapshot, place: Place, before: _AsOf[IntArray]) -> IntArray:
-        if before.rows == now.last_rows:
-            return before.value
-        columns = now.columns(campaign_group_counts(now.newer(before.rows), [place]))
-        counts = before.value
-        if len(columns["group"]):
-            counts = counts.copy()  # the other may be in use
-            _add(counts, columns, place)
-        self._store(now, place, counts)
-        return counts
 
     def _store(self, now: Snapshot, place: Place, counts: IntArray) -> None:
         self._counts.put(place, _AsOf(now.generation, now.last_rows, counts))
 
 
-def _add(counts: IntArray, columns: Columns, place: Place) -> None:
-    """Add the rows of a place; groups that the catalogue does not have are left out."""
+def _added(counts: IntArray, columns: Columns, place: Place) -> IntArray:
+    """Counts with the rows of a place; groups that the catalogue does not have are left out."""
     group = columns["group"].astype(np.int64)
     known = (columns["campaign"] == place.campaign) & (group >= 0) & (group < len(counts))
+    if "catalogue" in columns:
+        known &= columns["catalogue"] == place.catalogue
+    if not known.any():
+        return counts
+    counts = counts.copy()  # the other may be in use
     counts[group[known]] += columns["n"][known]
+    return counts

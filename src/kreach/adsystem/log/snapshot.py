@@ -33,9 +33,10 @@ from kreach.boundary.duckdb import new_engine, sql_text, translate_errors
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
-__all__ = ["LiveLog", "LogUnavailable", "Snapshot", "journal_reader"]
+__all__ = ["NEWER_ROWS", "LiveLog", "LogUnavailable", "Snapshot", "journal_reader"]
 
 _TABLE = "live"
+_MARKS = "kreach_marks"
 _COLUMNS = {
     "part": "part",
     "row": "row",
@@ -93,14 +94,15 @@ class Snapshot:
         with _unavailable():
             return _numbered(self.engine.read("log", [*files, f"#{_TABLE}"]))
 
-    def newer(self, rows: tuple[int, ...]) -> LogTable:
-        """The rows after a given one of each journal; none of them may be in a file."""
+    def newer(self, rows: tuple[int, ...], query: ir.Table) -> Columns:
+        """Run a query on `NEWER_ROWS`: those after a given one of each journal.
+
+        None of them may be in a file. The given rows are a table and not constants of the query,
+        so that it is built and compiled once for all snapshots.
+        """
         with _unavailable():
-            live = self.engine.read("log", f"#{_TABLE}")
-        later = [(live["part"] == part) & (live["row"] > row) for part, row in enumerate(rows)] or [
-            ibis.literal(False)
-        ]
-        return _numbered(live.filter(ibis.or_(*later)))
+            self.engine.values({"journal": range(len(rows)), "mark": rows}, {}, name=_MARKS)
+        return self.columns(query)
 
     def values(
         self, numbers: Mapping[str, Sequence[int]], instants: Mapping[str, Sequence[int]]
@@ -115,6 +117,15 @@ class Snapshot:
             return self.engine.columns(query)
 
 
+def _newer_rows() -> LogTable:
+    numbers = ("part", "row", "campaign_number", "catalogue_number", "group_number")
+    schema = dict.fromkeys((*numbers, "price_micros"), "int64") | {"ts": "timestamp('UTC')"}
+    live = ibis.table(schema, name=_TABLE)
+    marks = ibis.table({"journal": "int64", "mark": "int64"}, name=_MARKS)
+    later = [live["part"] == marks["journal"], live["row"] > marks["mark"]]
+    return _numbered(live.inner_join(marks, later))
+
+
 def _numbered(rows: ir.Table) -> LogTable:
     return LogTable(
         rows.select(
@@ -126,6 +137,10 @@ def _numbered(rows: ir.Table) -> LogTable:
         ),
         unique_ids=True,
     )
+
+
+NEWER_ROWS = _newer_rows()
+"""The rows that `Snapshot.newer` looks at."""
 
 
 @contextmanager

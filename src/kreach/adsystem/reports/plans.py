@@ -5,8 +5,6 @@ from math import log
 
 import numpy as np
 
-from kreach.adsystem.bidding.market import LogNormalMarket
-from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.reports.questions import PlanQuestion
 from kreach.adsystem.reports.report import Market, Outlook, PlanDocument
@@ -27,6 +25,10 @@ def plan(
     campaign: Campaign, audience: Audience, question: PlanQuestion, version: str, currency: str
 ) -> PlanDocument:
     """Budget to reach and back; without either, what the campaign's own budget will reach."""
+    # SciPy loads with these, which would slow down the start of reporting
+    from kreach.adsystem.bidding.market import LogNormalMarket  # noqa: PLC0415
+    from kreach.adsystem.bidding.outlook import OutlookMaker  # noqa: PLC0415
+
     expected = campaign.expected_requests if question.requests is None else question.requests
     cap = campaign.largest_cap if question.cap is None else question.cap
     if expected is None:
