@@ -29,7 +29,7 @@ NOT_RUN = {
     r"^kreach jobs .*(--last|\[)": "needs a bidder's store; tests/cli/test_jobs.py runs it",
     r"^kreach keys (rotate|revoke) ": "needs the id of a key; tests/adsystem/access runs it",
     r"^curl ": "needs a running service; tests/adsystem/api and the browser tests ask it",
-    r"^make (demo|test|docs|check|bench)": "is what this test may be part of",
+    r"^make (demo|test|quick|docs|check|bench)": "is what this test may be part of",
     r"^pip install ": "needs the network; tests/packaging installs the wheel",
     r"^python3 -m venv |^venv/bin/": "tests/packaging installs into an empty environment",
     r"^python -m benchmarks": "measures for minutes",
