@@ -91,8 +91,8 @@ def _type(schema: dict[str, Any]) -> str:
         return ", ".join(f"`{one}`" for one in schema["enum"])
     if "const" in schema:
         return f"`{schema['const']}`"
-    if "prefixItems" in schema:  # a tuple of fixed length
-        return f"[{', '.join(_type(one) for one in schema['prefixItems'])}]"
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        fixed = schema.get("prefixItems")  # of a tuple, whose items are false
+        parts = ", ".join(_type(one) for one in fixed or ())
+        return f"[{parts}]" if fixed else f"list of {_type(schema.get('items', {}))}"
     return str(schema.get("type", "any"))
