@@ -1,9 +1,9 @@
-"""What a larger k costs, before any log is at hand: the paper's setting, and ours, by group size.
+"""The cost of a larger k in the paper's setting, without a log.
 
     python examples/choose_k.py
 
-For each k: how uncertain reach becomes, and what a budget reaches with the paper's bids. With
-your own logs, `kreach tradeoff` says more.
+For each k: the standard deviation of reach, and the reach per unit of money of the paper's bidder.
+For your own logs, use `kreach tradeoff`.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ import kreach as kr
 PEOPLE, REQUESTS, BUDGET, CAP = 120, 2_000, 90.0, 1
 
 
-def bought(group_size: int, seed: int) -> float:
-    """Expected reach of one flight of the paper's bidder on groups of this size."""
+def reach_per_money(group_size: int, seed: int) -> float:
+    """Expected reach per unit of money in one flight of the paper's bidder."""
     generator = np.random.default_rng(seed)
     audience = kr.Audience.disjoint([group_size] * (PEOPLE // group_size))
     market = kr.LogNormalMarket(mu=0.0, sigma=0.5**0.5)
@@ -36,14 +36,14 @@ def bought(group_size: int, seed: int) -> float:
 def main() -> None:
     """Print a line for each group size."""
     print("  k   std of reach   reach per unit of money, relative to k = 1")
-    alone = np.mean([bought(1, seed) for seed in range(10)])
+    alone = np.mean([reach_per_money(1, seed) for seed in range(10)])
     for group_size in (1, 2, 6, 20, 60, 120):
         groups = PEOPLE // group_size
         report = kr.measure(
             kr.Audience.disjoint([group_size] * groups), [2 * group_size] * groups, cap=3
         )
-        kept = np.mean([bought(group_size, seed) for seed in range(10)]) / alone
-        print(f"{group_size:>3} {report.std:>14.2f} {kept:>12.2f}")
+        relative = np.mean([reach_per_money(group_size, seed) for seed in range(10)]) / alone
+        print(f"{group_size:>3} {report.std:>14.2f} {relative:>12.2f}")
 
 
 if __name__ == "__main__":

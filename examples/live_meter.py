@@ -1,4 +1,4 @@
-"""Live numbers: a meter for the whole flight, one for the last hour, and what a request is worth.
+"""Live reach: a meter for the flight, one for the last hour, and the value of the next request.
 
 python examples/live_meter.py
 """
@@ -11,7 +11,7 @@ HOUR_SECONDS = 3_600.0
 
 
 def main() -> None:
-    """Feed a day of impressions, and print how reach stands every six hours."""
+    """Record a day of impressions, and print reach to date every six hours."""
     audience = kr.Audience.disjoint([20] * 200, dispersion=0.8)
     whole = kr.ReachMeter(audience, caps=[1, 3])
     recent = kr.RollingReachMeter(audience, caps=[1], span=HOUR_SECONDS)

@@ -1,9 +1,9 @@
-"""Measure a log of impressions: how many people did each campaign reach, and how sure is that?
+"""Measure a log of impressions: the reach of each campaign, with intervals.
 
     python examples/measure_a_log.py
 
-The log and the groups are made up here, as tables in memory. Paths of Parquet or CSV files, or the
-folder that a publisher released, would do as well.
+The log and the groups are simulated here, as tables in memory. Paths of Parquet or CSV files, or a
+release folder, work too.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 import kreach as kr
 
 
-def made_up_log(groups: list[str], seed: int) -> dict[str, object]:
-    """Two weeks of impressions of two campaigns: a campaign, a group and a time; nobody's name."""
+def simulated_log(groups: list[str], seed: int) -> dict[str, object]:
+    """Two weeks of impressions of two campaigns: campaign, group and time, no user ids."""
     generator = np.random.default_rng(seed)
     rows = 4_000
     seconds = generator.uniform(0.0, 14 * 86_400.0, rows)
@@ -30,7 +30,7 @@ def main() -> None:
     groups = [f"g{number:03}" for number in range(100)]
     table = {"group": groups, "size": [20] * 100, "dispersion": [0.8] * 100}
     with kr.EmbeddedEngine() as engine:
-        log = kr.ImpressionLog.open(engine, made_up_log(groups, seed=1))
+        log = kr.ImpressionLog.open(engine, simulated_log(groups, seed=1))
         known = kr.open_groups(engine, table)
         for campaign in ("spring", "winter"):
             report = kr.measure_window(log, known, caps=[1, 3], campaign=campaign)
@@ -43,7 +43,7 @@ def main() -> None:
                     f" over-exposed {at_cap.over_exposed:,.0f}"
                 )
         series = kr.measure_series(log, known, [1], by="week", campaign="spring")
-        print("spring by week, alone and so far:")
+        print("spring by week, each week alone and reach to date:")
         for week in series.periods:
             alone, so_far = week.alone[0].reach, week.cumulative[0].reach
             print(f"  from {week.window.start:%d %b}: {alone:,.0f}, {so_far:,.0f}")

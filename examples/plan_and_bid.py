@@ -1,9 +1,8 @@
-"""Plan a budget, then spend it: what was promised beside what came out.
+"""Plan a budget, then spend it: the forecast and the result.
 
     python examples/plan_and_bid.py
 
-The bidder knows groups and its own outcomes, nothing else: neither people nor prices that it did
-not win at.
+The bidder knows only groups and its own outcomes: no people, and no prices of lost auctions.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ GROUPS, GROUP_SIZE, REQUESTS, CAP, BUDGET = 40, 20, 4_000, 2, 200.0
 
 
 def main() -> None:
-    """Print the plan and the flight."""
+    """Print the forecast and the result."""
     audience = kr.Audience.disjoint([GROUP_SIZE] * GROUPS)
     market = kr.LogNormalMarket(mu=0.0, sigma=0.7)
     plan = OutlookMaker(audience, market, REQUESTS, CAP).for_budget(BUDGET, seed=1)
@@ -24,12 +23,12 @@ def main() -> None:
 
     generator = np.random.default_rng(2)
     purse = kr.Purse(BUDGET, start=0.0, end=float(REQUESTS))
-    guess = kr.LogNormalMarket(mu=0.5, sigma=1.0)  # wrong on purpose: it learns from its auctions
+    guess = kr.LogNormalMarket(mu=0.5, sigma=1.0)  # wrong on purpose: the bidder learns the market
     bidder = kr.PlanningBidder(audience, CAP, purse, guess)
     meter = kr.ReachMeter(audience, caps=[CAP])
     for now in range(REQUESTS):
         group = int(generator.integers(0, GROUPS))
-        price = float(generator.lognormal(0.0, 0.7))  # the best bid of the others
+        price = float(generator.lognormal(0.0, 0.7))  # the highest competing bid
         bid = bidder.bid(group, float(now))
         if bid > price:
             bidder.won(group, bid, price, float(now))

@@ -1,10 +1,10 @@
-"""A walk from people to a report, cell by cell: open it in an editor that knows `# %%`, or run it.
+"""From people to a report, cell by cell: open it in an editor that supports `# %%`, or run it.
 
 python examples/walk_through.py
 """
 
 # %% [markdown]
-# A publisher has 4,000 people who visit unevenly. They are indices here; ids stay in its files.
+# A publisher has 4,000 people who visit unevenly. Here they are indices; it keeps the user ids.
 
 # %%
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ people = People(
 print(f"{people.visits.sum():,} visits in history; the busiest person made {people.visits.max()}")
 
 # %% [markdown]
-# It puts them into groups of at least 20, and attacks the result before anybody else does.
+# It builds groups of at least 20 people and audits them before the release.
 
 # %%
 groups = form_groups(people, group_size=20, strategy=AtRandom(), seed=7)
@@ -34,10 +34,10 @@ findings = audit(people, groups, segments=("town",), churn=0.05)
 print(f"{groups.group_count} groups; safe to release: {findings.safe}")
 
 # %% [markdown]
-# What crosses: opaque ids, sizes, and one number about how unevenly people visit.
+# What crosses the boundary: opaque ids, sizes, and one dispersion.
 
 # %%
-made = release(
+released = release(
     people,
     groups,
     key=new_key(),
@@ -45,20 +45,19 @@ made = release(
     version="2026-11",
     now=datetime(2026, 11, 1, tzinfo=UTC),
 )
-catalogue, audience = made.catalogue, made.audience()
+catalogue, audience = released.catalogue, released.audience()
 print(
     f"catalogue {catalogue.version}: {len(catalogue)} groups, dispersion {catalogue.dispersion:.2f}"
 )
 
 # %% [markdown]
-# A flight. Everybody visits as before, a quarter of the requests is won. The truth, who saw what,
-# is known to nobody but this script.
+# A flight. People visit as before, and a quarter of the requests is won. Only this script knows the
+# truth: who saw what.
 
 # %%
 seen = generator.binomial(generator.poisson(rates), 0.25)
-impressions = np.bincount(made.group_indices[:, 0], weights=seen, minlength=len(catalogue)).astype(
-    int
-)
+group_of = released.group_indices[:, 0]
+impressions = np.bincount(group_of, weights=seen, minlength=len(catalogue)).astype(int)
 truth = {cap: int(np.minimum(seen, cap).sum()) for cap in (1, 3)}
 
 # %% [markdown]
@@ -75,8 +74,8 @@ for cap in (1, 3):
     )
 
 # %% [markdown]
-# What the next request of each group is worth, for a campaign that wants people it has not reached.
+# The value of the next request of each group, for a campaign that wants new people.
 
 # %%
-worth = kr.reach_probability(audience, impressions, cap=1)
-print(f"the next request reaches somebody new with {worth.min():.0%} to {worth.max():.0%}")
+value = kr.reach_probability(audience, impressions, cap=1)
+print(f"the next request reaches somebody new with {value.min():.0%} to {value.max():.0%}")

@@ -42,7 +42,7 @@ def on_config(config: Any) -> Any:
     """Fill in the list of decisions."""
     for section in config.nav:
         for name, entries in section.items():
-            if name == "Inside":
+            if name == "Internals":
                 entries[-1]["Decisions"] = decision_pages()
     return config
 

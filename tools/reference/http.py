@@ -92,5 +92,7 @@ def _type(schema: dict[str, Any]) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        fixed = schema.get("prefixItems")  # of a tuple, whose items are false
+        parts = ", ".join(_type(one) for one in fixed or ())
+        return f"[{parts}]" if fixed else f"list of {_type(schema.get('items', {}))}"
     return str(schema.get("type", "any"))
