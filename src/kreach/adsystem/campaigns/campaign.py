@@ -176,6 +176,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The limit of the longest span: what a report counts up to unless asked otherwise."""
         return max(cap.limit for cap in self.caps)
 
+    @property
+    def report_caps(self) -> tuple[int, ...]:
+        """The caps of a report unless asked otherwise: 1, and the limit of every own cap."""
+        return tuple(sorted({1, *(cap.limit for cap in self.caps)}))
+
     def document(self) -> dict[str, Any]:
         """Plain values, as the API shows them."""
         document: dict[str, Any] = msgspec.to_builtins(self)

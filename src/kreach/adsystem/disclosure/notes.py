@@ -5,10 +5,11 @@ from typing import TypeVar
 
 import numpy as np
 
-__all__ = ["PACING", "ROWS", "thinned"]
+__all__ = ["EVERYTHING", "PACING", "ROWS", "thinned"]
 
 T = TypeVar("T")
 
+EVERYTHING = "impressions, spend, reach"
 ROWS = "rejected, warnings"
 PACING = "multiplier, reserved, carried, requests, bids, wins, losses"
 

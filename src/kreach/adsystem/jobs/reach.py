@@ -153,19 +153,17 @@ def reach_rows(
             groups = audiences.groups(str(place.catalogue), campaign.audience)
         except KreachError as error:
             for span in spans:
-                yield from (span.row(cap, note=str(error)) for cap in _caps(campaign))
+                yield from (
+                    span.row(cap, note=str(error))
+                    for cap in (campaign.report_caps if campaign else (1,))
+                )
             continue
         counts = _count(engine, log, groups, place, flights[name], period)
         for span, counted in zip(spans, counts, strict=True):
-            caps, people = _caps(campaign), groups.people
+            caps, people = campaign.report_caps, groups.people
             reports = measure_exposure(counted.exposure, counted.impressions, people, caps)
             for report in cap_reports(reports, level):
                 yield span.row(report.cap, report=report, people=people)
-
-
-def _caps(campaign: Campaign | None) -> tuple[int, ...]:
-    """People reached, and reach at each of the campaign's own caps."""
-    return tuple(sorted({1, *(cap.limit for cap in campaign.caps)})) if campaign else (1,)
 
 
 def _count(

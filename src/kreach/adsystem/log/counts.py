@@ -84,11 +84,6 @@ class GroupCounts:
     early_rows: int  # from before the catalogue was created
     other_rows: int  # of the campaign on other catalogues
 
-    @property
-    def impressions(self) -> int:
-        """On groups that the catalogue has."""
-        return int(self.by_group.sum())
-
 
 @dataclass(frozen=True)
 class PlaceTotal:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kreach.adsystem.measurement.distribution import exact_cost
 from kreach.adsystem.measurement.exposure import Exposure, expose
-from kreach.adsystem.measurement.report import ReachReport, measure
+from kreach.adsystem.measurement.report import ReachReport
 from kreach.adsystem.reports.report import CapReport, CurveReport
 from kreach.boundary.audience import Audience
 from kreach.boundary.checks import as_probability
@@ -37,8 +37,8 @@ def measure_caps(
     audience: Audience, by_group: IntArray, caps: tuple[int, ...]
 ) -> tuple[ReachReport, ...]:
     """The library's report at each cap on impressions by group."""
-    first = measure(audience, by_group, caps[0])
-    return measure_exposure(first.exposure, first.impressions, first.targeted_user_count, caps)
+    people = audience.targeted_user_count
+    return measure_exposure(expose(audience, by_group), int(by_group.sum()), people, caps)
 
 
 def measure_exposure(

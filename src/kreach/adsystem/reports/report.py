@@ -244,10 +244,6 @@ class ReachDocument(_Document, frozen=True, kw_only=True):
     suppressed: tuple[Suppressed, ...] | UnsetType = UNSET
     noise: NoiseInfo | UnsetType | None = UNSET
 
-    def report(self, cap: int) -> CapReport:
-        """The report at one of the caps that were asked for."""
-        return next(report for report in self.reports if report.cap == cap)
-
 
 class SeriesPeriod(_Document, frozen=True, kw_only=True):
     """One period alone, and everything from the start of the series to its end."""

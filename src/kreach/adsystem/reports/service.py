@@ -108,7 +108,7 @@ class ReportService:
     def status(self, campaign_id: str, level: float) -> CampaignStatus:
         """A campaign, its delivery, and reach so far at its own caps."""
         stored = self.store.campaigns.get(campaign_id)
-        caps = tuple(sorted({1, *(cap.limit for cap in stored.campaign.caps)}))
+        caps = stored.campaign.report_caps
         with self.policy.view([stored]) as view:
             delivery = self._delivery(view, stored, "status")
             catalogue = view.catalogue(stored, None)
@@ -117,8 +117,8 @@ class ReportService:
             if delivery.impressions is not None:
                 pace = view.last_pace(stored)
                 notes = self._reach_notes(view, stored, catalogue.version)
-                if not notes and self._has_audience(stored, catalogue):
-                    subject = self.store.subject(stored, catalogue)
+                subject = None if notes else self._subject(stored, catalogue)
+                if subject is not None:
                     figures = view.figures(subject, EVER, caps, level)
                     people = subject.audience.targeted_user_count
                 notes += figures.notes + _one(view.pacing_note)
@@ -140,13 +140,12 @@ class ReportService:
             self.suppressions.add(note.reason, stored.campaign.id, question)
         return delivery
 
-    def _has_audience(self, stored: StoredCampaign, catalogue: Catalogue) -> bool:
-        """An older catalogue may lack an audience of the newest."""
+    def _subject(self, stored: StoredCampaign, catalogue: Catalogue) -> Subject | None:
+        """What is measured; None on an older catalogue without the campaign's audience."""
         try:
-            self.store.catalogues.audience(catalogue, stored.campaign.audience)
+            return self.store.subject(stored, catalogue)
         except KreachError:
-            return False
-        return True
+            return None
 
     def _reach_notes(
         self, view: View, stored: StoredCampaign, version: str
@@ -272,8 +271,7 @@ class ReportService:
         for cap in caps:
             if maximum is not None and cap > maximum:
                 raise KreachError.rule("cap", f"be at most {maximum} with noise", cap)
-        own = (1, stored.campaign.largest_cap)
-        return tuple(dict.fromkeys(caps)) or tuple(dict.fromkeys(own))
+        return tuple(dict.fromkeys(caps)) or stored.campaign.report_caps
 
     def _document(self, view: View, subject: Subject, figures: Figures) -> dict[str, Any]:
         campaign = _definition(subject.stored.campaign)

@@ -16,7 +16,7 @@ from kreach.adsystem.disclosure.chapters.chapter import ChapterList
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
 from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
 from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
-from kreach.adsystem.disclosure.notes import PACING, ROWS, thinned
+from kreach.adsystem.disclosure.notes import EVERYTHING, PACING, ROWS, thinned
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
 from kreach.adsystem.reports.policy import Delivery, Figures, Subject, Withheld
@@ -40,7 +40,6 @@ TOO_FEW = "too few so far"
 NOT_WHOLE = "window not of whole chapters"
 FEW_ROWS = "may be few rows"
 LOG_BEHIND = "log lacks rows"
-_ALL = "impressions, spend, reach"
 _FOREVER_MICROS = 2**62
 
 
@@ -56,7 +55,7 @@ class ChapterPolicy:
         self.writer = ChapterWriter(self._chapters, settings)
         read, key = store.catalogues.audience, guard_key(store.settings.store)
         self._rules = AudienceRules(read, store.audience_names, settings, key, self._chapters)
-        self.versions: dict[str, None] = {}  # of catalogues that the log has rows of
+        self.versions: tuple[str, ...] = ()  # of catalogues that the log has rows of
         self.unique: dict[Place, tuple[int, float]] = {}
 
     def close(self) -> None:
@@ -98,7 +97,7 @@ class ChapterPolicy:
                 for place in self._watched(now, stored, rows, self._last_bid(stored))
             ]
             self.writer.bring_up(now, rows, watched, now_micros)
-            self.versions |= dict.fromkeys(now.catalogue_numbers)
+            self.versions = tuple(dict.fromkeys((*self.versions, *now.catalogue_numbers)))
         yield ChapterView(self)
 
     def _watched(
@@ -165,7 +164,7 @@ class ChapterView(CountingView):
         newest = self.store.catalogues.newest
         refused = self._policy.check_audience(stored.campaign.audience, newest)
         if refused is not None:
-            notes.append(Suppressed(what=_ALL, reason=refused.reason, why=refused.why))
+            notes.append(Suppressed(what=EVERYTHING, reason=refused.reason, why=refused.why))
             visible = []
         elif not visible:
             notes.append(self._too_few())
@@ -187,7 +186,7 @@ class ChapterView(CountingView):
             f"groups with at least {settings.min_people} targeted people, the newest when the next "
             "one is full or the campaign is over"
         )
-        return Suppressed(what=_ALL, reason=TOO_FEW, why=why)
+        return Suppressed(what=EVERYTHING, reason=TOO_FEW, why=why)
 
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
         """The one asked for; else the newest with something to show, else the newest."""

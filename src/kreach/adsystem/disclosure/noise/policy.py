@@ -6,6 +6,7 @@ Nothing that is shown, withheld or left out depends on the log but through noisy
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS, Draw, open
 from kreach.adsystem.disclosure.noise.questions import BudgetExhausted
 from kreach.adsystem.disclosure.noise.reports import noise_info, noisy_cap_reports
 from kreach.adsystem.disclosure.noise.source import NoisySource, Point, Points
-from kreach.adsystem.disclosure.notes import PACING, ROWS, thinned
+from kreach.adsystem.disclosure.notes import EVERYTHING, PACING, ROWS, thinned
 from kreach.adsystem.log.counts import check_period_count
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.measure import basis_of
@@ -44,7 +45,6 @@ __all__ = ["BUDGET_EXHAUSTED", "NOT_ASKED", "NOT_NOISY", "NoisePolicy", "check_n
 BUDGET_EXHAUSTED = "privacy budget exhausted"
 NOT_NOISY = "not covered by noise"
 NOT_ASKED = "not asked for"
-_ALL = "impressions, spend and reach"
 _EXACT = "they would be exact: no noise is drawn for them"
 _CLEARLY = 3.0  # σ above 0: a catalogue that has impressions
 _MAX_PERIODS = 400
@@ -160,7 +160,7 @@ class NoiseView:
         """Up to the last point of each catalogue; or nothing, and why."""
         refused = self.check_audience(stored.campaign.audience, self._catalogues.newest)
         if refused is not None:
-            note = Suppressed(what=_ALL, reason=refused.reason, why=refused.why)
+            note = Suppressed(what=EVERYTHING, reason=refused.reason, why=refused.why)
             return Delivery(None, None, None, (note,))
         points = self._points(stored)
         lasts = [one.last for one in points.values() if one.last is not None]
@@ -179,7 +179,7 @@ class NoiseView:
         settle = self._budget.settings.settle_seconds
         first = iso_seconds((grid.last if end is None else end) + settle)
         why = f"figures so far are released at points, the first of this flight after {first}"
-        return Suppressed(what=_ALL, reason=NOT_OVER, why=why)
+        return Suppressed(what=EVERYTHING, reason=NOT_OVER, why=why)
 
     def _stop_note(self, points: Points) -> Suppressed:
         last = "the first" if points.last is None else iso_seconds(points.last.end)
@@ -281,7 +281,8 @@ class NoiseView:
             if point is None:
                 between.append(iso_seconds(high))
             rows.append(self._period((low, high), shown, point, caps, level))
-        return Series(_with_notes(whole, _series_notes(exhausted, between)), tuple(rows))
+        notes = whole.notes + _series_notes(exhausted, between)
+        return Series(replace(whole, notes=notes), tuple(rows))
 
     def _whole(
         self,
@@ -409,10 +410,6 @@ class NoiseView:
 
 def _window(stretch: Stretch) -> Window:
     return Window(from_seconds(stretch[0]), from_seconds(stretch[1]))
-
-
-def _with_notes(figures: Figures, notes: tuple[Suppressed, ...]) -> Figures:
-    return Figures(**{**figures.__dict__, "notes": figures.notes + notes})
 
 
 def _series_notes(exhausted: list[str], between: list[str]) -> tuple[Suppressed, ...]:
