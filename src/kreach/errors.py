@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Self
 
-__all__ = ["KreachError", "KreachErrors", "check_all"]
+__all__ = ["KreachError", "KreachErrors", "check_all", "short_value"]
 
 
 class KreachError(ValueError):
@@ -34,7 +34,7 @@ class KreachError(ValueError):
     @classmethod
     def rule(cls, argument: str, rule: str, value: object) -> Self:
         """An error about `argument`: "ARGUMENT must RULE, got VALUE"."""
-        error = cls(f"{argument} must {rule}, got {_short(value)}")
+        error = cls(f"{argument} must {rule}, got {short_value(value)}")
         error.field = argument
         return error
 
@@ -64,7 +64,8 @@ def check_all(*checks: Callable[[], None]) -> None:
         raise KreachErrors(errors)
 
 
-def _short(value: object, limit: int = 80) -> str:
+def short_value(value: object, limit: int = 80) -> str:
+    """A value as an error shows it."""
     plain = isinstance(value, str) and " " in value and value.isprintable()
     text = str(value) if plain else " ".join(repr(value).split("\n"))
     if len(text) <= limit:

@@ -89,8 +89,8 @@ tradeoff = "tradeoff"
 truth_file = "truth.json"
 [clock]
 speed = 60.0
-shown = {NOW.timestamp()}
-begins = "never"
+start_seconds = {NOW.timestamp()}
+start_file = "never"
 """
     )
     return config

@@ -152,7 +152,7 @@ def test_every_wrong_field_is_named_at_once(tmp_path: Path) -> None:
         assert {one["message"] for one in answer["fields"]} >= {
             "end is required",
             "surprise is not a known field",
-            "caps.0.limit must be greater than or equal to 1",
+            "caps.0.limit must be greater than or equal to 1, got 0",
         }
         rules = NEW | {"daily_budget": 99.0, "min_cpm": 5, "max_cpm": 1, "end": NEW["start"]}
         answer = (await client.post("/v1/campaigns", json=rules)).json()["error"]

@@ -14,7 +14,7 @@ from kreach.adsystem.reports.report import (
     FieldError,
     to_json,
 )
-from kreach.errors import KreachError, KreachErrors
+from kreach.errors import KreachError, KreachErrors, short_value
 
 __all__ = ["error_response", "json_response", "kreach_error_response", "validation_response"]
 
@@ -65,7 +65,7 @@ def kreach_error_response(error: KreachError) -> Response:
 
 
 def validation_response(errors: Sequence[Any]) -> Response:
-    """What FastAPI found wrong with a request; values are not repeated."""
+    """What FastAPI found wrong with a request: every field with its rule and a short value."""
     if any(one["type"] == "json_invalid" for one in errors):
         return error_response(400, "the body must be JSON")
     fields = [_field_error(one) for one in errors]
@@ -89,5 +89,8 @@ def _field_error(error: Any) -> FieldError:
         message = f"{field} must {text.removeprefix('Input should ')}"
     else:
         message = f"{field} {text[:1].lower()}{text[1:]}"
+    value = error.get("input")
+    if error["type"] not in _CODES and isinstance(value, (str, int, float, bool)):
+        message += f", got {short_value(value)}"
     code = _CODES.get(error["type"], "invalid")
     return FieldError(field=field[:_MAX_MESSAGE], code=code, message=message[:_MAX_MESSAGE])
