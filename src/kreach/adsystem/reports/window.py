@@ -152,7 +152,7 @@ class _Question:
 
     def _flaws(self, window: Window, last: WindowCounts) -> tuple[dict[str, int], dict[str, int]]:
         engine, table = self.log.engine, self.log.table
-        lost = engine.one(missing(table, self.place))
+        lost = engine.row(missing(table, self.place))
         rejected = {"no_time": int(lost["no_time"]), "no_group": last.no_group}
         if self.place.campaign is not None:
             rejected["no_campaign"] = int(lost["no_campaign"])
@@ -162,11 +162,11 @@ class _Question:
         warnings: dict[str, int] = {}
         question = oddities(table, self.place, window, self.groups.created)
         if question is not None:
-            warnings = {name: int(rows) for name, rows in engine.one(question).items()}
+            warnings = {name: int(rows) for name, rows in engine.row(question).items()}
         if "other_catalogue" in warnings:
             rejected["other_catalogue"] = warnings.pop("other_catalogue")
         if self.place.campaign is None:
-            found = engine.one(edges(table, self.place, window))
+            found = engine.row(edges(table, self.place, window))
             warnings["several_campaigns"] = int(found["least"] != found["greatest"])
         return rejected, warnings
 
