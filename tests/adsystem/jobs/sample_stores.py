@@ -25,7 +25,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.boundary.times import to_micros
 from kreach.numeric.types import IntArray
-from tests.adsystem.api.stores import make_catalogue
+from tests.adsystem.api.live_stores import make_catalogue
 from tests.adsystem.ledger.sample_journals import journal, wait
 
 __all__ = ["DAY", "HOUR", "NOW", "START", "SampleStore", "Sold", "days", "hours", "rows_of", "tree"]

@@ -20,7 +20,7 @@ from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
-from tests.adsystem.api.stores import KINDS, make_catalogue
+from tests.adsystem.api.live_stores import KINDS, make_catalogue
 from tests.adsystem.jobs.sample_stores import (
     DAY,
     HOUR,

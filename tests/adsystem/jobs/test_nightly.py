@@ -20,7 +20,7 @@ from kreach.adsystem.jobs.nightly import run_nightly
 from kreach.adsystem.jobs.output import MANIFEST, read_manifest
 from kreach.adsystem.jobs.sources import Sources
 from kreach.errors import KreachError
-from tests.adsystem.api.stores import make_catalogue
+from tests.adsystem.api.live_stores import make_catalogue
 from tests.adsystem.jobs.sample_stores import (
     DAY,
     HOUR,

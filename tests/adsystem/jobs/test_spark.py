@@ -11,9 +11,9 @@ import kreach as kr
 from kreach.adsystem.jobs.hourly import run_hourly
 from kreach.adsystem.jobs.nightly import run_nightly
 from kreach.adsystem.jobs.options import JobOptions
-from tests.adsystem.api.stores import make_catalogue
+from tests.adsystem.api.live_stores import make_catalogue
 from tests.adsystem.jobs.sample_stores import DAY, HOUR, NOW, START, SampleStore, days, hours, tree
-from tests.contract.brisk import brisk_spark
+from tests.contract.fast_spark import spark_arguments
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -25,7 +25,7 @@ pytestmark = [
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Spark on this machine; one that is running is used, and others may use this one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", brisk_spark(tmp_path_factory.mktemp("warehouse")))
+        patch.setenv("PYSPARK_SUBMIT_ARGS", spark_arguments(tmp_path_factory.mktemp("warehouse")))
         engine = kr.SparkEngine("local[2]")
     with engine:
         yield

@@ -65,7 +65,7 @@ def kreach_error_response(error: KreachError) -> Response:
 
 
 def validation_response(errors: Sequence[Any]) -> Response:
-    """What FastAPI found wrong with a request; values are not repeated."""
+    """Validation errors of FastAPI; values are not repeated."""
     if any(one["type"] == "json_invalid" for one in errors):
         return error_response(400, "the body must be JSON")
     fields = [_field_error(one) for one in errors]

@@ -245,7 +245,7 @@ class ReachDocument(_Document, frozen=True, kw_only=True):
     noise: NoiseInfo | UnsetType | None = UNSET
 
     def report(self, cap: int) -> CapReport:
-        """The report at one of the caps that were asked for."""
+        """The report at one of the requested caps."""
         return next(report for report in self.reports if report.cap == cap)
 
 

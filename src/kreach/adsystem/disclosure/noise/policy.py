@@ -55,7 +55,7 @@ Stretch = tuple[int, int]
 
 
 def check_noise(settings: NoiseSettings, store: Path) -> dict[str, Any]:
-    """What `[noise]` promises, for --check-config; refuses where it could not be kept."""
+    """The guarantee of `[noise]`, for --check-config; refuses settings that cannot meet it."""
     if not settings.enabled:
         return {"noise": "off"}
     opendp_draw()
@@ -136,10 +136,12 @@ class NoiseView:
         return versions[max(before, default=0) :]
 
     def _points(self, stored: StoredCampaign) -> dict[str, Points]:
-        """Points on all catalogues that are followed or were asked for, the newest last."""
+        """Points on all catalogues that are followed or have recorded points, the newest last."""
         followed = self._followed(stored)
-        begun = [name for name in self._source.begun(stored) if name not in followed]
-        return {name: self._source.points(stored, name) for name in [*begun, *followed]}
+        recorded = [
+            name for name in self._source.recorded_catalogues(stored) if name not in followed
+        ]
+        return {name: self._source.points(stored, name) for name in [*recorded, *followed]}
 
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
         """The newest that clearly has impressions, by noisy numbers; else the first followed."""
@@ -165,7 +167,7 @@ class NoiseView:
         points = self._points(stored)
         lasts = [one.last for one in points.values() if one.last is not None]
         if not lasts:
-            return Delivery(None, None, None, (self._not_over(self._source.span(stored)),))
+            return Delivery(None, None, None, (self._not_over(self._source.grid(stored)),))
         stops = [self._stop_note(one) for one in points.values() if one.refused is not None]
         return Delivery(
             sum(last.answer.shown.impressions for last in lasts),
@@ -207,7 +209,7 @@ class NoiseView:
         """Up to the last point, or in a window of whole cells."""
         stored = subject.stored
         points = self._source.points(stored, subject.catalogue.version)
-        grid = self._source.span(stored)
+        grid = self._source.grid(stored)
         if window == Window():
             if points.last is None:
                 return Figures(window, notes=(self._not_over(grid),))
@@ -242,17 +244,17 @@ class NoiseView:
         )
 
     def _stopped(self, points: Points) -> tuple[Suppressed, ...]:
-        """Said where figures so far do not go on."""
+        """The note where the budget ended the figures so far."""
         return () if points.refused is None else (self._stop_note(points),)
 
     def _reports(
         self, answer: NoisyAnswer, caps: tuple[int, ...], level: float
     ) -> tuple[tuple[CapReport, ...], tuple[Suppressed, ...]]:
-        """At the caps that an answer holds: people are counted up to one impression more."""
+        """Reports at the caps that an answer covers: below its largest frequency."""
         maximum = len(answer.shown.at_least) - 1
-        held = tuple(cap for cap in caps if cap <= maximum)
-        reports = noisy_cap_reports(answer, held, level)
-        if len(held) == len(caps):
+        counted = tuple(cap for cap in caps if cap <= maximum)
+        reports = noisy_cap_reports(answer, counted, level)
+        if len(counted) == len(caps):
             return reports, ()
         why = f"people are counted up to {maximum + 1} impressions"
         what = f"reach at caps above {maximum}"
@@ -263,7 +265,7 @@ class NoiseView:
     ) -> Series:
         """Each period alone is a window, cumulative are the figures so far."""
         stored, version = subject.stored, subject.catalogue.version
-        points, grid = self._source.points(stored, version), self._source.span(stored)
+        points, grid = self._source.points(stored, version), self._source.grid(stored)
         if points.last is None and window == Window():
             return Series(Figures(window, notes=(self._not_over(grid),)), ())
         start, end = window_in(grid, window)
@@ -291,11 +293,11 @@ class NoiseView:
         caps: tuple[int, ...],
         level: float,
     ) -> Figures:
-        """The whole window of a series, if it is there without a new question."""
-        first = self._source.span(subject.stored).first
+        """The whole window of a series, if its answer is recorded already."""
+        first = self._source.grid(subject.stored).first
         point = points.at(stretch[1]) if stretch[0] == first else None
-        known = self._source.known(subject.stored, subject.catalogue, *stretch)
-        answer = known if point is None else point.answer
+        recorded = self._source.recorded(subject.stored, subject.catalogue, *stretch)
+        answer = recorded if point is None else point.answer
         if answer is not None:
             return self._figures(subject, stretch, answer, caps, level, points)
         why = "it is a question of its own: ask for reach in this window"
@@ -371,7 +373,7 @@ class NoiseView:
         """The answer of a stretch: one of the points, or that of a window."""
         answer = self._answers(subject, points, [stretch])[0]
         if isinstance(answer, BudgetExhausted):
-            free = self._source.free(subject.stored, subject.catalogue.version, _MAX_FREE)
+            free = self._source.free_stretches(subject.stored, subject.catalogue.version, _MAX_FREE)
             raise self._exhausted(answer, free)
         return answer
 
@@ -394,7 +396,7 @@ class NoiseView:
         self, subject: Subject, points: Points, stretches: list[Stretch]
     ) -> list[NoisyAnswer | BudgetExhausted]:
         """Answers of stretches; one that begins with the flight may be a point."""
-        first = self._source.span(subject.stored).first
+        first = self._source.grid(subject.stored).first
         answers: dict[Stretch, NoisyAnswer | BudgetExhausted] = {}
         for start, end in stretches:
             point = points.at(end) if start == first else None
@@ -434,8 +436,8 @@ def _some(times: list[str], maximum: int = 3) -> str:
 
 
 def _periods(grid: FlightGrid, start: int, end: int, by: str, *, cut: bool) -> list[Stretch]:
-    """The periods of a series. With an open end the last is left out until it is over: asked for
-    day by day, a week would be another question each day."""
+    """The periods of a series. With an open end the last is left out until it is over: otherwise a
+    week that is requested daily would be a new question each day."""
     periods = grid.periods(start, end, by)
     if not cut and end < grid.last and len(periods) > 1:
         low, high = periods[-1]
