@@ -272,7 +272,7 @@ def _spark(rows: int, folder: Path) -> dict[str, Any]:
         start = time.perf_counter()
         raw = engine.read("impressions", str(log)).get_name()
         query = f"SELECT `group`, count(*) AS n FROM {raw} WHERE {_WINDOW} GROUP BY 1"
-        engine.answer(f"SELECT count(*), max(n) FROM ({query})")
+        engine.run(f"SELECT count(*), max(n) FROM ({query})")
         bare = time.perf_counter() - start
         start = time.perf_counter()
         kr.measure_window(opened, known, _CAPS, **_ASKED).document()

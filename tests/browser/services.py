@@ -14,7 +14,7 @@ import numpy as np
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.boundary.times import iso_text
-from tests.adsystem.api.stores import GROUPS, START, Shop, make_campaign, make_catalogue
+from tests.adsystem.api.live_stores import GROUPS, START, LiveStore, make_campaign, make_catalogue
 from tests.service.service_process import Service, serving
 
 NOW = START + timedelta(days=3)
@@ -71,7 +71,7 @@ CAMPAIGNS = (
 def write_store(folder: Path, campaigns: tuple[Campaign, ...] = CAMPAIGNS) -> Path:
     """Write a store, the input files and the settings; returns the settings file."""
     catalogue = make_catalogue("dispersed")
-    shop = Shop(folder, catalogue)
+    shop = LiveStore(folder, catalogue)
     shop.add(*campaigns)
     asyncio.run(_sell(shop))
     _write_input_files(folder)
@@ -96,7 +96,7 @@ start_file = "never"
     return config
 
 
-async def _sell(shop: Shop) -> None:
+async def _sell(shop: LiveStore) -> None:
     generator = np.random.default_rng(7)
     async with shop.open():
         for day in range(3):

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.adsystem.api.stores import make_campaign
+from tests.adsystem.api.live_stores import make_campaign
 from tests.browser.locators import NewPage, named, text
 from tests.browser.services import Services, write_store
 from tests.cli.command import kreach

@@ -7,16 +7,25 @@ from typing import Any
 
 import pytest
 
-from kreach.adsystem.jobs.output import Places
-from tests.adsystem.jobs.rooms import DAY, HOUR, NOW, START, Room, Sold, rows_of, tree
+from kreach.adsystem.jobs.output import OutputFolder
+from tests.adsystem.jobs.sample_stores import (
+    DAY,
+    HOUR,
+    NOW,
+    START,
+    SampleStore,
+    Sold,
+    rows_of,
+    tree,
+)
 from tests.cli.command import Result, kreach
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Room:
-    room = Room(tmp_path_factory.mktemp("room"), bidders=("b1", "b2"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> SampleStore:
+    room = SampleStore(tmp_path_factory.mktemp("room"), bidders=("b1", "b2"))
     room.add("spring")
-    room.chance(60, seed=41, span=DAY)
+    room.write_random(60, seed=41, span=DAY)
     room.move()
     lines = f'[adsystem]\nstore = "store"\ncatalogues = ["{room.folder / "v1"}"]\n[bidder]\n'
     (room.folder / "kreach.toml").write_text(lines)
@@ -24,11 +33,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Room:
 
 
 @pytest.fixture
-def room(made: Room, tmp_path: Path) -> Room:
+def room(made: SampleStore, tmp_path: Path) -> SampleStore:
     return made.copy(tmp_path)
 
 
-def run(room: Room, job: str, *more: str, config: bool = False) -> Result:
+def run(room: SampleStore, job: str, *more: str, config: bool = False) -> Result:
     source = ["--store", str(room.settings.store), "--groups", str(room.folder / "v1")]
     if config:
         source = ["--config", str(room.folder / "kreach.toml")]
@@ -40,7 +49,7 @@ def document(result: Result) -> Any:
     return json.loads(result.out)
 
 
-def test_hourly_from_settings_and_from_flags(room: Room) -> None:
+def test_hourly_from_settings_and_from_flags(room: SampleStore) -> None:
     asked = ("--from", "2025-11-01T05", "--to", "2025-11-01T07", "--json")
     found = document(run(room, "hourly", *asked, config=True))
     assert found["job"] == "hourly"
@@ -60,13 +69,13 @@ def test_hourly_from_settings_and_from_flags(room: Room) -> None:
         assert one["rows"] == len(rows_of(Path(one["folders"][0]))) == 4
     before = tree(room.folder / "out")
     again = document(run(room, "hourly", *asked))
-    assert [one["state"] for one in again["done"]] == ["kept", "kept"]
+    assert [one["state"] for one in again["done"]] == ["unchanged", "unchanged"]
     forced = document(run(room, "hourly", "--hour", "2025-11-01T05", "--force", "--json"))
     assert [one["state"] for one in forced["done"]] == ["written"]
     assert tree(room.folder / "out") == before
 
 
-def test_nightly_and_what_it_says_without_json(room: Room) -> None:
+def test_nightly_and_what_it_says_without_json(room: SampleStore) -> None:
     result = run(room, "nightly", "--day", "2025-11-01", "--rows-per-file", "25")
     assert result.code == 0
     assert result.out.startswith("2025-11-01T00:00:00Z written: 60 impressions of 1 campaigns, ")
@@ -74,7 +83,7 @@ def test_nightly_and_what_it_says_without_json(room: Room) -> None:
 
 
 def test_without_a_time_it_is_the_last_full_hour(tmp_path: Path) -> None:
-    room = Room(tmp_path)
+    room = SampleStore(tmp_path)
     now = datetime.now(UTC)
     full = now.replace(minute=0, second=0, microsecond=0) - HOUR
     room.add("spring", start=now - DAY, end=now + DAY)
@@ -85,7 +94,7 @@ def test_without_a_time_it_is_the_last_full_hour(tmp_path: Path) -> None:
     assert one["start"] in {f"{full + late:%Y-%m-%dT%H:%M:%SZ}" for late in (0 * HOUR, HOUR)}
 
 
-def test_an_hour_that_is_not_complete_ends_with_one_line(room: Room) -> None:
+def test_an_hour_that_is_not_complete_ends_with_one_line(room: SampleStore) -> None:
     room.write([Sold("b1", "spring", "v1", 1, NOW - 2 * HOUR + HOUR / 4, 9)])
     asked = ("--from", "2025-11-20T21", "--to", "2025-11-21T00", "--json")
     result = run(room, "hourly", *asked)
@@ -103,15 +112,15 @@ def test_an_hour_that_is_not_complete_ends_with_one_line(room: Room) -> None:
     assert partly.out.startswith("2025-11-20T22:00:00Z partial: 0 impressions")
 
 
-def test_two_runs_at_once(room: Room) -> None:
-    with Places(room.folder / "out", "hourly"):
+def test_two_runs_at_once(room: SampleStore) -> None:
+    with OutputFolder(room.folder / "out", "hourly"):
         result = run(room, "hourly", "--hour", "2025-11-01T05")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("kreach: out must be used by one hourly run at a time, got ")
     assert result.err.count("\n") == 1
 
 
-def test_what_could_not_be_measured_is_said(room: Room) -> None:
+def test_what_could_not_be_measured_is_said(room: SampleStore) -> None:
     room.add("lost", audience="gone")
     room.write([Sold("b1", "lost", "v1", 1, START + HOUR, 9)])
     room.move()
@@ -136,7 +145,7 @@ def test_what_could_not_be_measured_is_said(room: Room) -> None:
         (("--groups", "nowhere", "--hour", "2025-11-01T05"), "catalogue must be a released folder"),
     ],
 )
-def test_flags_that_are_refused(room: Room, asked: tuple[str, ...], said: str) -> None:
+def test_flags_that_are_refused(room: SampleStore, asked: tuple[str, ...], said: str) -> None:
     result = run(room, "hourly", *asked, "--json")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith(f"kreach: {said}")
@@ -158,7 +167,7 @@ def test_flags_that_are_refused(room: Room, asked: tuple[str, ...], said: str) -
     ],
 )
 def test_sources_that_are_refused(
-    room: Room, given: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+    room: SampleStore, given: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (room.folder / "wrong.toml").write_text("[adsystem]\nstores = 1\n")
     monkeypatch.chdir(room.folder)
@@ -169,7 +178,7 @@ def test_sources_that_are_refused(
         assert result.err.count("\n") == 1
 
 
-def test_a_bidder_of_the_settings_whose_log_is_missing(room: Room) -> None:
+def test_a_bidder_of_the_settings_whose_log_is_missing(room: SampleStore) -> None:
     with (room.folder / "kreach.toml").open("a") as file:
         file.write('[redis]\nurl = "redis://127.0.0.1:1"\nbidders = ["b1", "b2", "b3"]\n')
     result = run(room, "nightly", "--day", "2025-11-01", config=True)
@@ -180,7 +189,9 @@ def test_a_bidder_of_the_settings_whose_log_is_missing(room: Room) -> None:
     )
 
 
-def test_a_store_that_was_never_used_and_an_out_that_is_a_file(room: Room, tmp_path: Path) -> None:
+def test_a_store_that_was_never_used_and_an_out_that_is_a_file(
+    room: SampleStore, tmp_path: Path
+) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     given = ("--store", str(empty), "--groups", str(room.folder / "v1"))
@@ -199,7 +210,7 @@ def test_wrong_usage(asked: tuple[str, ...]) -> None:
     assert kreach("jobs", *asked).code == 2
 
 
-def test_files_that_cannot_be_read_are_one_line(room: Room) -> None:
+def test_files_that_cannot_be_read_are_one_line(room: SampleStore) -> None:
     file = next((room.bidders["b1"] / "log").rglob("*.parquet"))
     file.write_bytes(b"PAR1 no more PAR1")
     for job, at in (("hourly", ("--hour", "2025-11-01T05")), ("nightly", ("--day", "2025-11-01"))):

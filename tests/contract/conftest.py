@@ -10,7 +10,7 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.log.engine import Engine
-from tests.contract.brisk import brisk_spark
+from tests.contract.fast_spark import spark_arguments
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def duckdb() -> Iterator[Engine]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Spark on this machine, with room for catalog tables outside the repository."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", brisk_spark(tmp_path_factory.mktemp("warehouse")))
+        patch.setenv("PYSPARK_SUBMIT_ARGS", spark_arguments(tmp_path_factory.mktemp("warehouse")))
         engine = kr.SparkEngine("local[2]")
     with engine:
         yield engine

@@ -9,7 +9,15 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.log.engine import Engine
-from tests.contract.logs import DAY, MICRO, START, Row, assert_one_line, write_csv, write_log
+from tests.contract.reference_logs import (
+    DAY,
+    MICRO,
+    START,
+    Row,
+    assert_one_line,
+    write_csv,
+    write_log,
+)
 
 
 def impression(key: str, group: str = "a", ts: datetime = START) -> kr.Impression:
@@ -26,11 +34,11 @@ def assert_appends(engine: Engine, source: str) -> None:
     assert log.counts() == {"a": 3, "b": 1}
     reopened = kr.ImpressionLog.open(engine, source)
     assert reopened.counts() == {"a": 3, "b": 1}
-    kept = kr.ImpressionLog.create(engine, source)  # one that is there is kept
-    none = kept.append([impression(key, "z") for key in ("1", "2", "3", "it's")])
+    existing = kr.ImpressionLog.create(engine, source)  # one that is there is kept
+    none = existing.append([impression(key, "z") for key in ("1", "2", "3", "it's")])
     assert (none.added, none.repeated) == (0, 4)
-    assert kept.append([]) == none.__class__(0, 0)
-    assert kept.counts() == {"a": 3, "b": 1}
+    assert existing.append([]) == none.__class__(0, 0)
+    assert existing.counts() == {"a": 3, "b": 1}
 
 
 def test_each_id_once_in_a_folder(engine: Engine, tmp_path: Path) -> None:
@@ -47,8 +55,8 @@ def test_each_id_once_in_a_table(tmp_path: Path) -> None:
             assert log.append([impression("1"), impression("2")]).added == expected
             assert log.counts() == {"a": 2}
     with kr.EmbeddedEngine() as engine:
-        held = kr.ImpressionLog.open(engine, f"{tmp_path / 'base.duckdb'}#log")
-        assert held.counts() == {"a": 2}
+        stored = kr.ImpressionLog.open(engine, f"{tmp_path / 'base.duckdb'}#log")
+        assert stored.counts() == {"a": 2}
 
 
 @pytest.mark.xdist_group("spark")
@@ -79,8 +87,8 @@ def test_times_are_kept_to_the_microsecond(engine: Engine, tmp_path: Path) -> No
     ]
     log = kr.ImpressionLog.create(engine, str(tmp_path / "log"))
     log.append([impression(f"{at}", f"g{at}", ts) for at, ts in enumerate(times)])
-    kept = [log.counts(None, ts, ts + MICRO) == {f"g{at}": 1} for at, ts in enumerate(times)]
-    assert kept == [True] * len(times)
+    existing = [log.counts(None, ts, ts + MICRO) == {f"g{at}": 1} for at, ts in enumerate(times)]
+    assert existing == [True] * len(times)
 
 
 def test_a_batch_is_there_whole_or_not_at_all(duckdb: Engine, tmp_path: Path) -> None:
@@ -146,8 +154,8 @@ def test_received_is_now_unless_told(engine: Engine, tmp_path: Path) -> None:
         log.append([impression(f"{at}")], received=received)
     log.append([impression("now")])
     rows = log.table.rows
-    held = log.engine.columns(rows.group_by("received").aggregate(n=rows.count()))
-    assert sorted(held["n"].tolist()) == [1, len(given)]
+    stored = log.engine.columns(rows.group_by("received").aggregate(n=rows.count()))
+    assert sorted(stored["n"].tolist()) == [1, len(given)]
 
 
 @pytest.mark.parametrize("bad", ["yesterday", 7, ["2026-11-01"]], ids=repr)
@@ -181,8 +189,8 @@ def test_what_cannot_be_appended_to(engine: Engine, tmp_path: Path) -> None:
     """A file is not a folder; a log without ids could not keep each id once."""
     file = write_log(tmp_path / "log.parquet", [Row("1", "c", "a", START)])
     text = write_csv(tmp_path / "log.csv", "impression_id,campaign,group,ts", "1,c,a,2026-11-01")
-    held = {"impression_id": ["1"], "campaign": ["c"], "group": ["a"], "ts": [START]}
-    for source in (file, text, held)[: 3 if engine.dialect == "duckdb" else 1]:
+    stored = {"impression_id": ["1"], "campaign": ["c"], "group": ["a"], "ts": [START]}
+    for source in (file, text, stored)[: 3 if engine.dialect == "duckdb" else 1]:
         log = kr.ImpressionLog.open(engine, source)
         with pytest.raises(kr.KreachError) as error:
             log.append([impression("2")])

@@ -10,8 +10,8 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.log.engine import Engine
-from tests.contract.brisk import on_engines
-from tests.contract.logs import (
+from tests.contract.fast_spark import on_engines
+from tests.contract.reference_logs import (
     START,
     Row,
     assert_one_line,
@@ -86,9 +86,9 @@ def damaged(folder: Path) -> str:
             [Row(f"secret{n}", "secret", f"secret{n}", START) for n in range(5000)],
         )
     )
-    held = bytearray(path.read_bytes())
-    held[20 : len(held) // 2] = b"\xff" * (len(held) // 2 - 20)
-    path.write_bytes(bytes(held))
+    content = bytearray(path.read_bytes())
+    content[20 : len(content) // 2] = b"\xff" * (len(content) // 2 - 20)
+    path.write_bytes(bytes(content))
     return str(path)
 
 
@@ -185,8 +185,8 @@ def test_a_csv_with_only_a_header(engine: Engine, tmp_path: Path) -> None:
     log = kr.ImpressionLog.open(engine, write_csv(tmp_path / "log.csv", HEADER))
     assert log.counts() == {}
     groups = write_groups(tmp_path / "groups.parquet", group=["a"], size=[2])
-    found = kr.measure_window(log, kr.open_groups(engine, groups), [1], campaign="c")
-    assert found.document().impressions == 0
+    measured = kr.measure_window(log, kr.open_groups(engine, groups), [1], campaign="c")
+    assert measured.document().impressions == 0
 
 
 def test_csv_quirks_are_read_alike(engine: Engine, tmp_path: Path) -> None:
@@ -408,17 +408,17 @@ def test_odd_group_ids(engine: Engine, tmp_path: Path) -> None:
     members += [(["a", "b"], 2), (["a;b", "o'brien"], 1)]
     classes = write_classes(tmp_path / "classes.parquet", members)
     plain = kr.Audience.overlapping(
-        [4] * len(odd), [([odd.index(group) for group in held], n) for held, n in members]
+        [4] * len(odd), [([odd.index(group) for group in content], n) for content, n in members]
     )
     for overlap in (classes, None)[: 2 if engine.dialect == "duckdb" else 1]:
         opened = kr.open_groups(engine, groups, overlap)
-        found = kr.measure_window(log, opened, [1], campaign="c")
-        assert found.impressions == len(odd)
-        assert found.rejected["unknown_group"] == 0
+        measured = kr.measure_window(log, opened, [1], campaign="c")
+        assert measured.impressions == len(odd)
+        assert measured.rejected["unknown_group"] == 0
         if overlap:
-            assert found.document().people == plain.targeted_user_count
+            assert measured.document().people == plain.targeted_user_count
             reach = kr.measure(plain, [1] * len(odd), 1).reach
-            assert found.report(1).reach == pytest.approx(reach, rel=1e-12)
+            assert measured.report(1).reach == pytest.approx(reach, rel=1e-12)
 
 
 @pytest.mark.parametrize("caps", [[], [0], [1.5], ["1"], [True], [2**60], 0], ids=repr)
@@ -431,7 +431,7 @@ def test_bad_caps(duckdb: Engine, tmp_path: Path, caps: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "asked"),
+    ("argument", "options"),
     [
         ("start", {"start": "yesterday"}),
         ("end", {"end": 7}),
@@ -444,12 +444,12 @@ def test_bad_caps(duckdb: Engine, tmp_path: Path, caps: Any) -> None:
     ids=repr,
 )
 def test_bad_questions(
-    duckdb: Engine, tmp_path: Path, argument: str, asked: dict[str, Any]
+    duckdb: Engine, tmp_path: Path, argument: str, options: dict[str, Any]
 ) -> None:
     log = kr.ImpressionLog.open(duckdb, write_log(tmp_path / "log.parquet", ROWS))
     groups = kr.open_groups(duckdb, write_groups(tmp_path / "groups.parquet", **GOOD))
     with pytest.raises(kr.KreachError) as error:
-        kr.measure_series(log, groups, [1], **asked)
+        kr.measure_series(log, groups, [1], **options)
     assert_one_line(error, argument)
 
 

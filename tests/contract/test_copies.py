@@ -5,7 +5,7 @@ from pathlib import Path
 import kreach as kr
 from kreach.adsystem.log.engine import Engine
 from kreach.boundary.times import Window
-from tests.contract.logs import DAY, MICRO, START, Row, expected, write_groups, write_log
+from tests.contract.reference_logs import DAY, MICRO, START, Row, expected, write_groups, write_log
 
 MIDNIGHT = START + DAY
 FILES = {

@@ -12,7 +12,7 @@ import kreach as kr
 from kreach.adsystem.log.engine import Engine
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
-from tests.contract.logs import DAY, MICRO, START, Row, write_csv, write_groups, write_log
+from tests.contract.reference_logs import DAY, MICRO, START, Row, write_csv, write_groups, write_log
 
 END = START + 2 * DAY
 
@@ -60,10 +60,10 @@ def log_of_all(folder: Path) -> str:
 def test_every_row_is_accounted_for(engine: Engine, tmp_path: Path, overlapping: bool) -> None:
     groups = kr.open_groups(engine, released(tmp_path / "release", overlapping=overlapping))
     log = kr.ImpressionLog.open(engine, log_of_all(tmp_path))
-    found = kr.measure_window(log, groups, [1], campaign="c", start=START, end=END)
-    assert found.catalogue == "v2"
-    assert found.impressions == 5
-    assert found.rejected == {
+    measured = kr.measure_window(log, groups, [1], campaign="c", start=START, end=END)
+    assert measured.catalogue == "v2"
+    assert measured.impressions == 5
+    assert measured.rejected == {
         "no_time": 1,
         "no_group": 1,
         "no_campaign": 1,
@@ -73,24 +73,24 @@ def test_every_row_is_accounted_for(engine: Engine, tmp_path: Path, overlapping:
     }
     inside = [row for row, _, _ in ROWS if row.campaign == "c" and row.ts]
     inside = [row for row in inside if row.ts and START <= row.ts < END]
-    told = {"no_time", "no_campaign"}  # rows that lie in no window, or in none of this campaign
-    refused = sum(n for reason, n in found.rejected.items() if reason not in told)
-    assert found.impressions + refused == len(inside)
-    assert found.warnings["late"] == 2
-    assert found.warnings["before_catalogue"] == sum(
+    outside = {"no_time", "no_campaign"}  # rows that lie in no window, or in none of this campaign
+    refused = sum(n for reason, n in measured.rejected.items() if reason not in outside)
+    assert measured.impressions + refused == len(inside)
+    assert measured.warnings["late"] == 2
+    assert measured.warnings["before_catalogue"] == sum(
         row.ts < START + DAY for row in inside if row.ts
     )
-    assert "several_campaigns" not in found.warnings
+    assert "several_campaigns" not in measured.warnings
 
 
 def test_without_a_campaign(engine: Engine, tmp_path: Path) -> None:
     """All rows count, also one that names no campaign; the report warns that they are mixed."""
     groups = kr.open_groups(engine, released(tmp_path / "release"))
     log = kr.ImpressionLog.open(engine, log_of_all(tmp_path))
-    found = kr.measure_window(log, groups, [1], start=START, end=END)
-    assert found.impressions == 7
-    assert "no_campaign" not in found.rejected
-    assert found.warnings["several_campaigns"] == 1
+    measured = kr.measure_window(log, groups, [1], start=START, end=END)
+    assert measured.impressions == 7
+    assert "no_campaign" not in measured.rejected
+    assert measured.warnings["several_campaigns"] == 1
     later = kr.measure_window(log, groups, [1], start=START + DAY, end=END)
     assert later.warnings["several_campaigns"] == 0  # those of the window are of one campaign
     assert "before_catalogue" not in later.warnings
@@ -101,11 +101,11 @@ def test_reasons_that_were_not_looked_for_are_left_out(engine: Engine, tmp_path:
     path = write_csv(tmp_path / "log.csv", "campaign,group,ts", "c,a,2026-11-01", "c,a,2026-11-01")
     groups = write_groups(tmp_path / "groups.parquet", group=["a"], size=[4])
     log = kr.ImpressionLog.open(engine, path)
-    found = kr.measure_window(log, kr.open_groups(engine, groups), [1], campaign="c")
-    assert found.impressions == 2
-    assert found.rejected == {"no_time": 0, "no_group": 0, "no_campaign": 0, "unknown_group": 0}
-    assert found.warnings == {"converted_to_utc": 0}
-    assert found.catalogue is None
+    measured = kr.measure_window(log, kr.open_groups(engine, groups), [1], campaign="c")
+    assert measured.impressions == 2
+    assert measured.rejected == {"no_time": 0, "no_group": 0, "no_campaign": 0, "unknown_group": 0}
+    assert measured.warnings == {"converted_to_utc": 0}
+    assert measured.catalogue is None
 
 
 def test_rows_filed_under_another_day(engine: Engine, tmp_path: Path) -> None:
@@ -134,17 +134,17 @@ def test_rows_filed_under_another_day(engine: Engine, tmp_path: Path) -> None:
 def test_a_series_tells_the_flaws_of_its_window(duckdb: Engine, tmp_path: Path) -> None:
     groups = kr.open_groups(duckdb, released(tmp_path / "release"))
     log = kr.ImpressionLog.open(duckdb, log_of_all(tmp_path))
-    asked: dict[str, Any] = {"campaign": "c", "start": START, "end": END}
-    whole = kr.measure_window(log, groups, [1], **asked)
-    series = kr.measure_series(log, groups, [1], by="day", **asked)
+    window: dict[str, Any] = {"campaign": "c", "start": START, "end": END}
+    whole = kr.measure_window(log, groups, [1], **window)
+    series = kr.measure_series(log, groups, [1], by="day", **window)
     assert series.whole.document() == whole.document()
 
 
 def test_late_is_by_the_end_of_the_window(duckdb: Engine, engine: Engine, tmp_path: Path) -> None:
     """A row that arrived at the very end arrived after it; without an end nothing is late."""
-    made = kr.ImpressionLog.create(duckdb, str(tmp_path / "log"))  # sooner than Spark does it
+    created = kr.ImpressionLog.create(duckdb, str(tmp_path / "log"))  # sooner than Spark does it
     for at, received in enumerate([END - MICRO, END, END + timedelta(days=900)]):
-        made.append([kr.Impression(f"{at}", "c", "a", START)], received=received)
+        created.append([kr.Impression(f"{at}", "c", "a", START)], received=received)
     log = kr.ImpressionLog.open(engine, str(tmp_path / "log"))
     groups = write_groups(tmp_path / "groups.parquet", group=["a"], size=[4])
     opened = kr.open_groups(engine, groups)

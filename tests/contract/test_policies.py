@@ -23,7 +23,7 @@ from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocum
 from kreach.adsystem.reports.service import ReportService
 from kreach.adsystem.settings import GuardSettings, NoiseSettings
 from kreach.boundary.times import Window
-from tests.adsystem.api.stores import GROUPS, START, Shop, make_campaign, make_catalogue
+from tests.adsystem.api.live_stores import GROUPS, START, LiveStore, make_campaign, make_catalogue
 from tests.adsystem.report_services import (
     PlainReports,
     chapter_reports,
@@ -40,36 +40,36 @@ POLICIES = ("open", "chapters", "noise")
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def live(tmp_path_factory: pytest.TempPathFactory) -> LiveStore:
     """A campaign with 60 impressions a day, some of them in files, and one without any."""
-    shop = Shop(tmp_path_factory.mktemp("policies"), make_catalogue("dispersed"))
+    live = LiveStore(tmp_path_factory.mktemp("policies"), make_catalogue("dispersed"))
     later = START + timedelta(days=20)
-    shop.add(
+    live.add(
         make_campaign("spring", expected_requests=1_000),
         make_campaign("empty", start=later, expected_requests=1_000),
     )
 
     async def sell() -> None:
         chance = np.random.default_rng(4)
-        async with shop.open():
+        async with live.open():
             for day in range(DAYS):
                 for hour in (3, 23):
-                    shop.now = (START + timedelta(days=day, hours=hour)).timestamp()
-                    await shop.sell(chance.integers(0, GROUPS, 30).tolist())
+                    live.now = (START + timedelta(days=day, hours=hour)).timestamp()
+                    await live.sell(chance.integers(0, GROUPS, 30).tolist())
                 if day == 2:
-                    shop.compact()
+                    live.compact()
 
     asyncio.run(sell())
-    return shop
+    return live
 
 
 @contextmanager
-def _service(shop: Shop, policy: str) -> Iterator[ReportService]:
+def _service(live: LiveStore, policy: str) -> Iterator[ReportService]:
     opened: Any = {
-        "open": lambda: open_reports(shop.shared, NOW.timestamp),
-        "chapters": lambda: chapter_reports(shop.shared, GUARD, NOW.timestamp),
+        "open": lambda: open_reports(live.shared, NOW.timestamp),
+        "chapters": lambda: chapter_reports(live.shared, GUARD, NOW.timestamp),
         "noise": lambda: noisy_reports(
-            shop.shared, NOISE, NOW.timestamp, lambda part, values: list(values)
+            live.shared, NOISE, NOW.timestamp, lambda part, values: list(values)
         ),
     }[policy]()
     with opened as reports:
@@ -78,9 +78,9 @@ def _service(shop: Shop, policy: str) -> Iterator[ReportService]:
 
 
 @pytest.fixture(params=POLICIES)
-def service(shop: Shop, request: pytest.FixtureRequest) -> Iterator[ReportService]:
+def service(live: LiveStore, request: pytest.FixtureRequest) -> Iterator[ReportService]:
     """The store under each policy."""
-    with _service(shop, request.param) as opened:
+    with _service(live, request.param) as opened:
         yield opened
 
 
@@ -120,9 +120,9 @@ def _nulls(shown: Any, whole: Any, where: str) -> Iterator[str]:
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("policy", POLICIES[1:])
 def test_the_same_question_has_an_answer_of_the_same_type(
-    shop: Shop, policy: str, question: str, campaign: str
+    live: LiveStore, policy: str, question: str, campaign: str
 ) -> None:
-    with _service(shop, "open") as everything, _service(shop, policy) as service:
+    with _service(live, "open") as everything, _service(live, policy) as service:
         whole = QUESTIONS[question](everything, campaign)
         try:
             shown = QUESTIONS[question](service, campaign)
@@ -205,11 +205,11 @@ def test_delivery_is_the_same_wherever_it_is_shown(service: ReportService) -> No
     assert pacing[-1] == status.pace
 
 
-def test_policies_agree_where_they_show_the_same_window(shop: Shop) -> None:
+def test_policies_agree_where_they_show_the_same_window(live: LiveStore) -> None:
     """Chapters end at midnight here, and the noise is zero."""
     documents = {}
     for policy in POLICIES:
-        with _service(shop, policy) as service:
+        with _service(live, policy) as service:
             documents[policy] = service.reach("spring", ReachQuestion(DAY, (1, 2)))
     whole = documents["open"]
     for document in documents.values():

@@ -22,7 +22,7 @@ from kreach.adsystem.log.queries import counts, histogram
 from kreach.adsystem.reports.window import WindowReport
 from kreach.boundary.audience import OverlappingAudience
 from kreach.boundary.times import Window
-from tests.contract.logs import (
+from tests.contract.reference_logs import (
     DAY,
     MICRO,
     START,
@@ -141,8 +141,8 @@ of_any_kind = st.one_of(*(cases(kind) for kind in KINDS.values()))
 @settings(max_examples=40)
 def test_a_report_is_what_the_library_says_about_the_counts(duckdb: Engine, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = case.report(duckdb, Path(folder))
-    assert_report(found, case.audience, case.ids, expected(case.rows, case.campaign, case.window))
+        result = case.report(duckdb, Path(folder))
+    assert_report(result, case.audience, case.ids, expected(case.rows, case.campaign, case.window))
 
 
 def richest(kind: str, count: int) -> list[Case]:
@@ -153,8 +153,14 @@ def richest(kind: str, count: int) -> list[Case]:
     @settings(max_examples=100)
     def collect(case: Case) -> None:
         truth = expected(case.rows, case.campaign, case.window)
-        found = (truth.duplicate, truth.no_group, truth.no_time, len(truth.counts), len(case.files))
-        drawn.append((sum(min(number, 3) for number in found), case))
+        result = (
+            truth.duplicate,
+            truth.no_group,
+            truth.no_time,
+            len(truth.counts),
+            len(case.files),
+        )
+        drawn.append((sum(min(number, 3) for number in result), case))
 
     collect()
     drawn.sort(key=lambda scored: -scored[0])
@@ -231,9 +237,9 @@ def test_both_engines_give_the_same_histogram(
     for engine in (duckdb, spark):
         table = kr.ImpressionLog.open(engine, log).table
         opened = kr.open_groups(engine, groups)
-        found = engine.columns(histogram(counts(table, Place("c"), slots), opened, len(slots)))
+        result = engine.columns(histogram(counts(table, Place("c"), slots), opened, len(slots)))
         names = ("status", "size", "targeted", "dispersion", "code", "groups", "copies")
-        listed = zip(*(found[name].tolist() for name in names), strict=True)
+        listed = zip(*(result[name].tolist() for name in names), strict=True)
         cells.append(sorted(listed, key=repr))
     assert cells[0] == cells[1]
 
@@ -260,8 +266,8 @@ def assert_tallies_agree(sharp: WindowReport, tallied: WindowReport) -> None:
         assert other.average_frequency == pytest.approx(one.average_frequency, rel=1e-10)
         for count in range(1, 5):
             variance = one.exposure.at_least_variance(count)
-            found = other.exposure.at_least_variance(count)
-            assert found == pytest.approx(variance, rel=1e-9, abs=1e-9)
+            result = other.exposure.at_least_variance(count)
+            assert result == pytest.approx(variance, rel=1e-9, abs=1e-9)
         assert other.bounds[0] <= one.bounds[0] <= one.bounds[1] <= other.bounds[1]
         assert other.bounds[0] <= one.reach + 1e-9
         assert one.reach <= other.bounds[1] + 1e-9
@@ -302,11 +308,11 @@ def test_tallied_overlap_is_the_same_on_both_engines(
     duckdb: Engine, spark: Engine, tmp_path: Path
 ) -> None:
     """Mixed sizes, a group of one, a class listed twice, a group that nobody targeted is in."""
-    found = [overlap_case(engine, tmp_path, MIXED_CASE) for engine in (duckdb, spark)]
-    for sharp, tallied in found:
+    result = [overlap_case(engine, tmp_path, MIXED_CASE) for engine in (duckdb, spark)]
+    for sharp, tallied in result:
         assert_report(sharp, MIXED, MIXED_CASE.ids, expected(MIXED_CASE.rows, "c"))
         assert_tallies_agree(sharp, tallied)
-    documents = [[report.document() for report in pair] for pair in found]
+    documents = [[report.document() for report in pair] for pair in result]
     assert documents[0] == documents[1]
 
 
@@ -315,12 +321,12 @@ def test_groups_without_classes_reach_nobody(engine: Engine, tmp_path: Path) -> 
     log = write_log(tmp_path / "log.parquet", [Row("1", "c", "a", START)])
     groups = write_groups(tmp_path / "groups.parquet", group=["a"], size=[3])
     classes = write_classes(tmp_path / "classes.parquet", [])
-    found = kr.measure_window(
+    result = kr.measure_window(
         kr.ImpressionLog.open(engine, log), kr.open_groups(engine, groups, classes), [1]
     )
-    assert found.impressions == 1
-    assert found.report(1).reach == 0.0
-    assert found.document().people == 0
+    assert result.impressions == 1
+    assert result.report(1).reach == 0.0
+    assert result.document().people == 0
 
 
 def test_an_empty_log_reaches_nobody(engine: Engine, tmp_path: Path) -> None:
@@ -328,8 +334,8 @@ def test_an_empty_log_reaches_nobody(engine: Engine, tmp_path: Path) -> None:
     log = write_log(tmp_path / "log.parquet", [])
     groups = write_groups(tmp_path / "groups.parquet", group=["a", "b"], size=[2, 3])
     opened = kr.open_groups(engine, groups)
-    found = kr.measure_window(kr.ImpressionLog.open(engine, log), opened, [1], campaign="c")
-    assert found.impressions == 0
-    assert set(found.rejected.values()) == {0}
-    assert found.document().reports[0].interval == (0.0, 0.0)
-    assert found.document().people == 5
+    result = kr.measure_window(kr.ImpressionLog.open(engine, log), opened, [1], campaign="c")
+    assert result.impressions == 0
+    assert set(result.rejected.values()) == {0}
+    assert result.document().reports[0].interval == (0.0, 0.0)
+    assert result.document().people == 5

@@ -13,8 +13,8 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.log.engine import Engine
-from tests.contract.brisk import on_engines
-from tests.contract.logs import DAY, START, Row, write_csv, write_groups, write_log
+from tests.contract.fast_spark import on_engines
+from tests.contract.reference_logs import DAY, START, Row, write_csv, write_groups, write_log
 
 ROWS = [
     Row("1", "c", "007", START),
@@ -29,8 +29,8 @@ OF_C = [{"007": 1, "7": 1}, {"007": 1, 'say "hi"': 1}]  # on each of two days
 
 def assert_same_rows(engine: Engine, source: Any) -> None:
     log = kr.ImpressionLog.open(engine, source)
-    found = log.counts_by_period("c", START, START + 2 * DAY, by="day")
-    assert [counts for _, counts in found] == OF_C
+    measured = log.counts_by_period("c", START, START + 2 * DAY, by="day")
+    assert [counts for _, counts in measured] == OF_C
 
 
 def of_day(row: Row) -> str:
@@ -187,8 +187,8 @@ def test_the_own_database_by_its_file(tmp_path: Path) -> None:
     """A table is the same table, whichever way it is named."""
     with kr.EmbeddedEngine(tmp_path / "base.duckdb") as engine:
         kr.ImpressionLog.create(engine, "#log").append([kr.Impression("1", "c", "a", START)])
-        found = kr.ImpressionLog.open(engine, f"{tmp_path / 'base.duckdb'}#log")
-        assert found.counts() == {"a": 1}
+        measured = kr.ImpressionLog.open(engine, f"{tmp_path / 'base.duckdb'}#log")
+        assert measured.counts() == {"a": 1}
 
 
 def columns_of(rows: list[Row]) -> dict[str, list[Any]]:
@@ -262,24 +262,24 @@ def test_groups_in_memory_and_in_text(engine: Engine, tmp_path: Path) -> None:
             '"a,b",1,1',
         ),
     ]
-    found = [
+    measured = [
         kr.measure_window(log, kr.open_groups(engine, source), [1], campaign="c").document()
         for source in sources
     ]
-    assert found[0] == found[1]
-    assert found[0].impressions == 3
-    assert found[0].people == 5
+    assert measured[0] == measured[1]
+    assert measured[0].impressions == 3
+    assert measured[0].people == 5
 
 
 def test_classes_in_text(engine: Engine, tmp_path: Path) -> None:
     log = kr.ImpressionLog.open(engine, parquet_file(tmp_path))
     groups = write_csv(tmp_path / "groups.csv", "group,size", "007,5", "7,5")
     classes = write_csv(tmp_path / "classes.csv", "groups,headcount", "007;7,2", "7; 007,1", "7,2")
-    found = kr.measure_window(log, kr.open_groups(engine, groups, classes), [1], campaign="c")
+    measured = kr.measure_window(log, kr.open_groups(engine, groups, classes), [1], campaign="c")
     plain = kr.measure(kr.Audience.overlapping([5, 5], [((0, 1), 3), ((1,), 2)]), [2, 1], 1)
-    assert found.impressions == 3
-    assert found.report(1).reach == pytest.approx(plain.reach, rel=1e-12)
-    assert found.report(1).variance == pytest.approx(plain.variance, rel=1e-12)
+    assert measured.impressions == 3
+    assert measured.report(1).reach == pytest.approx(plain.reach, rel=1e-12)
+    assert measured.report(1).variance == pytest.approx(plain.variance, rel=1e-12)
 
 
 def test_a_source_that_changed_is_read_again(engine: Engine, tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_a_source_that_changed_is_read_again(engine: Engine, tmp_path: Path) -> 
         )
         opened = kr.open_groups(engine, groups, classes)
         log = kr.ImpressionLog.open(engine, str(log_path))
-        found = kr.measure_window(log, opened, [1])
-        return found.impressions, found.document().people
+        measured = kr.measure_window(log, opened, [1])
+        return measured.impressions, measured.document().people
 
     assert ask(3, 2) == (1, 3)
     write_log(log_path / "1.parquet", [Row("2", "c", "b", START)])

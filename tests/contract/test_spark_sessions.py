@@ -8,7 +8,15 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.log.engine import Engine
-from tests.contract.logs import DAY, MICRO, START, rows_at, write_csv, write_groups, write_log
+from tests.contract.reference_logs import (
+    DAY,
+    MICRO,
+    START,
+    rows_at,
+    write_csv,
+    write_groups,
+    write_log,
+)
 
 pytestmark = pytest.mark.xdist_group("spark")
 ZONE = "spark.sql.session.timeZone"

@@ -19,9 +19,9 @@ import kreach as kr
 from kreach.adsystem.log.engine import Engine
 from kreach.adsystem.reports.window import SeriesReport
 from kreach.boundary.times import Window
-from tests.contract.abroad import ZONE, answers
-from tests.contract.brisk import on_engines
-from tests.contract.logs import (
+from tests.contract.fast_spark import on_engines
+from tests.contract.other_time_zone import ZONE, answers
+from tests.contract.reference_logs import (
     DAY,
     MICRO,
     START,
@@ -105,8 +105,8 @@ def test_windows_are_half_open_to_the_microsecond(engine: Engine, tmp_path: Path
     assert set(log.counts(None, datetime.min, datetime.max)) == inside | {"before", "beyond"}
     berlin = "2026-11-01T01:00:00+01:00"  # the same instant
     assert set(log.counts("c", berlin, other)) == inside
-    found = log.counts_by_period(None, edge - MICRO, other + MICRO, by="day")
-    assert [set(groups) for _, groups in found] == [{"before"}, inside, {"beyond"}]
+    by_period = log.counts_by_period(None, edge - MICRO, other + MICRO, by="day")
+    assert [set(groups) for _, groups in by_period] == [{"before"}, inside, {"beyond"}]
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_parquet_times_are_instants(engine: Engine, tmp_path: Path, kind: Any) -
     assert log.counts("c", START, START + DAY) == {"a": 2}
     if kind.tz == "UTC" and engine.dialect != "duckdb":
         return
-    found = kr.measure_series(log, kr.open_groups(engine, groups_file(tmp_path)), [1], by="day")
-    assert [period.alone[0].impressions for period in found.periods] == [1, 2, 1]
-    assert found.whole.window == Window(START - DAY, START + 2 * DAY)
+    by_period = kr.measure_series(log, kr.open_groups(engine, groups_file(tmp_path)), [1], by="day")
+    assert [period.alone[0].impressions for period in by_period.periods] == [1, 2, 1]
+    assert by_period.whole.window == Window(START - DAY, START + 2 * DAY)
 
 
 def test_dates_are_their_first_instant(engine: Engine, tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_text_times_with_offsets_and_zones(engine: Engine, tmp_path: Path) -> No
     lines = [f"i{at},c,g{at},{text}" for at, text in enumerate(SAME)]
     path = write_csv(tmp_path / "log.csv", "impression_id,campaign,group,ts", *lines)
     log = kr.ImpressionLog.open(engine, path)
-    found = log.counts("c", START, START + MICRO)
-    assert {text for at, text in enumerate(SAME) if f"g{at}" not in found} == set()
+    by_period = log.counts("c", START, START + MICRO)
+    assert {text for at, text in enumerate(SAME) if f"g{at}" not in by_period} == set()
     groups = write_groups(
         tmp_path / "groups.parquet",
         group=[f"g{at}" for at in range(len(SAME))],
@@ -289,12 +289,12 @@ def test_text_that_is_no_time_is_missing(engine: Engine, tmp_path: Path) -> None
     """The same on both engines: neither today at half past twelve nor a year nor infinity."""
     lines = [f"i{at},c,g{at},{text}" for at, text in enumerate(NO_TIMES)]
     path = write_csv(tmp_path / "log.csv", "impression_id,campaign,group,ts", *lines, "x,c,x,")
-    found = kr.ImpressionLog.open(engine, path).counts("c")
-    assert {text for at, text in enumerate(NO_TIMES) if f"g{at}" in found} == set()
-    assert "x" not in found
+    by_period = kr.ImpressionLog.open(engine, path).counts("c")
+    assert {text for at, text in enumerate(NO_TIMES) if f"g{at}" in by_period} == set()
+    assert "x" not in by_period
 
 
-def files_abroad(folder: Path) -> None:
+def write_files(folder: Path) -> None:
     times = [START - HOUR, START, START + DAY - HOUR, START + DAY]
     rows = rows_at("a", *times)
     naive = pa.array([ts.replace(tzinfo=None) for ts in times], pa.timestamp("us"))
@@ -318,9 +318,9 @@ AT_HOME = {
 
 def test_the_zone_of_the_machine_does_not_matter(tmp_path: Path) -> None:
     """In New York all is as in UTC: a process of its own, since DuckDB asks for the zone once."""
-    files_abroad(tmp_path)
+    write_files(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.contract.abroad", str(tmp_path)],
+        [sys.executable, "-m", "tests.contract.other_time_zone", str(tmp_path)],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "TZ": ZONE},
         capture_output=True,
@@ -350,5 +350,5 @@ def test_nor_does_it_to_spark(spark: Engine, tmp_path: Path) -> None:
     java = spark._root.sparkContext._jvm.java.util.TimeZone
     assert java.getDefault().getID() == ZONE
     assert datetime(2026, 11, 1).astimezone(UTC).hour == 4
-    files_abroad(tmp_path)
+    write_files(tmp_path)
     assert answers(spark, tmp_path) == AT_HOME

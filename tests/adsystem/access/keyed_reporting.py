@@ -13,7 +13,7 @@ from kreach.adsystem.access.keys import KeyStore
 from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import GuardSettings, ReportingSettings
 from kreach.service.logs import Log
-from tests.adsystem.api.stores import Shop
+from tests.adsystem.api.live_stores import LiveStore
 
 __all__ = ["NOW", "Keyed", "bearer", "keyed"]
 
@@ -29,7 +29,7 @@ def bearer(text: str) -> dict[str, str]:
 class Keyed:
     """A shop with keys, and what its service logged."""
 
-    shop: Shop
+    shop: LiveStore
     now: float = NOW
     lines: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)

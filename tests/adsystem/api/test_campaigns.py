@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from kreach.adsystem.campaigns.campaign import Cap
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 
 NEW = {"id": "autumn", "budget": 12.5, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01"}
 NEW["end"] = "2026-12-01T00:00:00+01:00"
@@ -22,9 +22,9 @@ def with_client(
     """Run against reporting on a store that no bidder has touched."""
 
     async def run() -> None:
-        shop = Shop(folder, make_catalogue(kind))
-        shop.add(make_campaign("spring", caps=(Cap(limit=3),), expected_requests=500))
-        async with reporting(shop) as client:
+        live = LiveStore(folder, make_catalogue(kind))
+        live.add(make_campaign("spring", caps=(Cap(limit=3),), expected_requests=500))
+        async with reporting(live) as client:
             await work(client)
 
     asyncio.run(run())

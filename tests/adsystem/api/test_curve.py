@@ -8,20 +8,20 @@ import pytest
 import kreach as kr
 from kreach.adsystem.reports.measure import cap_reports
 from kreach.adsystem.reports.report import CapReport
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 
 
 @pytest.mark.parametrize("kind", ["dispersed", "profiled", "overlapping"])
 def test_a_curve_is_the_series_in_short(tmp_path: Path, kind: str) -> None:
     async def run() -> None:
-        shop = Shop(tmp_path, make_catalogue(kind))
-        shop.add(make_campaign("spring"))
-        async with shop.open(), reporting(shop) as client:
+        live = LiveStore(tmp_path, make_catalogue(kind))
+        live.add(make_campaign("spring"))
+        async with live.open(), reporting(live) as client:
             ask = "/v1/campaigns/spring/curve"
             assert (await client.get(ask)).json()["points"] == []
             for group in (1, 2, 2):
-                shop.now += 5_400.0
-                await shop.sell([group, group, 7])
+                live.now += 5_400.0
+                await live.sell([group, group, 7])
             curve = (await client.get(f"{ask}?cap=1&cap=2&level=0.9")).json()
             asked = "by=hour&cap=1&cap=2&level=0.9"
             series = (await client.get(f"/v1/campaigns/spring/series?{asked}")).json()
@@ -58,20 +58,20 @@ def test_a_series_that_is_asked_again_is_the_same_and_costs_nothing(
     monkeypatch.setattr("kreach.adsystem.reports.measure.cap_reports", counted)
 
     async def run() -> None:
-        shop = Shop(tmp_path, make_catalogue("dispersed"))
-        shop.add(make_campaign("spring"))
-        async with shop.open(), reporting(shop) as client:
+        live = LiveStore(tmp_path, make_catalogue("dispersed"))
+        live.add(make_campaign("spring"))
+        async with live.open(), reporting(live) as client:
             for group in (1, 2):
-                shop.now += 3_600.0
-                await shop.sell([group, group, 7])
+                live.now += 3_600.0
+                await live.sell([group, group, 7])
             ask = "/v1/campaigns/spring/series?by=hour&cap=1&cap=2"
             first = (await client.get(ask)).json()
             before = len(made)
             assert before == 4 - 1  # of the first hour alone and so far, the impressions are one
             assert (await client.get(ask)).json() == first
             assert len(made) == before
-            shop.now += 3_600.0
-            await shop.sell([3])
+            live.now += 3_600.0
+            await live.sell([3])
             more = (await client.get(ask)).json()
             assert more["series"][:-1] == first["series"]
             assert len(made) == before + 2

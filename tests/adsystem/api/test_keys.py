@@ -18,18 +18,24 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from tests.adsystem.access.keyed_reporting import NOW, Keyed, bearer, keyed
-from tests.adsystem.api.stores import START, Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.api.live_stores import (
+    START,
+    LiveStore,
+    make_campaign,
+    make_catalogue,
+    reporting,
+)
 
 NEW = {"id": "spring", "budget": 12.5, "start": "2026-11-01T00:00:00Z"}
 NEW["end"] = "2026-12-01T00:00:00Z"
 KINDS = ("", "/reach", "/series?by=day", "/curve", "/pacing", "/plan?requests=50")
 
 
-def made(folder: Path, **more: Any) -> Keyed:
+def keyed_service(folder: Path, **more: Any) -> Keyed:
     """A store with campaigns of the house and of bob."""
-    shop = Shop(folder, make_catalogue("disjoint", groups=6))
-    shop.add(make_campaign("house"), make_campaign("bob.theirs", budget=777.0))
-    return Keyed(shop, **more)
+    live = LiveStore(folder, make_catalogue("disjoint", groups=6))
+    live.add(make_campaign("house"), make_campaign("bob.theirs", budget=777.0))
+    return Keyed(live, **more)
 
 
 def with_keys(place: Keyed, work: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
@@ -46,7 +52,7 @@ def shown(answer: httpx.Response) -> tuple[int, list[tuple[str, str]], bytes]:
 
 
 def test_nobody_gets_anything_without_a_key(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     place.add("operator")
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -56,17 +62,17 @@ def test_nobody_gets_anything_without_a_key(tmp_path: Path) -> None:
         calls += [("POST", "/v1/campaigns"), ("GET", "/v1/campaigns"), ("GET", "/metrics")]
         calls += [("GET", "/openapi.json"), ("GET", "/nothing"), ("DELETE", "/healthz")]
         calls += [("GET", "/v1/suppressions"), ("PATCH", "/v1/campaigns/house")]
-        told = [await client.request(*call, content=b"{") for call in calls]
-        assert len({str(shown(answer)) for answer in told}) == 1
-        assert told[0].status_code == 401
-        assert told[0].headers["www-authenticate"].startswith("Bearer")
-        assert list(told[0].json()) == ["error"]
+        answers = [await client.request(*call, content=b"{") for call in calls]
+        assert len({str(shown(answer)) for answer in answers}) == 1
+        assert answers[0].status_code == 401
+        assert answers[0].headers["www-authenticate"].startswith("Bearer")
+        assert list(answers[0].json()) == ["error"]
 
     with_keys(place, work)
 
 
 def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, good = place.add("operator")
     gone, revoked = place.add("operator")
     _, expired = place.add("operator", expires_ts=NOW + 5)
@@ -80,17 +86,17 @@ def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(tmp_path: Path) -> 
     async def work(client: httpx.AsyncClient) -> None:
         texts = [revoked, expired, rotated.text, text_of(key_id, secret[::-1])]
         texts += [text_of("zzzzzzzzzzzz", secret), "nonsense", ""]
-        told = [await client.get("/v1/campaigns", headers=bearer(text)) for text in texts]
-        told.append(await client.get("/v1/campaigns"))
-        assert len({str(shown(answer)) for answer in told}) == 1
-        assert told[0].status_code == 401
+        answers = [await client.get("/v1/campaigns", headers=bearer(text)) for text in texts]
+        answers.append(await client.get("/v1/campaigns"))
+        assert len({str(shown(answer)) for answer in answers}) == 1
+        assert answers[0].status_code == 401
         assert (await client.get("/v1/campaigns", headers=bearer(good))).status_code == 200
 
     with_keys(place, work)
 
 
 def test_a_key_in_the_query_is_refused(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, good = place.add("operator")
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -105,7 +111,7 @@ def test_a_key_in_the_query_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_advertiser_manages_its_own_campaigns(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, acme = place.add("advertiser", "acme")
     _, operator = place.add("operator")
 
@@ -139,35 +145,35 @@ def test_an_advertiser_manages_its_own_campaigns(tmp_path: Path) -> None:
 
 def test_anothers_campaign_is_as_unknown_as_none(tmp_path: Path) -> None:
     """Byte by byte, whether the other has it, somebody else has, the house has, or nobody."""
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, acme = place.add("advertiser", "acme", rate_per_minute=60_000)
 
     bodies: list[dict[str, Any]] = [{"budget": 1.0}, {"state": "ended"}, {"x": 1}, {"budget": -1}]
 
     async def work(client: httpx.AsyncClient) -> None:
-        async def told(method: str, path: str, name: str, **more: Any) -> tuple[Any, ...]:
+        async def answer_to(method: str, path: str, name: str, **more: Any) -> tuple[Any, ...]:
             answer = await client.request(method, path, headers=bearer(acme), **more)
             status, headers, content = shown(answer)
             return status, headers, content.replace(name.encode(), b"*")
 
         for one, other in (("theirs", "nobody"), ("house", "horse"), ("bob.theirs", "bob.nobody")):
             for kind in KINDS:
-                found = await told("GET", f"/v1/campaigns/{one}{kind}", one)
-                assert found[0] == 404
-                assert found == await told("GET", f"/v1/campaigns/{other}{kind}", other)
+                reply = await answer_to("GET", f"/v1/campaigns/{one}{kind}", one)
+                assert reply[0] == 404
+                assert reply == await answer_to("GET", f"/v1/campaigns/{other}{kind}", other)
             for body in bodies:
-                found = await told("PATCH", f"/v1/campaigns/{one}", one, json=body)
-                assert found[0] in (404, 422)
-                assert found == await told("PATCH", f"/v1/campaigns/{other}", other, json=body)
-            found = await told("GET", f"/v1/campaigns?after={one}", one)
-            assert found[0] == 404
-            assert found == await told("GET", f"/v1/campaigns?after={other}", other)
+                reply = await answer_to("PATCH", f"/v1/campaigns/{one}", one, json=body)
+                assert reply[0] in (404, 422)
+                assert reply == await answer_to("PATCH", f"/v1/campaigns/{other}", other, json=body)
+            reply = await answer_to("GET", f"/v1/campaigns?after={one}", one)
+            assert reply[0] == 404
+            assert reply == await answer_to("GET", f"/v1/campaigns?after={other}", other)
 
     with_keys(place, work)
 
 
 def test_an_id_that_only_another_has_is_free(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, acme = place.add("advertiser", "acme")
     _, bob = place.add("advertiser", "bob")
 
@@ -176,8 +182,8 @@ def test_an_id_that_only_another_has_is_free(tmp_path: Path) -> None:
             body = NEW | {"id": name}
             answer = await client.post("/v1/campaigns", json=body, headers=bearer(acme))
             assert answer.status_code == 201
-        found = (await client.get("/v1/campaigns/theirs", headers=bearer(bob))).json()
-        assert found["budget"] == 777.0
+        document = (await client.get("/v1/campaigns/theirs", headers=bearer(bob))).json()
+        assert document["budget"] == 777.0
         for name in ("bob.new", "acme.new", "a.b.c"):
             body = NEW | {"id": name}
             answer = await client.post("/v1/campaigns", json=body, headers=bearer(acme))
@@ -189,7 +195,7 @@ def test_an_id_that_only_another_has_is_free(tmp_path: Path) -> None:
 
 
 def test_ids_of_operators_may_name_an_advertiser(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, operator = place.add("operator")
     _, acme = place.add("advertiser", "acme")
 
@@ -220,7 +226,7 @@ def test_ids_of_operators_may_name_an_advertiser(tmp_path: Path) -> None:
 
 
 def test_what_each_role_is_answered(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     keys = {
         "operator": place.add("operator")[1],
         "advertiser": place.add("advertiser", "acme")[1],
@@ -255,7 +261,7 @@ def test_what_each_role_is_answered(tmp_path: Path) -> None:
 
 
 def test_health_tells_strangers_and_advertisers_nothing_more(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, operator = place.add("operator")
     _, publisher = place.add("publisher")
     _, acme = place.add("advertiser", "acme")
@@ -266,8 +272,12 @@ def test_health_tells_strangers_and_advertisers_nothing_more(tmp_path: Path) -> 
             answer = await client.get("/healthz", headers=headers)
             assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
         for text in (operator, publisher):
-            found = (await client.get("/healthz", headers=bearer(text))).json()
-            assert (found["status"], found["catalogues"], found["campaigns"]) == ("ok", ["v1"], 2)
+            document = (await client.get("/healthz", headers=bearer(text))).json()
+            assert (document["status"], document["catalogues"], document["campaigns"]) == (
+                "ok",
+                ["v1"],
+                2,
+            )
         assert (await client.get("/healthz", headers=bearer("wrong"))).status_code == 401
         log.write_bytes(b"no database" * 1_000)
         await asyncio.sleep(1.05)  # strangers are told what was seen within a second
@@ -278,7 +288,7 @@ def test_health_tells_strangers_and_advertisers_nothing_more(tmp_path: Path) -> 
 
 
 def test_expiry_rotation_and_revocation_while_it_runs(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, short = place.add("operator", expires_ts=NOW + 60)
     key, first = place.add("operator")
 
@@ -309,15 +319,15 @@ def test_expiry_rotation_and_revocation_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_rates_are_the_keys_own(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, slow = place.add("operator", rate_per_minute=30)
     _, quick = place.add("operator")
 
     async def work(client: httpx.AsyncClient) -> None:
-        told = [await client.get("/v1/campaigns/house", headers=bearer(slow)) for _ in range(4)]
-        assert [answer.status_code for answer in told] == [200, 200, 200, 429]
-        assert told[-1].headers["retry-after"] == "2"
-        assert "30 requests a minute" in told[-1].json()["error"]["message"]
+        answers = [await client.get("/v1/campaigns/house", headers=bearer(slow)) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert answers[-1].headers["retry-after"] == "2"
+        assert "30 requests a minute" in answers[-1].json()["error"]["message"]
         answer = await client.get("/v1/campaigns/house", headers=bearer(quick))
         assert answer.status_code == 200
         place.now += 2
@@ -328,7 +338,7 @@ def test_rates_are_the_keys_own(tmp_path: Path) -> None:
 
 
 def test_refusals_are_counted_and_hold_no_secret(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, operator = place.add("operator")
     _, acme = place.add("advertiser", "acme", rate_per_minute=20)
     key_id, secret = parts_of(acme)
@@ -364,7 +374,7 @@ class _Watched(httpx.AsyncByteStream):
 
 
 def test_a_body_is_read_for_known_clients_only(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, acme = place.add("advertiser", "acme")
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -377,13 +387,13 @@ def test_a_body_is_read_for_known_clients_only(tmp_path: Path) -> None:
 
 
 def test_the_description_names_the_key_and_its_refusals(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     _, operator = place.add("operator")
 
     async def work(client: httpx.AsyncClient) -> None:
-        found = (await client.get("/openapi.json", headers=bearer(operator))).json()
-        assert found["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
-        for path, methods in found["paths"].items():
+        document = (await client.get("/openapi.json", headers=bearer(operator))).json()
+        assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+        for path, methods in document["paths"].items():
             for operation in methods.values():
                 assert {"401", "403", "429"} <= set(operation["responses"]), path
                 needed: list[Any] = [{"key": []}, {}] if path == "/healthz" else [{"key": []}]
@@ -393,15 +403,15 @@ def test_the_description_names_the_key_and_its_refusals(tmp_path: Path) -> None:
 
 
 def test_without_keys_nothing_is_asked_for(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     place.add("operator")
 
     async def run() -> None:
         async with reporting(place.shop) as client:
             assert (await client.get("/v1/campaigns")).status_code == 200
             assert (await client.get("/metrics", headers=bearer("x"))).status_code == 200
-            found = (await client.get("/openapi.json")).json()
-            assert "securitySchemes" not in found["components"]
+            document = (await client.get("/openapi.json")).json()
+            assert "securitySchemes" not in document["components"]
             assert (await client.get("/v1/suppressions")).status_code == 404
 
     asyncio.run(run())
@@ -421,7 +431,7 @@ def test_without_keys_only_this_machine_may_reach_it() -> None:
 
 
 def test_a_store_whose_keys_others_can_read_is_not_served(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
     place.add("operator")
     (place.shop.shared.store / "keys.sqlite3").chmod(0o644)
     log = Log("reporting", place.lines.append)
@@ -431,7 +441,7 @@ def test_a_store_whose_keys_others_can_read_is_not_served(tmp_path: Path) -> Non
 
 
 def test_a_service_without_a_single_key_says_so(tmp_path: Path) -> None:
-    place = made(tmp_path)
+    place = keyed_service(tmp_path)
 
     async def work(client: httpx.AsyncClient) -> None:
         assert (await client.get("/v1/campaigns")).status_code == 401
@@ -450,9 +460,9 @@ def test_a_service_without_a_single_key_says_so(tmp_path: Path) -> None:
 def test_advertisers_are_guarded_and_operators_are_not(tmp_path: Path) -> None:
     """What is withheld is said in the one form of error, and told to publishers."""
     groups = tuple(f"g{j}" for j in range(60))
-    shop = Shop(tmp_path, Catalogue("v1", START, 20, groups, np.full(60, 20)))
-    shop.add(make_campaign("acme.spring"))
-    place = Keyed(shop, guard=GuardSettings(), now=START.timestamp() + 3_600)
+    live = LiveStore(tmp_path, Catalogue("v1", START, 20, groups, np.full(60, 20)))
+    live.add(make_campaign("acme.spring"))
+    place = Keyed(live, guard=GuardSettings(), now=START.timestamp() + 3_600)
     _, operator = place.add("operator")
     _, acme = place.add("advertiser", "acme")
     _, publisher = place.add("publisher")
@@ -466,8 +476,8 @@ def test_advertisers_are_guarded_and_operators_are_not(tmp_path: Path) -> None:
         withheld = await client.get(window, headers=bearer(acme))
         assert withheld.status_code == 422
         assert withheld.json()["error"]["reason"] == "too few so far"
-        told = (await client.get("/v1/suppressions", headers=bearer(publisher))).json()
-        assert {one["campaign"] for one in told["suppressions"]} == {"acme.spring"}
+        answers = (await client.get("/v1/suppressions", headers=bearer(publisher))).json()
+        assert {one["campaign"] for one in answers["suppressions"]} == {"acme.spring"}
         text = (await client.get("/metrics", headers=bearer(operator))).text
         assert "kreach_reporting_suppressed_total{reason=" in text
 

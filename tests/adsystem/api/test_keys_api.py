@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from kreach.service.run import bind
 from tests.adsystem.access.keyed_reporting import Keyed, bearer
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue
 
 CHECKS = [
     not_a_server_error,
@@ -55,18 +55,18 @@ class _Hasty(Keyed):
         return self.now
 
 
-async def _sell(shop: Shop) -> None:
-    async with shop.open():
-        await shop.sell([0, 0, 1, 2, 5] * 2)
+async def _sell(live: LiveStore) -> None:
+    async with live.open():
+        await live.sell([0, 0, 1, 2, 5] * 2)
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict[str, str]]]:
     """The schema of a server on a store with some impressions, and a key of each role."""
-    shop = Shop(tmp_path_factory.mktemp("api"), make_catalogue("disjoint", groups=12))
-    shop.add(make_campaign("acme.spring", expected_requests=100))
-    asyncio.run(_sell(shop))
-    place = _Hasty(shop)
+    live = LiveStore(tmp_path_factory.mktemp("api"), make_catalogue("disjoint", groups=12))
+    live.add(make_campaign("acme.spring", expected_requests=100))
+    asyncio.run(_sell(live))
+    place = _Hasty(live)
     texts = {
         "operator": place.add("operator")[1],
         "advertiser": place.add("advertiser", "acme")[1],

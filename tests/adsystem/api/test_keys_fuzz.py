@@ -18,7 +18,7 @@ from kreach.adsystem.campaigns.campaign import Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import GuardSettings
 from tests.adsystem.access.keyed_reporting import Keyed, bearer, keyed
-from tests.adsystem.api.stores import END, START, Shop, make_campaign, make_catalogue
+from tests.adsystem.api.live_stores import END, START, LiveStore, make_campaign, make_catalogue
 
 CANARY = "canary-7f3a"
 BUDGET = 7654321.25
@@ -57,20 +57,20 @@ class World:
         del self._client, self._open
 
 
-async def _live(shop: Shop, *, others: bool) -> None:
+async def _live(live: LiveStore, *, others: bool) -> None:
     """The same traffic twice: once for the others, if there are any, and once for acme."""
     names = (f"bob.{CANARY}", "house", "bob.spring") if others else ()
-    shop.add(*(theirs(name) for name in names))
-    async with shop.open():
-        assert await shop.sell([0, 1, 2, 3, 4, 5] * 3) == (18 if others else 0)
-    store = CampaignStore(shop.shared.store)
+    live.add(*(theirs(name) for name in names))
+    async with live.open():
+        assert await live.sell([0, 1, 2, 3, 4, 5] * 3) == (18 if others else 0)
+    store = CampaignStore(live.shared.store)
     for name in names:
         store.change(name, {"state": "paused"})
     store.close()
-    shop.now = START.timestamp() + 7_200.0
-    shop.add(make_campaign("acme.spring", expected_requests=60))
-    async with shop.open():
-        assert await shop.sell([0, 0, 1, 2, 5, 5]) == 6
+    live.now = START.timestamp() + 7_200.0
+    live.add(make_campaign("acme.spring", expected_requests=60))
+    async with live.open():
+        assert await live.sell([0, 0, 1, 2, 5, 5]) == 6
 
 
 @pytest.fixture(scope="module", params=["unguarded", "guarded"])
@@ -83,9 +83,9 @@ def worlds(
         made = []
         for others in (True, False):
             folder: Path = tmp_path_factory.mktemp("with" if others else "without")
-            shop = Shop(folder, make_catalogue("dispersed", groups=6))
-            runner.run(_live(shop, others=others))
-            made.append(World(runner, Keyed(shop, guard=guard, now=AFTER)))
+            live = LiveStore(folder, make_catalogue("dispersed", groups=6))
+            runner.run(_live(live, others=others))
+            made.append(World(runner, Keyed(live, guard=guard, now=AFTER)))
         try:
             yield made[0], made[1]
         finally:

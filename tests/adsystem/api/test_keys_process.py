@@ -45,7 +45,9 @@ def added(config: Path, *more: str) -> str:
     return done.out.strip()
 
 
-def asked(service: Service, text: str | None, path: str = "/v1/campaigns", **more: bytes) -> int:
+def status_of(
+    service: Service, text: str | None, path: str = "/v1/campaigns", **more: bytes
+) -> int:
     headers = {} if text is None else {"authorization": f"Bearer {text}"}
     method = "POST" if "body" in more else "GET"
     if "body" in more:
@@ -64,29 +66,29 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, P
 
 def test_keys_come_and_go_while_the_service_runs(place: tuple[Service, Path]) -> None:
     service, config = place
-    assert asked(service, None) == 401
+    assert status_of(service, None) == 401
     operator = added(config, "--role", "operator")
-    soon(lambda: asked(service, operator) == 200)
+    soon(lambda: status_of(service, operator) == 200)
     acme = added(config, "--role", "advertiser", "--advertiser", "acme")
-    soon(lambda: asked(service, acme, body=json.dumps(BODY).encode()) == 201)
-    assert asked(service, acme, "/v1/campaigns/spring") == 200
-    assert asked(service, acme, "/v1/campaigns/acme.spring") == 404
-    assert asked(service, operator, "/v1/campaigns/acme.spring") == 200
-    assert asked(service, acme, "/metrics") == 403
+    soon(lambda: status_of(service, acme, body=json.dumps(BODY).encode()) == 201)
+    assert status_of(service, acme, "/v1/campaigns/spring") == 200
+    assert status_of(service, acme, "/v1/campaigns/acme.spring") == 404
+    assert status_of(service, operator, "/v1/campaigns/acme.spring") == 200
+    assert status_of(service, acme, "/metrics") == 403
 
     key_id = parts_of(acme)[0]
     where = ("--config", str(config))
     done = kreach("keys", "rotate", key_id, "--grace-seconds", "2", *where)
     fresh, end = done.out.strip(), time.monotonic() + 2.0
-    soon(lambda: asked(service, fresh) == 200)
+    soon(lambda: status_of(service, fresh) == 200)
     if time.monotonic() < end - 0.2:
-        assert asked(service, acme) == 200
-    soon(lambda: asked(service, acme) == 401, 3.0)
-    assert asked(service, fresh) == 200
+        assert status_of(service, acme) == 200
+    soon(lambda: status_of(service, acme) == 401, 3.0)
+    assert status_of(service, fresh) == 200
 
     assert kreach("keys", "revoke", key_id, *where).code == 0
-    soon(lambda: asked(service, fresh) == 401)
-    assert asked(service, operator) == 200
+    soon(lambda: status_of(service, fresh) == 401)
+    assert status_of(service, operator) == 200
 
 
 def test_health_is_open_and_bare(place: tuple[Service, Path]) -> None:
@@ -98,11 +100,11 @@ def test_health_is_open_and_bare(place: tuple[Service, Path]) -> None:
 def test_secrets_are_nowhere_around_the_service(place: tuple[Service, Path]) -> None:
     service, config = place
     operator = added(config, "--role", "operator")
-    soon(lambda: asked(service, operator) == 200)
+    soon(lambda: status_of(service, operator) == 200)
     wrong = operator[:-4] + "0000"
-    assert asked(service, wrong) == 401
+    assert status_of(service, wrong) == 401
     assert service.ask("GET", f"/v1/campaigns?key={operator}")[0] == 400
-    assert asked(service, operator, "/v1/campaigns/nobody") == 404
+    assert status_of(service, operator, "/v1/campaigns/nobody") == 404
     headers = {"authorization": f"Bearer {operator}"}
     _, _, metrics = service.ask("GET", "/metrics", headers=headers)
     secret = parts_of(operator)[1]
@@ -128,12 +130,12 @@ def test_the_check_of_settings_tells_about_keys(tmp_path: Path) -> None:
     config = made_settings(tmp_path)
     command = ("serve", "reporting", "--config", str(config), "--check-config")
     before = sorted(path.name for path in (tmp_path / "store").iterdir())
-    found = json.loads(kreach(*command, "--json").out)
-    assert found["keys"] == {"operator": 0, "advertiser": 0, "publisher": 0}
+    document = json.loads(kreach(*command, "--json").out)
+    assert document["keys"] == {"operator": 0, "advertiser": 0, "publisher": 0}
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == before
     added(config, "--role", "publisher")
-    found = json.loads(kreach(*command, "--json").out)
-    assert found["keys"] == {"operator": 0, "advertiser": 0, "publisher": 1}
+    document = json.loads(kreach(*command, "--json").out)
+    assert document["keys"] == {"operator": 0, "advertiser": 0, "publisher": 1}
     config.write_text(config.read_text().replace("enabled = false", "closing_seconds = 1"))
     done = kreach(*command)
     assert (done.code, done.out) == (1, "")

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from kreach.boundary.files import write_catalogue
-from tests.adsystem.api.stores import make_catalogue
+from tests.adsystem.api.live_stores import make_catalogue
 
 BODY = {"budget": 10, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
 
@@ -21,12 +21,12 @@ BODY = {"budget": 10, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:
 def process(config: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`kreach serve reporting` on a free port, and its address."""
     command = [sys.executable, "-c", "from kreach.cli import main; main()", "serve", "reporting"]
-    made = subprocess.Popen(
+    service = subprocess.Popen(
         [*command, "--config", str(config), "--port", "0"], stderr=subprocess.PIPE, text=True
     )
     try:
-        assert made.stderr is not None
-        for line in made.stderr:
+        assert service.stderr is not None
+        for line in service.stderr:
             if not line.startswith("{"):
                 continue
             event = json.loads(line)
@@ -34,11 +34,11 @@ def process(config: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
                 break
         else:
             raise AssertionError("the service did not start")
-        yield made, f"http://127.0.0.1:{event['port']}"
+        yield service, f"http://127.0.0.1:{event['port']}"
     finally:
-        made.kill()
-        made.wait()
-        made.stderr.close()  # type: ignore[union-attr]
+        service.kill()
+        service.wait()
+        service.stderr.close()  # type: ignore[union-attr]
 
 
 async def post_until_it_dies(address: str, acknowledged: set[str], writer: int) -> None:
@@ -53,12 +53,12 @@ async def post_until_it_dies(address: str, acknowledged: set[str], writer: int) 
                 acknowledged.add(name)
 
 
-async def load_and_kill(made: "subprocess.Popen[str]", address: str, known: set[str]) -> None:
+async def load_and_kill(service: "subprocess.Popen[str]", address: str, known: set[str]) -> None:
     writers = [asyncio.create_task(post_until_it_dies(address, known, w)) for w in range(4)]
     before = len(known)
     while len(known) < before + 25:
         await asyncio.sleep(0.02)
-    made.send_signal(signal.SIGKILL)
+    service.send_signal(signal.SIGKILL)
     await asyncio.gather(*writers)
 
 
@@ -68,19 +68,19 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     config.write_text('[adsystem]\nstore = "store"\ncatalogues = ["v1"]\n')
     known: set[str] = set()
     for _ in range(2):
-        with process(config) as (made, address):
-            asyncio.run(load_and_kill(made, address, known))
-    with process(config) as (made, address):
+        with process(config) as (service, address):
+            asyncio.run(load_and_kill(service, address, known))
+    with process(config) as (service, address):
         with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
-            found: set[str] = set()
+            listed: set[str] = set()
             after: dict[str, str] = {}
             while True:
                 page = client.get("/v1/campaigns", params={"limit": 1_000, **after}).json()
-                found |= {one["id"] for one in page["campaigns"]}
+                listed |= {one["id"] for one in page["campaigns"]}
                 if page["next"] is None:
                     break
                 after = {"after": page["next"]}
-        assert known <= found
+        assert known <= listed
         assert len(known) >= 50
-        made.send_signal(signal.SIGTERM)
-        assert made.wait(20) == 0
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(20) == 0

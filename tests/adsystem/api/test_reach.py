@@ -14,11 +14,11 @@ from kreach.adsystem.reports.measure import interval_method
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_groups
 from kreach.boundary.times import Window
-from tests.adsystem.api.stores import (
+from tests.adsystem.api.live_stores import (
     GROUPS,
     KINDS,
     START,
-    Shop,
+    LiveStore,
     make_campaign,
     make_catalogue,
     reporting,
@@ -34,16 +34,16 @@ async def get(client: httpx.AsyncClient, path: str, **parameters: Any) -> Any:
     return answer.json()
 
 
-async def sell_for_days(shop: Shop) -> None:
+async def sell_for_days(live: LiveStore) -> None:
     """Three days of impressions: the first compacted, the second in both, the third live."""
     generator = np.random.default_rng(7)
     for day in range(3):
-        shop.now = (START + timedelta(days=day, hours=6)).timestamp()
-        assert await shop.sell(generator.integers(0, GROUPS, 25).tolist()) == 25
+        live.now = (START + timedelta(days=day, hours=6)).timestamp()
+        assert await live.sell(generator.integers(0, GROUPS, 25).tolist()) == 25
         if day < 2:
-            assert shop.compact() > 0
-        shop.now = (START + timedelta(days=day, hours=18)).timestamp()
-        assert await shop.sell(generator.integers(0, GROUPS // 3, 15).tolist()) == 15
+            assert live.compact() > 0
+        live.now = (START + timedelta(days=day, hours=18)).timestamp()
+        assert await live.sell(generator.integers(0, GROUPS // 3, 15).tolist()) == 15
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,44 +53,44 @@ def test_reports_are_those_of_the_library(kind: str, tmp_path: Path) -> None:
 
 async def _reports(kind: str, folder: Path) -> None:
     catalogue = make_catalogue(kind)
-    shop = Shop(folder, catalogue)
-    shop.add(make_campaign("spring"))
-    async with reporting(shop) as client, shop.open():
+    live = LiveStore(folder, catalogue)
+    live.add(make_campaign("spring"))
+    async with reporting(live) as client, live.open():
         assert (await get(client, "spring/reach"))["impressions"] == 0
-        await sell_for_days(shop)
+        await sell_for_days(live)
         so_far = await get(client, "spring/reach", cap=[1, 3], level=0.9)
-        expected = tuple(shop.measured("spring", catalogue, cap) for cap in (1, 3))
+        expected = tuple(live.measured("spring", catalogue, cap) for cap in (1, 3))
         assert so_far["reports"] == plain_caps(expected, 0.9)
         assert so_far["impressions"] == expected[0].impressions == 120
-        assert so_far["spend_micros"] == sum(row[-1] for row in shop.sold)
+        assert so_far["spend_micros"] == sum(row[-1] for row in live.sold)
         assert set(so_far["rejected"].values()) == {0}
         window = {"start": (START + timedelta(hours=12)).isoformat(), "end": NOON.isoformat()}
         part = await get(client, "spring/reach", cap=[2], **window)
         edges = ((START + timedelta(hours=12)).timestamp(), NOON.timestamp())
-        alone = shop.measured("spring", catalogue, 2, *edges)
+        alone = live.measured("spring", catalogue, 2, *edges)
         assert part["impressions"] == alone.impressions == 80
         assert part["reports"] == plain_caps((alone,), 0.95)
         assert part["reports"][0]["reach"] == alone.reach
         status = await get(client, "spring")
         told = {report["cap"]: report for report in status["status"]["reach"]}
         for cap in (1, 2):
-            report = shop.measured("spring", catalogue, cap)
+            report = live.measured("spring", catalogue, cap)
             assert told[cap]["reach"] == report.reach
             assert told[cap]["interval"] == list(report.interval(0.95, interval_method(report)))
         listed = await client.get("/v1/campaigns")
         summary = listed.json()["campaigns"][0]["status"]
         assert summary["unique_reach"] == expected[0].reach
         assert summary["impressions"] == 120
-        await _check_series(client, shop, catalogue)
+        await _check_series(client, live, catalogue)
 
 
-async def _check_series(client: httpx.AsyncClient, shop: Shop, catalogue: Catalogue) -> None:
+async def _check_series(client: httpx.AsyncClient, live: LiveStore, catalogue: Catalogue) -> None:
     series = await get(client, "spring/series", by="day", cap=[1])
     assert len(series["series"]) == 3
     for day, period in enumerate(series["series"]):
         start, end = ((START + timedelta(days=d)).timestamp() for d in (day, day + 1))
-        alone = shop.measured("spring", catalogue, 1, start, end)
-        running = shop.measured("spring", catalogue, 1, 0.0, end)
+        alone = live.measured("spring", catalogue, 1, start, end)
+        running = live.measured("spring", catalogue, 1, 0.0, end)
         assert period["impressions"] == 40
         assert period["period"] == plain_caps((alone,), 0.95)
         assert period["cumulative"] == plain_caps((running,), 0.95)
@@ -113,10 +113,10 @@ def test_a_series_is_that_of_the_library(
 
 async def _series(by: str, start: datetime | None, end: datetime | None, folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
-    shop.add(make_campaign("spring"))
-    async with reporting(shop) as client, shop.open():
-        await sell_for_days(shop)
+    live = LiveStore(folder, catalogue)
+    live.add(make_campaign("spring"))
+    async with reporting(live) as client, live.open():
+        await sell_for_days(live)
         given = {"start": start, "end": end}
         asked = {name: moment.isoformat() for name, moment in given.items() if moment}
         found = await get(client, "spring/series", by=by, cap=[1, 2], **asked)
@@ -124,10 +124,10 @@ async def _series(by: str, start: datetime | None, end: datetime | None, folder:
         log = kr.ImpressionLog.open(
             engine,
             {
-                "campaign": [row[0] for row in shop.sold],
-                "catalogue": [row[1] for row in shop.sold],
-                "group": [catalogue.groups[row[2]] for row in shop.sold],
-                "ts": [datetime.fromtimestamp(row[3], UTC).isoformat() for row in shop.sold],
+                "campaign": [row[0] for row in live.sold],
+                "catalogue": [row[1] for row in live.sold],
+                "group": [catalogue.groups[row[2]] for row in live.sold],
+                "ts": [datetime.fromtimestamp(row[3], UTC).isoformat() for row in live.sold],
             },
         )
         groups = kr.open_groups(engine, folder / "v1")
@@ -145,26 +145,26 @@ def test_each_catalogue_has_its_report(tmp_path: Path) -> None:
 
 async def _two_catalogues(folder: Path) -> None:
     old, new = make_catalogue("disjoint", "v1"), make_catalogue("dispersed", "v2", groups=20)
-    shop = Shop(folder, old, new)
-    shop.add(make_campaign("spring"))
-    async with reporting(shop) as client, shop.open():
-        assert await shop.sell([0, 1, 1, 2], old) == 4
+    live = LiveStore(folder, old, new)
+    live.add(make_campaign("spring"))
+    async with reporting(live) as client, live.open():
+        assert await live.sell([0, 1, 1, 2], old) == 4
         first = await get(client, "spring/reach", cap=[1])
         assert (first["catalogue"], first["impressions"]) == ("v1", 4)
-        assert await shop.sell([5, 5, 19], new) == 3
-        shop.compact()
-        assert await shop.sell([7], old) == 1
+        assert await live.sell([5, 5, 19], new) == 3
+        live.compact()
+        assert await live.sell([7], old) == 1
         for query in ({}, {"start": "2026-11-01"}):
             newest = await get(client, "spring/reach", cap=[1], **query)
             assert (newest["catalogue"], newest["impressions"]) == ("v2", 3)
             assert newest["rejected"]["other_catalogue"] == 5
-            assert newest["reports"][0]["reach"] == shop.measured("spring", new, 1).reach
+            assert newest["reports"][0]["reach"] == live.measured("spring", new, 1).reach
             older = await get(client, "spring/reach", cap=[1], catalogue="v1", **query)
             assert (older["impressions"], older["rejected"]["other_catalogue"]) == (5, 3)
-            assert older["reports"][0]["reach"] == shop.measured("spring", old, 1).reach
+            assert older["reports"][0]["reach"] == live.measured("spring", old, 1).reach
         status = (await get(client, "spring"))["status"]
         assert (status["impressions"], status["catalogue"]) == (8, "v2")
-        assert status["spend_micros"] == sum(row[-1] for row in shop.sold)
+        assert status["spend_micros"] == sum(row[-1] for row in live.sold)
         refused = await client.get("/v1/campaigns/spring/reach", params={"catalogue": "v9"})
         assert refused.status_code == 422
         assert refused.json()["error"]["fields"] == [
@@ -182,20 +182,20 @@ def test_an_audience_of_some_people_is_measured(tmp_path: Path) -> None:
 
 async def _some_people(folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
+    live = LiveStore(folder, catalogue)
     targeted = np.arange(GROUPS) % (catalogue.sizes + 1)
     write_groups(catalogue, folder / "sporty.parquet", targeted)
-    shop.shared = type(shop.shared)(
-        store=shop.shared.store,
-        catalogues=shop.shared.catalogues,
+    live.shared = type(live.shared)(
+        store=live.shared.store,
+        catalogues=live.shared.catalogues,
         audiences={"sporty": folder / "sporty.parquet"},
     )
-    shop.add(make_campaign("spring", audience="sporty"))
-    async with reporting(shop) as client, shop.open():
-        await shop.sell(list(range(GROUPS)) * 2)
+    live.add(make_campaign("spring", audience="sporty"))
+    async with reporting(live) as client, live.open():
+        await live.sell(list(range(GROUPS)) * 2)
         found = await get(client, "spring/reach", cap=[2])
         audience = catalogue.audience(targeted)
-        report = kr.measure(audience, shop.counts("spring", catalogue), 2)
+        report = kr.measure(audience, live.counts("spring", catalogue), 2)
         assert found["impressions"] == report.impressions > 0
         assert found["people"] == int(targeted.sum())
         assert found["reports"] == plain_caps((report,), 0.95)

@@ -12,7 +12,7 @@ from kreach.adsystem.reports.plans import regrouped
 from kreach.boundary.audience import DisjointAudience
 from kreach.errors import KreachError
 from tests.adsystem.access.keyed_reporting import Keyed, bearer
-from tests.adsystem.api.stores import Shop, make_catalogue
+from tests.adsystem.api.live_stores import LiveStore, make_catalogue
 from tests.adsystem.api.test_campaigns import assert_refused, with_client
 
 
@@ -32,10 +32,10 @@ def test_a_release_is_told(
     people = catalogue.audience().targeted_user_count
 
     async def work(client: httpx.AsyncClient) -> None:
-        told = (await client.get("/v1/catalogues")).json()
-        assert told["audiences"] == ["everyone"]
-        assert told["currency"] == (await client.get("/v1/campaigns")).json()["currency"] == "USD"
-        assert told["catalogues"] == [
+        answer = (await client.get("/v1/catalogues")).json()
+        assert answer["audiences"] == ["everyone"]
+        assert answer["currency"] == (await client.get("/v1/campaigns")).json()["currency"] == "USD"
+        assert answer["catalogues"] == [
             {
                 "version": "v1",
                 "created": "2026-10-31T00:00:00Z",
@@ -56,16 +56,16 @@ def test_a_release_is_told(
 def test_releases_are_told_to_every_role_and_the_newest_comes_last(tmp_path: Path) -> None:
     async def run() -> None:
         catalogues = [make_catalogue("disjoint", name, 80) for name in ("old", "new")]
-        shop = Shop(tmp_path, *catalogues)
-        place = Keyed(shop)
+        live = LiveStore(tmp_path, *catalogues)
+        place = Keyed(live)
         texts = [place.add(*who)[1] for who in (("operator",), ("advertiser", "acme"))]
         texts.append(place.add("publisher")[1])
         transport = httpx.ASGITransport(place.app())
         async with httpx.AsyncClient(transport=transport, base_url="http://reporting") as client:
             for text in texts:
-                told = await client.get("/v1/catalogues", headers=bearer(text))
-                assert [one["version"] for one in told.json()["catalogues"]] == ["old", "new"]
-                assert told.json()["audiences"] == ["everyone"]
+                answer = await client.get("/v1/catalogues", headers=bearer(text))
+                assert [one["version"] for one in answer.json()["catalogues"]] == ["old", "new"]
+                assert answer.json()["audiences"] == ["everyone"]
             assert (await client.get("/v1/catalogues")).status_code == 401
 
     asyncio.run(run())
@@ -76,14 +76,14 @@ def test_a_plan_for_groups_of_another_size(tmp_path: Path) -> None:
 
     async def work(client: httpx.AsyncClient) -> None:
         today = (await client.get(ask)).json()
-        found = {}
+        by_size = {}
         for size in (1, 6, 60):
-            found[size] = (await client.get(f"{ask}&group_size={size}")).json()
-            assert found[size]["group_size"] == size
-            assert found[size]["people"] == today["people"]
-            assert found[size]["groups"] == today["people"] // size
+            by_size[size] = (await client.get(f"{ask}&group_size={size}")).json()
+            assert by_size[size]["group_size"] == size
+            assert by_size[size]["people"] == today["people"]
+            assert by_size[size]["groups"] == today["people"] // size
         assert today["group_size"] is None
-        reach = {size: told["plans"][0]["reach"] for size, told in found.items()}
+        reach = {size: answer["plans"][0]["reach"] for size, answer in by_size.items()}
         assert reach[1] > reach[6] > reach[60]
         assert today["plans"][0]["reach"] == pytest.approx(reach[6], rel=0.03)
         too_large = today["people"] + 1
@@ -106,14 +106,14 @@ def test_groups_that_cannot_be_made_anew(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("size", [1, 3, 7, 50, 103])
 def test_nobody_is_lost_when_groups_are_made_anew(size: int) -> None:
     audience = kr.Audience.disjoint([30, 30, 43], [10, 0, 41], 0.6)
-    made = regrouped(audience, size)
-    assert isinstance(made, DisjointAudience)
-    assert int(made.group_sizes.sum()) == 103
-    assert made.targeted_user_count == 51
-    assert made.group_sizes.min() >= size
-    assert np.ptp(made.group_sizes) <= 1
-    assert np.ptp(made.targeted_counts) <= 1
-    assert (made.kinds.dispersion == 0.6).all()
+    groups = regrouped(audience, size)
+    assert isinstance(groups, DisjointAudience)
+    assert int(groups.group_sizes.sum()) == 103
+    assert groups.targeted_user_count == 51
+    assert groups.group_sizes.min() >= size
+    assert np.ptp(groups.group_sizes) <= 1
+    assert np.ptp(groups.targeted_counts) <= 1
+    assert (groups.kinds.dispersion == 0.6).all()
 
 
 def test_groups_that_differ_in_their_visits() -> None:

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.settings import ReportingSettings
 from kreach.service.run import bind
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, quiet
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, quiet
 
 CHECKS = [
     not_a_server_error,
@@ -51,20 +51,20 @@ OPERATIONS = [
 ]
 
 
-async def _sell(shop: Shop) -> None:
-    async with shop.open():
-        await shop.sell([0, 0, 1, 2, 5] * 4)
-        shop.compact()
-        await shop.sell([3, 4])
+async def _sell(live: LiveStore) -> None:
+    async with live.open():
+        await live.sell([0, 0, 1, 2, 5] * 4)
+        live.compact()
+        await live.sell([3, 4])
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The schema of a server on a store with some impressions."""
-    shop = Shop(tmp_path_factory.mktemp("api"), make_catalogue("disjoint", groups=12))
-    shop.add(make_campaign("spring", expected_requests=100))
-    asyncio.run(_sell(shop))
-    app = reporting_app(shop.shared, ReportingSettings(), quiet("reporting"))
+    live = LiveStore(tmp_path_factory.mktemp("api"), make_catalogue("disjoint", groups=12))
+    live.add(make_campaign("spring", expected_requests=100))
+    asyncio.run(_sell(live))
+    app = reporting_app(live.shared, ReportingSettings(), quiet("reporting"))
     listening = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -14,7 +14,7 @@ from kreach.adsystem.reports.report import CampaignStatus
 from kreach.adsystem.reports.service import ReportService
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue
 from tests.adsystem.report_services import PlainReports, open_reports, report_store
 
 NEW = {
@@ -27,13 +27,13 @@ NEW = {
 
 @pytest.fixture
 def reporting(tmp_path: Path) -> Iterator[PlainReports]:
-    shop = Shop(tmp_path, make_catalogue("disjoint", groups=6))
-    shop.add(make_campaign("house"))
-    with open_reports(shop.shared) as service:
+    live = LiveStore(tmp_path, make_catalogue("disjoint", groups=6))
+    live.add(make_campaign("house"))
+    with open_reports(live.shared) as service:
         yield service
 
 
-def asked(view: PlainReports, name: str) -> dict[str, Callable[[], dict[str, Any]]]:
+def questions_about(view: PlainReports, name: str) -> dict[str, Callable[[], dict[str, Any]]]:
     """Everything that can be asked of one campaign."""
     return {
         "status": lambda: view.status(name, 0.95),
@@ -50,11 +50,11 @@ def asked(view: PlainReports, name: str) -> dict[str, Callable[[], dict[str, Any
 def test_a_campaign_is_kept_under_its_advertiser_and_shown_without(reporting: PlainReports) -> None:
     own = reporting.own("acme")
     creative = {"id": "acme.banner", "markup": "acme."}  # not a campaign's id: it stays
-    made = own.create(NEW | {"creative": creative})
-    assert made["id"] == "spring"
-    assert made["creative"]["id"] == "acme.banner"
+    created = own.create(NEW | {"creative": creative})
+    assert created["id"] == "spring"
+    assert created["creative"]["id"] == "acme.banner"
     assert reporting.service.store.campaigns.get("acme.spring").campaign.budget == 5.0
-    for kind, ask in asked(own, "spring").items():
+    for kind, ask in questions_about(own, "spring").items():
         document = ask()
         named = [document[name] for name in ("id", "campaign") if name in document]
         assert named == ["spring"], kind
@@ -93,7 +93,7 @@ def test_what_is_not_ones_own_does_not_exist(reporting: PlainReports, name: str)
     acme, bob = reporting.own("acme"), reporting.own("bob")
     acme.create(NEW)
     bob.create(NEW | {"id": "theirs"})
-    for ask in asked(acme, name).values():
+    for ask in questions_about(acme, name).values():
         with pytest.raises(UnknownCampaign) as caught:
             ask()
         assert str(caught.value) == f"no campaign {name!r}"
@@ -103,23 +103,23 @@ def test_what_is_not_ones_own_does_not_exist(reporting: PlainReports, name: str)
 
 def statements(reporting: PlainReports, ask: Callable[[], object]) -> list[str]:
     """What the campaigns' store was asked, with the values in place."""
-    told: list[str] = []
+    executed: list[str] = []
     connection = reporting.service.store.campaigns._connection
-    connection.set_trace_callback(told.append)
+    connection.set_trace_callback(executed.append)
     try:
         with pytest.raises(UnknownCampaign):
             ask()
     finally:
         connection.set_trace_callback(None)
-    return told
+    return executed
 
 
 def test_the_steps_are_the_same_for_anothers_campaign_and_for_none(reporting: PlainReports) -> None:
     acme, bob = reporting.own("acme"), reporting.own("bob")
     bob.create(NEW | {"id": "theirs"})
-    for kind in asked(acme, "theirs"):
-        theirs = statements(reporting, asked(acme, "theirs")[kind])
-        nobody = statements(reporting, asked(acme, "nobody")[kind])
+    for kind in questions_about(acme, "theirs"):
+        theirs = statements(reporting, questions_about(acme, "theirs")[kind])
+        nobody = statements(reporting, questions_about(acme, "nobody")[kind])
         assert theirs
         assert [one.replace("theirs", "nobody") for one in theirs] == nobody
         assert all("'acme.nobody'" in one for one in nobody if "WHERE id" in one)
@@ -173,9 +173,9 @@ class _Careless(ReportService):
 
 
 def test_anothers_campaign_is_never_shown_even_by_mistake(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, make_catalogue("disjoint", groups=6))
-    shop.add(make_campaign("bob.theirs"))
-    with closing(report_store(shop.shared)) as store:
+    live = LiveStore(tmp_path, make_catalogue("disjoint", groups=6))
+    live.add(make_campaign("bob.theirs"))
+    with closing(report_store(live.shared)) as store:
         careless = _Careless(store, OpenPolicy(store), lambda: 0.0)
         with pytest.raises(RuntimeError, match="another advertiser"):
             PlainReports(careless, "acme").status("spring", 0.95)

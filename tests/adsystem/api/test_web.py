@@ -17,7 +17,7 @@ from kreach.adsystem.reports.service import ReportService
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 
 
 def test_a_queue_that_grows_too_long_is_refused() -> None:
@@ -42,9 +42,9 @@ def test_a_series_that_takes_too_long_is_refused(
     monkeypatch.setattr(CountingView, "max_seconds", -1.0)
 
     async def run() -> None:
-        shop = Shop(tmp_path, make_catalogue("disjoint"))
-        shop.add(make_campaign("spring"))
-        async with reporting(shop) as client:
+        live = LiveStore(tmp_path, make_catalogue("disjoint"))
+        live.add(make_campaign("spring"))
+        async with reporting(live) as client:
             path = "/v1/campaigns/spring/series?start=2026-11-01&end=2026-11-09"
             answer = await client.get(path)
             assert answer.status_code == 422
@@ -60,9 +60,9 @@ def test_a_failure_inside_tells_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(ReportService, "status", broken)
 
     async def run() -> None:
-        shop = Shop(tmp_path, make_catalogue("disjoint"))
-        shop.add(make_campaign("spring"))
-        async with reporting(shop) as client:
+        live = LiveStore(tmp_path, make_catalogue("disjoint"))
+        live.add(make_campaign("spring"))
+        async with reporting(live) as client:
             answer = await client.get("/v1/campaigns/spring")
             assert answer.status_code == 500
             assert answer.json()["error"]["message"] == "internal error"
@@ -112,18 +112,18 @@ def test_a_body_that_does_not_come_or_end(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_reporting_needs_catalogues_and_a_store(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+    live = LiveStore(tmp_path)
     with pytest.raises(KreachError, match="catalogues must"):
-        asyncio.run(_open(shop))
-    shop = Shop(tmp_path, make_catalogue("disjoint"))
+        asyncio.run(_open(live))
+    live = LiveStore(tmp_path, make_catalogue("disjoint"))
     (tmp_path / "store").write_text("in the way")
     with pytest.raises(KreachError, match="store must"):
-        asyncio.run(_open(shop))
+        asyncio.run(_open(live))
     (tmp_path / "store").unlink()
     with pytest.raises(KreachError, match="memory must"):
-        asyncio.run(_open(shop, memory="a lot"))
+        asyncio.run(_open(live, memory="a lot"))
 
 
-async def _open(shop: Shop, **settings: Any) -> None:
-    async with reporting(shop, **settings) as client:
+async def _open(live: LiveStore, **settings: Any) -> None:
+    async with reporting(live, **settings) as client:
         assert isinstance(client, httpx.AsyncClient)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.console.form_fields import CAP_LIMIT, CAP_SPAN, input_for, request_body
-from tests.adsystem.api.stores import Shop, make_campaign, make_catalogue, reporting
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 
 INPUTS = (
     "id",
@@ -97,7 +97,7 @@ BAD = [
 
 def test_each_error_of_reporting_finds_its_input(tmp_path: Path) -> None:
     async def go() -> list[Any]:
-        shop = Shop(tmp_path, make_catalogue("disjoint"))
+        shop = LiveStore(tmp_path, make_catalogue("disjoint"))
         shop.add(make_campaign("spring"))
         missed: list[Any] = []
         async with reporting(shop) as client:
@@ -117,7 +117,7 @@ def test_each_error_of_reporting_finds_its_input(tmp_path: Path) -> None:
 
 def test_several_errors_come_at_once(tmp_path: Path) -> None:
     async def go() -> Any:
-        async with reporting(Shop(tmp_path, make_catalogue("disjoint"))) as client:
+        async with reporting(LiveStore(tmp_path, make_catalogue("disjoint"))) as client:
             bad = GOOD | {"budget": "-1", CAP_LIMIT: "0"}
             return (await client.post("/v1/campaigns", json=request_body(bad))).json()
 

@@ -16,7 +16,7 @@ from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
 from kreach.boundary.files import write_groups
 from kreach.errors import KreachError
 from kreach.service.logs import Log
-from tests.adsystem.api.stores import END, GROUPS, Shop, make_campaign, make_catalogue
+from tests.adsystem.api.live_stores import END, GROUPS, LiveStore, make_campaign, make_catalogue
 from tests.adsystem.disclosure.chapters.test_policy import (
     EVER,
     FLOORS,
@@ -29,12 +29,12 @@ from tests.adsystem.disclosure.chapters.test_policy import (
 )
 
 
-def with_audiences(shop: Shop, folder: Path, **targeted: Any) -> None:
+def with_audiences(live: LiveStore, folder: Path, **targeted: Any) -> None:
     """Name audiences in the settings, in this order."""
     for name, counts in targeted.items():
-        write_groups(shop.catalogues[-1], folder / f"{name}.parquet", np.array(counts))
+        write_groups(live.catalogues[-1], folder / f"{name}.parquet", np.array(counts))
     named = {name: folder / f"{name}.parquet" for name in targeted}
-    shop.shared = msgspec.structs.replace(shop.shared, audiences=named)
+    live.shared = msgspec.structs.replace(live.shared, audiences=named)
 
 
 def test_audiences_that_are_not_for_advertisers(tmp_path: Path) -> None:
@@ -43,11 +43,11 @@ def test_audiences_that_are_not_for_advertisers(tmp_path: Path) -> None:
 
 async def _audiences(folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
+    live = LiveStore(folder, catalogue)
     one = np.zeros(GROUPS, dtype=np.int64)
     one[3] = 1
     with_audiences(
-        shop,
+        live,
         folder,
         nearly=catalogue.sizes - one,
         target=one,
@@ -58,10 +58,10 @@ async def _audiences(folder: Path) -> None:
     floors = msgspec.structs.replace(FLOORS, min_audience=70)
     people = int((catalogue.sizes * (np.arange(GROUPS) % 2)).sum())
     assert people >= 80  # above any margin
-    shop.add(
+    live.add(
         make_campaign("spring", audience="nearly"), make_campaign("tracker", audience="target")
     )
-    with guarded(shop, floors) as service:
+    with guarded(live, floors) as service:
         with pytest.raises(Withheld) as refused:
             service.create(new_campaign("a", "target"))
         assert str(refused.value) == (
@@ -81,12 +81,12 @@ async def _audiences(folder: Path) -> None:
             service.plan("tracker", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
         planned = service.plan("on-most", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
         assert planned["people"] == int(catalogue.sizes[5:].sum())
-        async with shop.open():
+        async with live.open():
             for hour in range(4):
-                shop.now = at(hour + 0.5)
-                await shop.sell(list(range(GROUPS)))
-            settled(shop, 4)
-            assert shop.counts("spring", catalogue).sum() > 20
+                live.now = at(hour + 0.5)
+                await live.sell(list(range(GROUPS)))
+            settled(live, 4)
+            assert live.counts("spring", catalogue).sum() > 20
             for name, reason in (
                 ("spring", "audience too close"),
                 ("tracker", "audience too small"),
@@ -109,52 +109,52 @@ def test_an_audience_that_changed_under_its_name_is_not_for_advertisers(tmp_path
 
 async def _changed(folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
+    live = LiveStore(folder, catalogue)
     sports = catalogue.sizes * (np.arange(GROUPS) % 2)
-    with_audiences(shop, folder, sports=sports)
+    with_audiences(live, folder, sports=sports)
     floors = msgspec.structs.replace(FLOORS, min_audience=70)
-    with guarded(shop, floors) as service:
+    with guarded(live, floors) as service:
         service.create(new_campaign("spring", "sports"))
-        async with shop.open():
+        async with live.open():
             for hour in range(4):
-                shop.now = at(hour + 0.5)
-                await shop.sell(list(range(GROUPS)))
-            settled(shop, 4)
+                live.now = at(hour + 0.5)
+                await live.sell(list(range(GROUPS)))
+            settled(live, 4)
             before = service.reach("spring", ReachQuestion(caps=(1,)))
-    with_audiences(shop, folder, sports=sports - (np.arange(GROUPS) == 3))  # one person less
-    with guarded(shop, floors) as service:
+    with_audiences(live, folder, sports=sports - (np.arange(GROUPS) == 3))  # one person less
+    with guarded(live, floors) as service:
         with pytest.raises(Withheld, match="audience must have a new name when its people change"):
             service.reach("spring", ReachQuestion(caps=(1,)))
         assert status_of(service, "spring")["suppressed"][0]["reason"] == "audience changed"
         with pytest.raises(Withheld, match="a new name"):
             service.create(new_campaign("summer", "sports"))
         assert service.catalogues()["audiences"] == ["everyone"]
-    assert check_adsystem(shop.shared, floors)["for advertisers"]["sports"] == "audience changed"
+    assert check_adsystem(live.shared, floors)["for advertisers"]["sports"] == "audience changed"
     twin = sports - (np.arange(GROUPS) == 5)
-    with_audiences(shop, folder, twin=twin)  # it is gone, but what was told of it is not
-    with guarded(shop, floors) as service, pytest.raises(Withheld, match="differ from every oth"):
+    with_audiences(live, folder, twin=twin)  # it is gone, but what was told of it is not
+    with guarded(live, floors) as service, pytest.raises(Withheld, match="differ from every oth"):
         service.create(new_campaign("summer", "twin"))
-    with_audiences(shop, folder, sports=sports)  # as it was
-    with guarded(shop, floors) as service:
+    with_audiences(live, folder, sports=sports)  # as it was
+    with guarded(live, floors) as service:
         assert service.reach("spring", ReachQuestion(caps=(1,))) == before
 
 
 def test_an_audience_is_what_it_was_when_it_was_first_read(tmp_path: Path) -> None:
     """Verdicts are about those people: nobody else may be measured while the service runs."""
     catalogue = make_catalogue("disjoint")
-    shop = Shop(tmp_path, catalogue)
+    live = LiveStore(tmp_path, catalogue)
     sports = catalogue.sizes * (np.arange(GROUPS) % 2)
-    with_audiences(shop, tmp_path, sports=sports, arts=catalogue.sizes * (np.arange(GROUPS) > 4))
+    with_audiences(live, tmp_path, sports=sports, arts=catalogue.sizes * (np.arange(GROUPS) > 4))
     (tmp_path / "arts.parquet").rename(tmp_path / "away")
     with patch("kreach.adsystem.reports.catalogue_cache._MAX_GROUPS", 1):
-        cache = CatalogueCache(shop.shared, Log("test", lambda line: None))
+        cache = CatalogueCache(live.shared, Log("test", lambda line: None))
     assert cache.audience(catalogue, "sports").targeted_user_count == sports.sum()
     with pytest.raises(KreachError, match="name a file that exists"):
         cache.audience(catalogue, "arts")
     (tmp_path / "away").rename(tmp_path / "arts.parquet")
     with pytest.raises(KreachError, match="when it was first read: restart"):
         cache.audience(catalogue, "arts")
-    with_audiences(shop, tmp_path, sports=sports - (np.arange(GROUPS) == 3))
+    with_audiences(live, tmp_path, sports=sports - (np.arange(GROUPS) == 3))
     cache.audience(catalogue, "everyone")
     with pytest.raises(KreachError, match="audience must stay as it is while the service runs"):
         cache.audience(catalogue, "sports")
@@ -166,16 +166,16 @@ def test_money_of_an_audience_whose_old_catalogue_is_behind_it(tmp_path: Path) -
 
 async def _old_audience(folder: Path) -> None:
     old = make_catalogue("disjoint", "v1")
-    shop = Shop(folder, old)
+    live = LiveStore(folder, old)
     targeted = old.sizes - old.sizes * (np.arange(GROUPS) < 4)
-    with_audiences(shop, folder, sporty=targeted)
-    shop.add(make_campaign("spring", audience="sporty"))
-    async with shop.open():
+    with_audiences(live, folder, sporty=targeted)
+    live.add(make_campaign("spring", audience="sporty"))
+    async with live.open():
         for hour in range(3):
-            shop.now = at(hour + 0.5)
-            assert await shop.sell(list(range(10, 20))) == 10
+            live.now = at(hour + 0.5)
+            assert await live.sell(list(range(10, 20))) == 10
     new = make_catalogue("disjoint", "v2")
-    again = Shop(folder, old, new)
+    again = LiveStore(folder, old, new)
     with_audiences(again, folder, sporty=new.sizes - new.sizes * (np.arange(GROUPS) < 4))
     again.now = at(3.1)
     with guarded(again) as service:
@@ -183,9 +183,9 @@ async def _old_audience(folder: Path) -> None:
         assert status_of(service)["impressions"] is None  # nobody can say whom old groups hold
         with pytest.raises(KreachError, match="group must be in catalogue v1"):
             reach_of(service, catalogue="v1")
-    with_audiences(shop, folder, sporty=targeted)
-    settled(shop, 3)
-    with guarded(shop) as service:
+    with_audiences(live, folder, sporty=targeted)
+    settled(live, 3)
+    with guarded(live) as service:
         assert status_of(service)["impressions"] == 20
     with_audiences(again, folder, sporty=new.sizes - new.sizes * (np.arange(GROUPS) < 4))
     again.now = END.timestamp() + 2 * 3_600
@@ -196,4 +196,4 @@ async def _old_audience(folder: Path) -> None:
         summary = service.listing(None, 1)["campaigns"][0]["status"]
         assert (summary["impressions"], summary["unique_reach"]) == (30, None)
         assert summary["suppressed"] == status["suppressed"][:1]
-        assert status["spend_micros"] == sum(row[-1] for row in shop.sold)
+        assert status["spend_micros"] == sum(row[-1] for row in live.sold)

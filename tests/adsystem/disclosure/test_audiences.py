@@ -18,12 +18,12 @@ from kreach.adsystem.disclosure.audiences import (
     TOO_SMALL,
     distance,
     margins,
-    packed,
+    pack_counts,
     served_people,
-    unpacked,
+    unpack_counts,
     verdicts,
 )
-from kreach.adsystem.disclosure.combinations import Sums, check_together
+from kreach.adsystem.disclosure.combinations import Combinations, check_together
 from kreach.boundary.audience import Audience
 from kreach.errors import KreachError
 from tests.strategies import audiences
@@ -46,14 +46,14 @@ def judged(
             raise KreachError.rule("audience", "be known", name)
         return known[name]
 
-    found = verdicts([*known, "missing"], read, min_audience, min_difference, together=together)
-    assert found.pop("missing").reason == NOT_HERE
-    return {name: verdict.reason for name, verdict in found.items()}
+    reasons = verdicts([*known, "missing"], read, min_audience, min_difference, together=together)
+    assert reasons.pop("missing").reason == NOT_HERE
+    return {name: verdict.reason for name, verdict in reasons.items()}
 
 
 def test_small_and_close_audiences_are_not_for_advertisers() -> None:
     all_of = some(*SIZES)
-    found = judged(
+    reasons = judged(
         {
             "everyone": all_of,
             "all but one": some(10, 10, 10, 10, 10, 10, 10, 9),
@@ -67,7 +67,7 @@ def test_small_and_close_audiences_are_not_for_advertisers() -> None:
         },
         together=2,
     )
-    assert found == {
+    assert reasons == {
         "everyone": None,
         "all but one": TOO_CLOSE,
         "one person": TOO_SMALL,
@@ -92,12 +92,12 @@ def test_nor_are_those_that_others_add_up_to() -> None:
     }
     alone = judged(lists, together=2)
     assert set(alone.values()) == {None}
-    found = judged(lists, together=3)
-    assert {name for name in lists if found[name]} == {"right", "ends"}
-    told = verdicts(lists, lists.__getitem__, 20, 5, together=3)
-    assert told["right"].near == "everyone − left"
-    assert told["ends"].near == "everyone − middle"
-    assert "everyone" not in told["right"].rule
+    reasons = judged(lists, together=3)
+    assert {name for name in lists if reasons[name]} == {"right", "ends"}
+    decided = verdicts(lists, lists.__getitem__, 20, 5, together=3)
+    assert decided["right"].near == "everyone − left"
+    assert decided["ends"].near == "everyone − middle"
+    assert "everyone" not in decided["right"].rule
 
 
 def test_unions_and_intersections_tell_as_much() -> None:
@@ -108,24 +108,24 @@ def test_unions_and_intersections_tell_as_much() -> None:
         "both": some(0, 0, 10, 10, 10, 9, 0, 0),  # all on both lists but one
     }
     assert set(judged(lists, together=3).values()) == {None}
-    told = verdicts(lists, lists.__getitem__, 20, 5)
-    assert (told["both"].reason, told["both"].near) == (TOO_CLOSE, "first + last − everyone")
+    decided = verdicts(lists, lists.__getitem__, 20, 5)
+    assert (decided["both"].reason, decided["both"].near) == (TOO_CLOSE, "first + last − everyone")
 
 
 def test_an_audience_that_may_not_be_used_stands_in_nobodys_way() -> None:
-    found = judged({"a": some(*[5] * 8), "b": some(*[5] * 7, 2), "c": some(*[5] * 6, 3, 2)})
-    assert found == {"a": None, "b": TOO_CLOSE, "c": None}  # c is close to b, which nobody uses
+    reasons = judged({"a": some(*[5] * 8), "b": some(*[5] * 7, 2), "c": some(*[5] * 6, 3, 2)})
+    assert reasons == {"a": None, "b": TOO_CLOSE, "c": None}  # c is close to b, which nobody uses
 
 
 def test_the_rule_tells_floors_and_never_sizes() -> None:
-    told = verdicts(["a", "b"], lambda name: some(*[4] * 7, 3 + (name == "a")), 20, 5)
-    assert told["b"].rule == (
+    decided = verdicts(["a", "b"], lambda name: some(*[4] * 7, 3 + (name == "a")), 20, 5)
+    assert decided["b"].rule == (
         "differ from every other, and from what others add up to, by clearly more than 5 people"
     )
-    assert told["b"].near == "a"
-    told = verdicts(["a"], lambda _: some(*[4] * 8), 33, 5)
-    assert told["a"].rule == "have clearly more than 33 people"
-    assert "32" not in told["a"].rule
+    assert decided["b"].near == "a"
+    decided = verdicts(["a"], lambda _: some(*[4] * 8), 33, 5)
+    assert decided["a"].rule == "have clearly more than 33 people"
+    assert "32" not in decided["a"].rule
 
 
 vectors = st.lists(st.integers(0, 10), min_size=8, max_size=8)
@@ -156,20 +156,20 @@ def test_usable_audiences_are_large_and_far_from_what_others_add_up_to(
     listed: list[list[int]], min_audience: int, min_difference: int, together: int
 ) -> None:
     known = {str(at): some(*targeted) for at, targeted in enumerate(listed)}
-    found = judged(known, min_audience, min_difference, together)
+    reasons = judged(known, min_audience, min_difference, together)
     usable: list[list[int]] = []
     for name, targeted in zip(known, listed, strict=True):
         if sum(targeted) < min_audience:
-            assert found[name] == TOO_SMALL
+            assert reasons[name] == TOO_SMALL
         elif closest(targeted, usable, together - 1) < min_difference:
-            assert found[name] == TOO_CLOSE
+            assert reasons[name] == TOO_CLOSE
         else:
-            assert found[name] is None
+            assert reasons[name] is None
             usable.append(targeted)
     # audiences at the end leave those before them as they are
     shorter = dict(list(known.items())[:-1])
     before = judged(shorter, min_audience, min_difference, together)
-    assert before == {name: found[name] for name in shorter}
+    assert before == {name: reasons[name] for name in shorter}
 
 
 @given(st.lists(vectors, min_size=1, max_size=6), vectors, st.integers(1, 30), st.integers(1, 4))
@@ -181,20 +181,20 @@ def test_no_sum_that_is_near_is_sifted_out(
 
 
 def _check_sifting(listed: list[list[int]], mine: list[int], floor: int, most: int) -> None:
-    sums = Sums(most)
+    sums = Combinations(most)
     for at, targeted in enumerate(listed):
         sums.add(str(at), np.array(targeted))
-    found = list(sums.near(np.array(mine), floor))
-    assert len(set(found)) == len(found)
+    reasons = list(sums.near(np.array(mine), floor))
+    assert len(set(reasons)) == len(reasons)
     near = 10**9
-    for others in found:
+    for others in reasons:
         added = np.sum([sign * np.array(listed[int(name)]) for name, sign in others], axis=0)
         near = min(near, int(np.abs(np.array(mine) - added).sum()))
     assert (near < floor) == (closest(mine, listed, most) < floor)
 
 
-def kept(**audiences: Audience) -> dict[str, bytes]:
-    return {name: packed(headcounts(audience)) for name, audience in audiences.items()}
+def stored_counts(**audiences: Audience) -> dict[str, bytes]:
+    return {name: pack_counts(headcounts(audience)) for name, audience in audiences.items()}
 
 
 def test_what_was_shown_stands_in_the_way_of_its_like() -> None:
@@ -207,35 +207,35 @@ def test_what_was_shown_stands_in_the_way_of_its_like() -> None:
         {"twin": twin},  # it was taken out
         {"twin": twin, "half": half},  # it was put behind
     ):
-        found = verdicts(named, named.__getitem__, 20, 5, kept=kept(half=half))
-        assert (found["twin"].reason, found["twin"].near) == (TOO_CLOSE, "half")
+        reasons = verdicts(named, named.__getitem__, 20, 5, stored=stored_counts(half=half))
+        assert (reasons["twin"].reason, reasons["twin"].near) == (TOO_CLOSE, "half")
         if "half" in named:
-            assert found["half"].reason == (None if named["half"] is half else CHANGED)
+            assert reasons["half"].reason == (None if named["half"] is half else CHANGED)
 
     def unreadable(name: str) -> Audience:
         if name == "half":
             raise KreachError.rule("audience", "be readable", name)
         return twin
 
-    found = verdicts(["half", "twin"], unreadable, 20, 5, kept=kept(half=half))
-    assert (found["half"].reason, found["twin"].reason) == (NOT_HERE, TOO_CLOSE)
+    reasons = verdicts(["half", "twin"], unreadable, 20, 5, stored=stored_counts(half=half))
+    assert (reasons["half"].reason, reasons["twin"].reason) == (NOT_HERE, TOO_CLOSE)
 
 
 def test_higher_floors_hold_for_what_was_shown_too() -> None:
     lists = {"half": some(10, 10, 10, 10, 0, 0, 0, 0), "less": some(10, 10, 10, 4, 0, 0, 0, 0)}
-    known = kept(**lists)
-    assert {v.reason for v in verdicts(lists, lists.__getitem__, 20, 5, kept=known).values()} == {
+    known = stored_counts(**lists)
+    assert {v.reason for v in verdicts(lists, lists.__getitem__, 20, 5, stored=known).values()} == {
         None
     }
-    found = verdicts(lists, lists.__getitem__, 36, 7, kept=known)
-    assert (found["half"].reason, found["less"].reason) == (None, TOO_SMALL)
-    found = verdicts(lists, lists.__getitem__, 20, 7, kept=known)
-    assert (found["half"].reason, found["less"].reason) == (None, TOO_CLOSE)
+    reasons = verdicts(lists, lists.__getitem__, 36, 7, stored=known)
+    assert (reasons["half"].reason, reasons["less"].reason) == (None, TOO_SMALL)
+    reasons = verdicts(lists, lists.__getitem__, 20, 7, stored=known)
+    assert (reasons["half"].reason, reasons["less"].reason) == (None, TOO_CLOSE)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=50))
 def test_people_are_kept_as_they_are(counts: list[int]) -> None:
-    assert unpacked(packed(np.array(counts, dtype=np.int64))).tolist() == counts
+    assert unpack_counts(pack_counts(np.array(counts, dtype=np.int64))).tolist() == counts
 
 
 def test_more_sums_than_can_be_kept_are_refused_at_once() -> None:
@@ -253,14 +253,14 @@ def test_floors_have_margins_that_only_the_key_knows() -> None:
     passed = {}
     for total in range(30, 41):
         targeted = [total // 8 + (at < total % 8) for at in range(8)]
-        told = verdicts(["a"], lambda _, t=targeted: some(*t), 32, 5, known)  # type: ignore[misc]
-        passed[total] = told["a"].reason is None
+        decided = verdicts(["a"], lambda _, t=targeted: some(*t), 32, 5, known)  # type: ignore[misc]
+        passed[total] = decided["a"].reason is None
     assert passed == {total: total >= 32 + known("a") for total in passed}
     pair = {key: margins(bytes([key]), 5)("b\na") for key in range(200)}
     for key in range(50):
         both = {"a": some(*[5] * 8), "b": some(*[5] * 6, 1, 4)}  # at distance 5
-        told = verdicts(both, both.__getitem__, 1, 5, margins(bytes([key]), 5))
-        assert (told["b"].reason is None) == (pair[key] == 0)
+        decided = verdicts(both, both.__getitem__, 1, 5, margins(bytes([key]), 5))
+        assert (decided["b"].reason is None) == (pair[key] == 0)
 
 
 def test_few_pairs_are_compared() -> None:
@@ -273,8 +273,8 @@ def test_few_pairs_are_compared() -> None:
         reads.append(name)
         return Audience.disjoint(sizes, lists[int(name)])
 
-    found = verdicts([str(at) for at in range(100)], read, 200, 50, together=3)
-    assert all(verdict.reason is None for verdict in found.values())
+    reasons = verdicts([str(at) for at in range(100)], read, 200, 50, together=3)
+    assert all(verdict.reason is None for verdict in reasons.values())
     assert len(reads) == 100
 
 

@@ -14,7 +14,7 @@ from kreach.adsystem.check import check_adsystem, check_closing
 from kreach.adsystem.disclosure.audience_rules import AudienceRules
 from kreach.adsystem.disclosure.chapters.policy import whole_chapters
 from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight, stored_audiences
-from kreach.adsystem.disclosure.chapters.writer import _seen
+from kreach.adsystem.disclosure.chapters.writer import observe_flight
 from kreach.adsystem.settings import (
     AdSystemSettings,
     BidderSettings,
@@ -180,14 +180,14 @@ def test_a_window_may_begin_before_all_chapters_but_not_end_after() -> None:
 
 
 def test_what_is_seen_of_a_campaigns_end() -> None:
-    first = _seen(None, 100, ended=False, now_micros=10)
+    first = observe_flight(None, 100, ended=False, now_micros=10)
     assert first == Flight(100, None, None)
-    assert _seen(first, 100, ended=False, now_micros=500) == first  # it ended by itself
-    moved = _seen(first, 20, ended=False, now_micros=50)  # into the past
+    assert observe_flight(first, 100, ended=False, now_micros=500) == first  # it ended by itself
+    moved = observe_flight(first, 20, ended=False, now_micros=50)  # into the past
     assert moved == Flight(20, 50, None)
-    assert _seen(moved, 20, ended=False, now_micros=60) == moved
-    assert _seen(moved, 90, ended=False, now_micros=60) == Flight(90, None, None)
-    ended = _seen(first, 100, ended=True, now_micros=70)
+    assert observe_flight(moved, 20, ended=False, now_micros=60) == moved
+    assert observe_flight(moved, 90, ended=False, now_micros=60) == Flight(90, None, None)
+    ended = observe_flight(first, 100, ended=True, now_micros=70)
     assert ended == Flight(100, None, 70)
-    assert _seen(ended, 100, ended=True, now_micros=90) == ended
-    assert _seen(None, 100, ended=True, now_micros=90) == Flight(100, None, 90)
+    assert observe_flight(ended, 100, ended=True, now_micros=90) == ended
+    assert observe_flight(None, 100, ended=True, now_micros=90) == Flight(100, None, 90)

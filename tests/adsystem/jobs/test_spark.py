@@ -11,9 +11,9 @@ import kreach as kr
 from kreach.adsystem.jobs.hourly import run_hourly
 from kreach.adsystem.jobs.nightly import run_nightly
 from kreach.adsystem.jobs.options import JobOptions
-from tests.adsystem.api.stores import make_catalogue
-from tests.adsystem.jobs.rooms import DAY, HOUR, NOW, START, Room, days, hours, tree
-from tests.contract.brisk import brisk_spark
+from tests.adsystem.api.live_stores import make_catalogue
+from tests.adsystem.jobs.sample_stores import DAY, HOUR, NOW, START, SampleStore, days, hours, tree
+from tests.contract.fast_spark import spark_arguments
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -25,27 +25,27 @@ pytestmark = [
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Spark on this machine; one that is running is used, and others may use this one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", brisk_spark(tmp_path_factory.mktemp("warehouse")))
+        patch.setenv("PYSPARK_SUBMIT_ARGS", spark_arguments(tmp_path_factory.mktemp("warehouse")))
         engine = kr.SparkEngine("local[2]")
     with engine:
         yield
 
 
 def test_both_engines_write_the_same(tmp_path: Path, spark: None) -> None:
-    room = Room(tmp_path, make_catalogue("dispersed"), bidders=("", "b [1]*"))
-    room.add("spring")
-    room.chance(200, seed=31, span=2 * DAY)
-    room.move()
-    made: dict[str, Any] = {}
+    sample = SampleStore(tmp_path, make_catalogue("dispersed"), bidders=("", "b [1]*"))
+    sample.add("spring")
+    sample.write_random(200, seed=31, span=2 * DAY)
+    sample.move()
+    output: dict[str, Any] = {}
     for engine in ("duckdb", "spark"):
         out = tmp_path / engine
-        options: JobOptions = room.options(out=out, engine=engine, rows_per_file=60)
+        options: JobOptions = sample.options(out=out, engine=engine, rows_per_file=60)
         run_nightly(options, days(START), NOW)
-        run_hourly(options, hours(START + 30 * HOUR), NOW)  # one day gathered, one of the bidders'
+        run_hourly(options, hours(START + 30 * HOUR), NOW)  # one day merged, one of the bidders'
         files = tree(out)
         parts = sorted((out / "log").rglob("part-*.parquet"))
         rows = [row for part in parts for row in pq.ParquetFile(part).read().to_pylist()]
-        reach = {name: told for name, told in files.items() if not name.startswith("log")}
-        made[engine] = (rows, reach)
+        reach = {name: digest for name, digest in files.items() if not name.startswith("log")}
+        output[engine] = (rows, reach)
         assert len(parts) > 1
-    assert made["spark"] == made["duckdb"]
+    assert output["spark"] == output["duckdb"]

@@ -13,17 +13,17 @@ import pytest
 
 from kreach.adsystem.log.running_counts import RunningCounts
 from kreach.adsystem.log.snapshot import LiveLog, LogUnavailable
-from tests.adsystem.api.stores import (
+from tests.adsystem.api.live_stores import (
     GROUPS,
     START,
-    Shop,
+    LiveStore,
     make_campaign,
     make_catalogue,
     reporting,
 )
 
 
-async def told(client: httpx.AsyncClient, path: str = "spring/reach?cap=1") -> int:
+async def impressions_of(client: httpx.AsyncClient, path: str = "spring/reach?cap=1") -> int:
     answer = await client.get(f"/v1/campaigns/{path}")
     assert answer.status_code == 200, answer.text
     return int(answer.json()["impressions"])
@@ -35,8 +35,8 @@ def test_readers_see_every_row_once_while_the_bidder_writes_and_compacts(tmp_pat
 
 async def _beside_the_bidder(folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
-    shop.add(make_campaign("spring"))
+    live = LiveStore(folder, catalogue)
+    live.add(make_campaign("spring"))
     over = False
     answers = 0
 
@@ -45,31 +45,31 @@ async def _beside_the_bidder(folder: Path) -> None:
         nonlocal answers
         last = 0
         while not over:
-            before = len(shop.sold)
-            now = await told(client, path)
-            assert max(last, before) <= now <= len(shop.sold) + 1  # one may be written, not told
+            before = len(live.sold)
+            now = await impressions_of(client, path)
+            assert max(last, before) <= now <= len(live.sold) + 1  # one may be written, not told
             last = now
             answers += 1
             await asyncio.sleep(0)
 
-    async with reporting(shop) as client, shop.open():
+    async with reporting(live) as client, live.open():
         paths = ("spring/reach?cap=1", "spring/reach?cap=2&start=2026-10-01", "spring/series")
         readers = [asyncio.create_task(read(client, path)) for path in paths]
         generator = np.random.default_rng(3)
         for _ in range(12):
             for group in generator.integers(0, GROUPS, 20).tolist():
-                await shop.sell([group])
+                await live.sell([group])
                 await asyncio.sleep(0.001)
-            await asyncio.to_thread(shop.compact)
-            shop.now += 3_000.0
+            await asyncio.to_thread(live.compact)
+            live.now += 3_000.0
         over = True
         await asyncio.gather(*readers)
         assert answers > 30
         for path in paths:
-            assert await told(client, path) == len(shop.sold) == 240
+            assert await impressions_of(client, path) == len(live.sold) == 240
         answer = (await client.get("/v1/campaigns/spring/reach?cap=2")).json()
-        assert answer["reports"][0]["reach"] == shop.measured("spring", catalogue, 2).reach
-        assert answer["spend_micros"] == sum(row[-1] for row in shop.sold)
+        assert answer["reports"][0]["reach"] == live.measured("spring", catalogue, 2).reach
+        assert answer["spend_micros"] == sum(row[-1] for row in live.sold)
 
 
 def test_reporting_and_bidder_start_and_stop_in_any_order(tmp_path: Path) -> None:
@@ -77,27 +77,27 @@ def test_reporting_and_bidder_start_and_stop_in_any_order(tmp_path: Path) -> Non
 
 
 async def _any_order(folder: Path) -> None:
-    shop = Shop(folder, make_catalogue("dispersed"))
-    async with reporting(shop) as client:  # before any bidder was there
+    live = LiveStore(folder, make_catalogue("dispersed"))
+    async with reporting(live) as client:  # before any bidder was there
         assert (await client.get("/healthz")).json()["status"] == "ok"
         body = {"id": "spring", "budget": 100, "start": START.isoformat(), "market_mu": 0.0}
         body |= {"end": (START + timedelta(days=9)).isoformat(), "market_sigma": 1.0}
         assert (await client.post("/v1/campaigns", json=body)).status_code == 201
-        assert await told(client) == 0
-        async with shop.open():
-            await shop.sell([1, 2, 3])
-            assert await told(client) == 3
-        assert await told(client) == 3  # the bidder is down
-        async with shop.open():
-            shop.compact()
-            await shop.sell([4])
-            assert await told(client) == 4
-    async with reporting(shop) as client:  # started again, the bidder is down
-        assert await told(client) == 4
-        async with shop.open():
-            await shop.sell([5, 6])
-            shop.compact()  # moved before reporting saw them
-            assert await told(client) == 6
+        assert await impressions_of(client) == 0
+        async with live.open():
+            await live.sell([1, 2, 3])
+            assert await impressions_of(client) == 3
+        assert await impressions_of(client) == 3  # the bidder is down
+        async with live.open():
+            live.compact()
+            await live.sell([4])
+            assert await impressions_of(client) == 4
+    async with reporting(live) as client:  # started again, the bidder is down
+        assert await impressions_of(client) == 4
+        async with live.open():
+            await live.sell([5, 6])
+            live.compact()  # moved before reporting saw them
+            assert await impressions_of(client) == 6
             pacing = (await client.get("/v1/campaigns/spring/pacing")).json()["pacing"]
         status = (await client.get("/v1/campaigns/spring")).json()["status"]
         assert status["pace"]["wins"] == 6
@@ -110,18 +110,18 @@ def test_a_campaign_that_reporting_makes_is_played_and_paused(tmp_path: Path) ->
 
 
 async def _played(folder: Path) -> None:
-    shop = Shop(folder, make_catalogue("disjoint"))
-    async with reporting(shop) as client, shop.open():
+    live = LiveStore(folder, make_catalogue("disjoint"))
+    async with reporting(live) as client, live.open():
         body = {"id": "new", "budget": 5.0, "start": START.isoformat(), "market_mu": 0.0}
         body |= {"end": (START + timedelta(days=9)).isoformat(), "market_sigma": 1.0}
         assert (await client.post("/v1/campaigns", json=body)).status_code == 201
         await asyncio.sleep(1.2)
-        assert await shop.sell([0, 1]) == 2
-        assert await told(client, "new/reach") == 2
+        assert await live.sell([0, 1]) == 2
+        assert await impressions_of(client, "new/reach") == 2
         changed = await client.patch("/v1/campaigns/new", json={"state": "paused"})
         assert changed.status_code == 200
         await asyncio.sleep(1.2)
-        assert await shop.sell([0, 1]) == 0
+        assert await live.sell([0, 1]) == 0
 
 
 def test_counts_that_were_let_go_are_counted_again(tmp_path: Path) -> None:
@@ -130,27 +130,27 @@ def test_counts_that_were_let_go_are_counted_again(tmp_path: Path) -> None:
 
 async def _let_go(folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
-    shop.add(make_campaign("a"), make_campaign("b", start=START + timedelta(hours=1)))
-    live = LiveLog(shop.shared.store, "200MB")
+    live = LiveStore(folder, catalogue)
+    live.add(make_campaign("a"), make_campaign("b", start=START + timedelta(hours=1)))
+    log = LiveLog(live.shared.store, "200MB")
     small = RunningCounts(max_counts=GROUPS)  # room for one
-    async with shop.open():
-        await shop.sell([0, 0, 1])
-        shop.now += 4_000.0
-        shop.state.catalogue_bidders["v1"].update_active(shop.now)  # type: ignore[union-attr]
+    async with live.open():
+        await live.sell([0, 0, 1])
+        live.now += 4_000.0
+        live.state.catalogue_bidders["v1"].update_active(live.now)  # type: ignore[union-attr]
         for _ in range(3):
-            await shop.sell([2, 3, 4, 4])
-            shop.compact()
-            with live.snapshot() as now:
+            await live.sell([2, 3, 4, 4])
+            live.compact()
+            with log.snapshot() as now:
                 for campaign, name in ((1, "a"), (2, "b"), (1, "a")):
-                    found = small.counts(now, now.place(campaign, "v1"), GROUPS)
-                    assert found.tolist() == shop.counts(name, catalogue).tolist()
+                    counted = small.counts(now, now.place(campaign, "v1"), GROUPS)
+                    assert counted.tolist() == live.counts(name, catalogue).tolist()
                 places = [now.place(1, "v1"), now.place(2, "v1")]
                 both = dict(small.counts_of(now, places, GROUPS))
-                assert both[places[1]].tolist() == shop.counts("b", catalogue).tolist()
+                assert both[places[1]].tolist() == live.counts("b", catalogue).tolist()
                 totals = small.totals(now)
-                assert sum(total.rows for total in totals.values()) == len(shop.sold)
-    live.close()
+                assert sum(total.rows for total in totals.values()) == len(live.sold)
+    log.close()
 
 
 def test_another_store_under_the_same_name_is_another_log(tmp_path: Path) -> None:
@@ -158,21 +158,21 @@ def test_another_store_under_the_same_name_is_another_log(tmp_path: Path) -> Non
 
 
 async def _another(folder: Path) -> None:
-    first = Shop(folder / "one", make_catalogue("disjoint"))
+    first = LiveStore(folder / "one", make_catalogue("disjoint"))
     first.add(make_campaign("spring"))
     async with first.open():
         await first.sell([0, 0, 1])
     async with reporting(first) as client:
-        assert await told(client) == 3
-        other = Shop(folder / "two", make_catalogue("disjoint"))
+        assert await impressions_of(client) == 3
+        other = LiveStore(folder / "two", make_catalogue("disjoint"))
         other.add(make_campaign("spring"))
         async with other.open():
             await other.sell([4])
         for suffix in ("", "-wal", "-shm"):
             (first.shared.store / f"live.sqlite3{suffix}").unlink(missing_ok=True)
-        assert await told(client) == 0
+        assert await impressions_of(client) == 0
         os.link(other.shared.store / "live.sqlite3", first.shared.store / "live.sqlite3")
-        assert await told(client) == 1
+        assert await impressions_of(client) == 1
 
 
 def test_a_log_that_cannot_be_read_is_the_services_fault(tmp_path: Path) -> None:
@@ -180,28 +180,28 @@ def test_a_log_that_cannot_be_read_is_the_services_fault(tmp_path: Path) -> None
 
 
 async def _unreadable(folder: Path) -> None:
-    shop = Shop(folder, make_catalogue("disjoint"))
-    shop.add(make_campaign("spring"))
-    async with shop.open():
-        await shop.sell([0, 1])
-        shop.compact()
-    async with reporting(shop) as client:
-        moved = next((shop.shared.store / "log").rglob("*.parquet"))
+    live = LiveStore(folder, make_catalogue("disjoint"))
+    live.add(make_campaign("spring"))
+    async with live.open():
+        await live.sell([0, 1])
+        live.compact()
+    async with reporting(live) as client:
+        moved = next((live.shared.store / "log").rglob("*.parquet"))
         whole = moved.read_bytes()
         moved.write_bytes(whole[: len(whole) // 2])
         answer = await client.get("/v1/campaigns/spring/reach")
         assert answer.status_code == 503
         assert list(answer.json()) == ["error"]
         moved.write_bytes(whole)
-        assert await told(client) == 2
-        (shop.shared.store / "live.sqlite3").rename(shop.shared.store / "aside")
-        (shop.shared.store / "live.sqlite3").write_bytes(b"no database" * 1_000)
+        assert await impressions_of(client) == 2
+        (live.shared.store / "live.sqlite3").rename(live.shared.store / "aside")
+        (live.shared.store / "live.sqlite3").write_bytes(b"no database" * 1_000)
         assert (await client.get("/v1/campaigns/spring/reach")).status_code == 503
         assert (await client.get("/healthz")).status_code == 503
         assert (await client.get("/metrics")).status_code == 200
-        (shop.shared.store / "live.sqlite3").unlink()
-        (shop.shared.store / "aside").rename(shop.shared.store / "live.sqlite3")
-        assert await told(client) == 2
+        (live.shared.store / "live.sqlite3").unlink()
+        (live.shared.store / "aside").rename(live.shared.store / "live.sqlite3")
+        assert await impressions_of(client) == 2
         assert (await client.get("/healthz")).json()["status"] == "ok"
 
 
@@ -220,10 +220,10 @@ def test_metrics_name_no_campaign_and_no_path_that_a_client_made_up(tmp_path: Pa
 
 
 async def _metrics(folder: Path) -> None:
-    shop = Shop(folder, make_catalogue("disjoint"))
-    shop.add(make_campaign("spring"))
-    async with reporting(shop) as client:
-        await told(client)
+    live = LiveStore(folder, make_catalogue("disjoint"))
+    live.add(make_campaign("spring"))
+    async with reporting(live) as client:
+        await impressions_of(client)
         for path in ("/v1/campaigns/canary-1", "/canary-2", "/v1/campaigns/spring/reach?cap=x"):
             await client.get(path)
         await client.request("CANARY3", "/v1/campaigns")

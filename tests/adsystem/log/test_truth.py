@@ -66,9 +66,9 @@ class Truth:
     def judged(
         self, world: World, groups: GroupTable | None = None, campaigns: int = CAMPAIGNS
     ) -> list[Held]:
-        told = groups_of(self.engine, world) if groups is None else groups
+        known = groups_of(self.engine, world) if groups is None else groups
         flights = self.flights[world.name][:campaigns]
-        return [held for flight in flights for held in judge(self.log, told, flight)]
+        return [outcomes for flight in flights for outcomes in judge(self.log, known, flight)]
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +78,12 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Truth]:
         yield Truth(engine, tmp_path_factory.mktemp("truth") / "log.parquet")
 
 
-def tails(held: list[Held]) -> tuple[float, float]:
+def tails(outcomes: list[Held]) -> tuple[float, float]:
     """The chance of so few hits or fewer, and of so many or more, if promises are kept."""
     law = np.ones(1)
-    for one in held:
+    for one in outcomes:
         law = np.convolve(law, [1.0 - one.expected, one.expected])
-    hits = sum(one.held for one in held)
+    hits = sum(one.held for one in outcomes)
     return float(law[: hits + 1].sum()), float(law[hits:].sum())
 
 
@@ -93,9 +93,9 @@ def check_errors(errors: FloatArray) -> None:
     assert RARE <= chi2.cdf(np.sum(errors**2), len(errors)) <= 1.0 - RARE
 
 
-def check(held: list[Held], *, own_law: bool) -> None:
+def check(outcomes: list[Held], *, own_law: bool) -> None:
     for quantity in QUANTITIES:
-        mine = [h for h in held if h.quantity == quantity]
+        mine = [h for h in outcomes if h.quantity == quantity]
         for level in LEVELS:
             here = [h for h in mine if h.level == level]
             assert min(tails(here)) >= RARE, (quantity, level)
@@ -138,10 +138,10 @@ def test_simulated_intervals_hold_the_truth(truth: Truth, monkeypatch: pytest.Mo
 
 def test_an_interval_of_the_wrong_world_does_not(truth: Truth) -> None:
     """These tests can fail: groups told as uniform whose members visit unequally often."""
-    told = World(DISPERSED.name, DISPERSED.members, DISPERSED.wanted)
-    held = truth.judged(told, groups_of(truth.engine, told), campaigns=10)
+    known = World(DISPERSED.name, DISPERSED.members, DISPERSED.wanted)
+    outcomes = truth.judged(known, groups_of(truth.engine, known), campaigns=10)
     for quantity in QUANTITIES[:2]:
-        here = [h for h in held if h.quantity == quantity and h.level == 0.95]
+        here = [h for h in outcomes if h.quantity == quantity and h.level == 0.95]
         assert tails(here)[0] < RARE
         assert np.mean([h.error for h in here]) < -STRAY
 

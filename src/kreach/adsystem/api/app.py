@@ -1,4 +1,4 @@
-"""The reporting API as an application: which services, which policy, how errors are answered."""
+"""The reporting API as an application: its services, its policy and its error handlers."""
 
 import sqlite3
 from collections.abc import AsyncIterator

@@ -1,8 +1,8 @@
 """Whose campaigns a caller may name: an operator any, an advertiser its own.
 
-What `acme` calls `spring` is stored as `acme.spring`. The prefix is put on whatever comes in and
-taken off whatever goes out, so an advertiser cannot name a campaign of another: to ask for one is
-to ask for an own campaign that does not exist, in every step.
+The campaign `spring` of `acme` is stored as `acme.spring`. The prefix is added to every id that
+comes in and removed from every id that goes out, so an advertiser cannot name a campaign of
+another: such a request is about an own campaign that does not exist.
 """
 
 import re
@@ -71,7 +71,7 @@ class CampaignScope:
         return msgspec.structs.replace(document, **{field: name})
 
     def _name(self, stored: str) -> str:
-        """The caller's name of a campaign. Another's campaign here is a fault of ours."""
+        """The caller's name of a campaign. Another advertiser's campaign here is a bug."""
         if not stored.startswith(self._prefix):
             raise RuntimeError("a campaign of another advertiser was about to be shown")
         return stored.removeprefix(self._prefix)

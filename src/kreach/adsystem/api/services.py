@@ -1,4 +1,4 @@
-"""What routes stand on: the report services, thread pools for them, and metrics."""
+"""What the routes use: the report services, their thread pools, and metrics."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ _HEALTH_SECONDS = 1.0
 
 
 class Forbidden(RuntimeError):
-    """A role asks for what it may not have: the gate let it through to the wrong place."""
+    """The role may not use this route."""
 
 
 class Services:
@@ -44,7 +44,7 @@ class Services:
         self.managing = Workers("campaigns", 2, 200)
         self.measuring = Workers("reports", 3, 60)
         self.planning = Workers("plans", 1, 5)
-        self.reports = metrics.count("reports", "Reports made, by kind", "kind")
+        self.reports = metrics.count("reports", "Reports, by kind", "kind")
         live = store.live
         metrics.gauge("live_rows", "Rows that are not in files", lambda: {"": live.live_rows})
 
@@ -72,7 +72,7 @@ class Services:
         raise Forbidden(viewer.role)
 
     def close(self) -> None:
-        """Let what is under way end, then close the store."""
+        """Wait for running work, then close the store."""
         if self.ring is not None:
             self.ring.close()
         for workers in (self.managing, self.measuring, self.planning):
@@ -84,7 +84,7 @@ class Services:
 
 
 class HealthCheck:
-    """Whether the service can answer: checked once a second, however often strangers ask."""
+    """Whether the service can answer, checked at most once a second."""
 
     def __init__(self, services: Services) -> None:
         self._reports, self._workers = services.operators, services.managing
@@ -94,7 +94,7 @@ class HealthCheck:
         self._failure: str | None = None
 
     async def response(self) -> Response:
-        """The status, and nothing of campaigns and catalogues."""
+        """The status alone, for callers without a key."""
         async with self._lock:
             if time.monotonic() - self._checked_at >= _HEALTH_SECONDS:
                 self._failure = await self._workers.run(self._reports.log_failure)

@@ -1,4 +1,4 @@
-"""Around the routes: who asks, bounded bodies, counted requests, thread pools."""
+"""Middleware and thread pools: authentication, body limits, request metrics."""
 
 import asyncio
 import threading
@@ -39,62 +39,61 @@ _VIEWER = "kreach.viewer"
 
 
 class Busy(RuntimeError):
-    """More requests wait than may."""
+    """Too many requests are waiting."""
 
 
 class Workers:
-    """Threads for work that would hold up the loop; a queue that grows too long is refused."""
+    """A thread pool for blocking work, with a bounded queue."""
 
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._most = threads + max_waiting
+        self._max_under_way = threads + max_waiting
         self._lock = threading.Lock()
         self.under_way = 0
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """Do it in a thread, and wait for it."""
+        """Run work in a thread, and await its result."""
         with self._lock:
-            if self.under_way >= self._most:
+            if self.under_way >= self._max_under_way:
                 raise Busy("too many requests at once: try again later")
             self.under_way += 1
-        made = self._threads.submit(partial(work, *args))
-        made.add_done_callback(self._done)
-        return await asyncio.wrap_future(made)
+        future = self._threads.submit(partial(work, *args))
+        future.add_done_callback(self._done)
+        return await asyncio.wrap_future(future)
 
     def _done(self, _: object) -> None:
         with self._lock:
             self.under_way -= 1
 
     def close(self) -> None:
-        """Let what is under way come to its end."""
+        """Wait for running work; cancel what is queued."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def open_to_all(_: Any) -> Viewer | Refusal:
-    """Let everybody in as an operator: a service without keys."""
+    """Admit everybody as an operator, for a service without keys."""
     return OPERATOR
 
 
 class Bearer(SecurityBase):
-    """How the API describes that a key is asked for; who asks was decided before the routes."""
+    """Describes the key in OpenAPI; the middleware has authenticated the caller before."""
 
     model = HTTPBearer(description="A key, as `kreach keys add` shows it once.")
     scheme_name = "key"
 
     async def __call__(self, request: Request) -> None:
-        """Nothing is left to do."""
+        """Nothing to do."""
 
 
 async def viewer_of(request: Request) -> Viewer:
-    """Who was let in with this request."""
+    """The authenticated caller of a request."""
     viewer: Viewer = request.scope[_VIEWER]
     return viewer
 
 
 class RequestGuard:
-    """Middleware: lets in whom `admit` lets in, before it reads a body, and that within bounds.
-
-    Counts requests, and turns failures into 500.
+    """Middleware: authenticates with `admit` before it reads the body, limits the body, counts
+    requests, and turns failures into 500.
     """
 
     def __init__(
@@ -147,11 +146,11 @@ class RequestGuard:
         self._requests.add(f"{_method(scope)} {_route(scope)} {status}")
 
     def _refused(self, scope: Any) -> Response | None:
-        """The answer to somebody who is not let in; who is let in stands in the scope."""
-        found = self._admit(scope)
-        if isinstance(found, Refusal):
-            return error_response(found.status, found.message, headers=found.headers)
-        scope[_VIEWER] = found
+        """The response to a caller who is refused; an admitted viewer is put into the scope."""
+        viewer = self._admit(scope)
+        if isinstance(viewer, Refusal):
+            return error_response(viewer.status, viewer.message, headers=viewer.headers)
+        scope[_VIEWER] = viewer
         return None
 
     def _too_long(self, body: bytes) -> Response | None:
@@ -167,7 +166,7 @@ class RequestGuard:
         return error_response(500, "internal error")
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """The body, a little more than is allowed of one that is too long; None if nobody waits."""
+        """The body, cut soon after the limit; None if the client has disconnected."""
         parts: list[bytes] = []
         size = 0
         while size <= self._max_body_bytes:
@@ -182,7 +181,7 @@ class RequestGuard:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, for the routes to read."""
+    """Replay a body that was read, for the routes."""
     waiting = [body]
 
     async def replay() -> Message:
@@ -198,7 +197,7 @@ def _method(scope: Any) -> str:
 
 
 def _route(scope: Any) -> str:
-    """The template of the path: what clients write into it stays out of labels and logs."""
+    """The template of the path, so that client input stays out of labels and logs."""
     return str(getattr(scope.get("route"), "path", "other"))
 
 

@@ -1,4 +1,4 @@
-"""Which audiences advertisers may use on a catalogue, decided once for each and stored."""
+"""Verdicts on the audiences of each catalogue, decided once and stored."""
 
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -8,7 +8,7 @@ from kreach.adsystem.disclosure.audiences import (
     NOT_HERE,
     Verdict,
     margins,
-    packed,
+    pack_counts,
     verdicts,
 )
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
@@ -56,7 +56,7 @@ class AudienceRules:
         return Suppressed(what="everything", reason=str(verdict.reason), why=why)
 
     def _decide(self, catalogue: Catalogue) -> dict[str, Verdict]:
-        """What may be used is written down before anybody learns of it."""
+        """Store usable audiences before anybody sees a verdict."""
         floors, version = self._settings, catalogue.version
 
         def read(name: str) -> Audience:
@@ -79,6 +79,6 @@ class AudienceRules:
                 for name, verdict in decided.items()
                 if verdict.reason is None and name not in stored
             ]
-            people = {name: packed(headcounts(read(name))) for name in new}
+            people = {name: pack_counts(headcounts(read(name))) for name in new}
             if self._store.store_audiences(version, len(stored), people):
                 return decided

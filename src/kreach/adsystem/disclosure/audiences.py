@@ -1,7 +1,7 @@
-"""Which audiences advertisers may use: those of many people, and none that others nearly tell.
+"""Which audiences advertisers may use: large ones that differ enough from all others.
 
-Two reports on audiences that differ by one person tell about that person. All that reporting tells
-is a function of the head-counts of targeted people by group, so audiences can be told apart by
+Two reports on audiences that differ by one person disclose that person. All figures are functions
+of the head-counts of targeted people by group, so audiences can be told apart by
 
     distance = Σ over groups |targeted in the one − targeted in the other|
 
@@ -14,16 +14,16 @@ learn no more than one. That holds for audiences that are the same, too: if they
 those that differ by one person could not, being refused would tell whether that person is in both.
 Campaigns on the same people name the same audience.
 
-What holds for one other holds for what several add up to (sums.py): everyone less two lists that
-leave out one person is that person. So an audience also keeps its distance from all sums and
-differences of usable ones, up to a number of audiences that are looked at together.
+The same holds for sums of several audiences (combinations.py): everyone less two lists that leave
+out one person is that person. So an audience must also differ from all sums and differences of
+usable ones, up to a number of audiences (`audiences_together`).
 
-A floor that is known to the person would tell as much: an audience made to be just large enough if
-somebody is in it. So each audience, and each such sum, has its own margin above the floor, which
-nobody outside knows. The answer depends on the settings alone, so it tells nothing about what
-others run, and new audiences at the end leave those before them as they are. What could be used
-once is kept (archive.py), since reports on it may have been seen: taken out of the settings or
-changed under its name, it still stands in the way of its like.
+A known floor would disclose as much: an audience built to be just large enough if somebody is in
+it. So each audience, and each such sum, has its own secret margin above the floor. Verdicts depend
+on the settings alone, so they disclose nothing about what others run, and a new audience at the end
+changes none before it. An audience that was once usable is stored (chapters/store.py), since
+reports on it may have been seen: removed from the settings or changed under its name, it still
+rules out others close to it.
 """
 
 import hashlib
@@ -35,11 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kreach.adsystem.catalogues import headcounts
-from kreach.adsystem.disclosure.combinations import Signed, Sums
-from kreach.boundary.audience import (
-    Audience,
-    OverlappingAudience,
-)
+from kreach.adsystem.disclosure.combinations import Combinations, Signed
+from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -51,9 +48,9 @@ __all__ = [
     "Verdict",
     "distance",
     "margins",
-    "packed",
+    "pack_counts",
     "served_people",
-    "unpacked",
+    "unpack_counts",
     "verdicts",
 ]
 
@@ -68,8 +65,8 @@ _NEW_NAME = "have a new name when its people change"
 class Verdict:
     """Whether advertisers may use an audience: `reason` is None, or says why not.
 
-    `rule` completes "audience must ..."; neither tells a size, a distance or another audience.
-    `near` is what it is too close to, for operators: another one, or a sum of others.
+    `rule` completes "audience must ..."; neither discloses a size, a distance or another audience.
+    `near` is what it is too close to, for operators: another audience, or a sum of others.
     """
 
     reason: str | None = None
@@ -99,18 +96,18 @@ def distance(one: IntArray, other: IntArray) -> int:
     return int(np.abs(one - other).sum())
 
 
-def packed(counts: IntArray) -> bytes:
-    """Head-counts as they are kept."""
+def pack_counts(counts: IntArray) -> bytes:
+    """Head-counts, compressed for the store."""
     return zlib.compress(counts.astype("<u4").tobytes(), 1)
 
 
-def unpacked(kept: bytes) -> IntArray:
-    """What `packed` made small."""
-    return np.frombuffer(zlib.decompress(kept), dtype="<u4").astype(np.int64)
+def unpack_counts(packed: bytes) -> IntArray:
+    """The inverse of `pack_counts`."""
+    return np.frombuffer(zlib.decompress(packed), dtype="<u4").astype(np.int64)
 
 
-def margins(key: bytes, most: int) -> Callable[[str], int]:
-    """What is added to a floor: for each text another number below `most`, known to the key only.
+def margins(key: bytes, limit: int) -> Callable[[str], int]:
+    """Secret margins on a floor: a keyed hash of a text, below `limit`.
 
     >>> margin = margins(b"secret", 200)
     >>> margin("sports") == margin("sports"), 0 <= margin("sports") < 200
@@ -119,7 +116,7 @@ def margins(key: bytes, most: int) -> Callable[[str], int]:
 
     def margin(text: str) -> int:
         digest = hmac.digest(key, text.encode(), hashlib.sha256)
-        return int.from_bytes(digest[:8]) % max(most, 1)
+        return int.from_bytes(digest[:8]) % max(limit, 1)
 
     return margin
 
@@ -131,25 +128,24 @@ def verdicts(
     min_difference: int,
     margin: Callable[[str], int] = lambda _: 0,
     together: int = 4,
-    kept: Mapping[str, bytes] | None = None,
+    stored: Mapping[str, bytes] | None = None,
 ) -> dict[str, Verdict]:
-    """What advertisers may do with each audience, in the order given.
+    """Whether advertisers may use each audience, in the order given.
 
-    `together` is how many audiences are looked at at once: 2 is one and another, 3 is one and what
-    two others add up to. `read` is asked once for each, and again for those that may be close.
+    `together` is how many audiences are compared at once: 2 is one and another, 3 is one and the
+    sum of two others. `read` is called once for each, and again for those that may be close.
 
-    Those that are `kept` could be used before, and reports on them may have been seen. They come
-    first, as they were then, whether or not they are still named; one that is not the same any more
-    may not be used.
+    `stored` audiences were usable before, and reports on them may have been seen. They come first,
+    as they were then, whether or not they are still named; one that has changed may not be used.
     """
-    before = {} if kept is None else kept
-    found: dict[str, Verdict] = {}
-    usable = Sums(together - 1)
+    before = {} if stored is None else stored
+    decided: dict[str, Verdict] = {}
+    usable = Combinations(together - 1)
 
     def counts_of(name: str) -> IntArray:
-        return unpacked(before[name]) if name in before else headcounts(read(name))
+        return unpack_counts(before[name]) if name in before else headcounts(read(name))
 
-    def judged(name: str, mine: IntArray) -> Verdict:
+    def judge(name: str, mine: IntArray) -> Verdict:
         if mine.sum() < min_audience + margin(name):
             return Verdict(TOO_SMALL, f"have clearly more than {min_audience} people")
         for others in usable.near(mine, 2 * min_difference):  # margins are below the floor
@@ -169,20 +165,20 @@ def verdicts(
         try:
             now = headcounts(read(name)) if name in named else None
         except KreachError:
-            now, found[name] = None, Verdict(NOT_HERE, "be readable on this catalogue")
-        mine = unpacked(before[name]) if name in before else now
+            now, decided[name] = None, Verdict(NOT_HERE, "be readable on this catalogue")
+        mine = unpack_counts(before[name]) if name in before else now
         if mine is None:
             continue
-        verdict = judged(name, mine)
+        verdict = judge(name, mine)
         if name in before or verdict.reason is None:
             usable.add(name, mine)
         if now is not None:
             same = np.array_equal(now, mine)
-            found[name] = verdict if same else Verdict(CHANGED, _NEW_NAME)
-    return {name: found[name] for name in named}
+            decided[name] = verdict if same else Verdict(CHANGED, _NEW_NAME)
+    return {name: decided[name] for name in named}
 
 
 def _text(others: Signed) -> str:
-    """As operators read it, those with a plus first."""
+    """For operators: added audiences first."""
     first, *rest = sorted(others, key=lambda one: -one[1])
     return first[0] + "".join(f" {'+' if sign > 0 else '−'} {name}" for name, sign in rest)

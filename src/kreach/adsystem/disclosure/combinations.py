@@ -1,13 +1,13 @@
 """Sums and differences of audiences: which of them come close to another one.
 
-If *left* and *right* are shown, an audience of all who are on either list and one person more is as
-good as shown: it differs from left + right by her. So does the whole from left + right − both. The
-number of such sums grows fast with the audiences, so they are sifted: by their totals, then by
-sums over few parts of the groups. Both are bounds from below,
+If *left* and *right* are released, an audience of everybody on either list and one person more
+discloses her: it differs from left + right by her. So does the whole from left + right − both. The
+number of such sums grows fast with the audiences, so they are filtered: by their totals, then by
+sums over few parts of the groups. Both are lower bounds,
 
     |Σ over a part| ≤ Σ over the part |…|, so distance of parts ≤ distance of groups,
 
-and what passes both is compared group by group by whoever asks.
+and the caller compares what passes both group by group.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ import numpy as np
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["Signed", "Sums", "check_together"]
+__all__ = ["Combinations", "Signed", "check_together"]
 
 _PARTS = 256
-_MOST = 4_000_000
+_MAX_COMBINATIONS = 4_000_000
 _AT_ONCE = 4_096
 
 Signed = tuple[tuple[str, int], ...]
 
 
 def check_together(audiences: int, together: int) -> None:
-    """So many audiences can be looked at together: their sums are kept at hand.
+    """Refuse more audiences than can be combined: all combinations are in memory.
 
     >>> check_together(100, 4)
     >>> check_together(200, 4)
@@ -37,30 +37,32 @@ def check_together(audiences: int, together: int) -> None:
     kreach.errors.KreachError: audiences_together must be at most 3 with 200 audiences, got 4
     """
     sums = [comb(audiences, size) << size for size in range(together)]
-    least = next((size for size in range(together) if sum(sums[: size + 1]) > _MOST), None)
-    if least is not None:
-        rule = f"be at most {least} with {audiences} audiences"
+    limit = next(
+        (size for size in range(together) if sum(sums[: size + 1]) > _MAX_COMBINATIONS), None
+    )
+    if limit is not None:
+        rule = f"be at most {limit} with {audiences} audiences"
         raise KreachError.rule("audiences_together", rule, together)
 
 
-class Sums:
-    """All Σ ± audience of up to `most` different ones, at least one of them with a plus.
+class Combinations:
+    """All Σ ± audience of up to `max_size` different ones, at least one of them with a plus.
 
-    >>> sums = Sums(2)
-    >>> sums.add("men", np.array([5, 3]))
-    >>> sums.add("women", np.array([4, 6]))
-    >>> list(sums.near(np.array([9, 8]), 2))
+    >>> combinations = Combinations(2)
+    >>> combinations.add("men", np.array([5, 3]))
+    >>> combinations.add("women", np.array([4, 6]))
+    >>> list(combinations.near(np.array([9, 8]), 2))
     [(('men', 1), ('women', 1))]
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_size: int) -> None:
         self._names: list[str] = []
         self._parts = np.zeros((1, _PARTS), dtype=np.int64)  # of nobody, then of each audience
         self._totals = np.zeros(1, dtype=np.int64)  # of the empty sum first
-        self._members = np.zeros((1, most), dtype=np.int32)  # ±number of the audience, from 1
+        self._members = np.zeros((1, max_size), dtype=np.int32)  # ±number of the audience, from 1
 
     def add(self, name: str, counts: IntArray) -> None:
-        """An audience more, by its head-counts: each sum with room for it, plus and minus."""
+        """Add an audience, by its head-counts: to each sum with room for it, plus and minus."""
         self._names.append(name)
         self._parts = np.vstack([self._parts, _in_parts(counts)])
         room = self._members[:, -1] == 0
@@ -73,12 +75,12 @@ class Sums:
             self._members = np.vstack([self._members, more])
 
     def near(self, counts: IntArray, floor: int) -> Iterator[Signed]:
-        """The sums that may be closer than the floor, as (name, sign): the others are not."""
+        """The sums that may be closer than the floor, as (name, sign); all others are not."""
         mine = _in_parts(counts)
         close = np.abs(self._totals - counts.sum()) < floor
-        found = self._members[close & (self._members > 0).any(axis=1)]
-        for low in range(0, len(found), _AT_ONCE):
-            some = found[low : low + _AT_ONCE]
+        candidates = self._members[close & (self._members > 0).any(axis=1)]
+        for low in range(0, len(candidates), _AT_ONCE):
+            some = candidates[low : low + _AT_ONCE]
             parts = (np.sign(some)[:, :, None] * self._parts[np.abs(some)]).sum(axis=1)
             for members in some[np.abs(parts - mine).sum(axis=1) < floor].tolist():
                 named = [number for number in members if number]

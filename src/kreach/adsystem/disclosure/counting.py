@@ -63,7 +63,7 @@ class CountingView(ABC):
 
     @abstractmethod
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
-        """The version asked for; else the newest with something to show."""
+        """The requested version; else the newest with something to show."""
 
     @abstractmethod
     def count(self, subject: Subject, window: Window) -> Counted | None:
@@ -76,7 +76,7 @@ class CountingView(ABC):
         """The closed window, its periods, and impressions by group of each; None without any."""
 
     def nothing(self, subject: Subject) -> Figures:
-        """What is shown while nothing may be counted; an open log always may."""
+        """The figures while nothing may be counted; never used with an open log."""
         del subject
         return Figures(Window())
 
@@ -149,7 +149,7 @@ class CountingView(ABC):
     def _running(
         self, subject: Subject, split: tuple[Window, Sequence[Window], Iterator[IntArray]], by: str
     ) -> Iterator[tuple[Window, IntArray, IntArray]]:
-        """Each period with its counts and those up to its end, as long as there is time."""
+        """Each period with its counts and those up to its end, until the deadline."""
         _, periods, counts = split
         check_period_count(periods, by, MAX_PERIODS)
         deadline = time.monotonic() + self.max_seconds

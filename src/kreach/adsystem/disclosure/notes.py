@@ -1,4 +1,4 @@
-"""Words and helpers that the policies for advertisers share."""
+"""Texts and helpers shared by the policies for advertisers."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -50,7 +50,7 @@ class OpenPolicy:
         return None
 
     def close(self) -> None:
-        """The store is its owner's."""
+        """Nothing to close: the caller owns the store."""
 
 
 class OpenView(CountingView):
@@ -78,7 +78,7 @@ class OpenView(CountingView):
         return Delivery(sum(total.rows for total in mine), spend)
 
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
-        """The one asked for; else the newest with impressions of the campaign, else the newest."""
+        """The requested one; else the newest with impressions of the campaign, else the newest."""
         catalogues, totals = self.store.catalogues, self.store.counts.totals(self._now)
         if version is not None:
             return catalogues.get(version)
@@ -102,11 +102,8 @@ class OpenView(CountingView):
             for stored in several:
                 place = self._now.place(stored.number, version)
                 rows = totals.get(place, _NOTHING).rows
-                key: tuple[object, ...] = (
-                    self._now.generation,
-                    place,
-                    rows,
-                )  # as many rows are the same ones
+                # logs only grow: as many rows are the same ones
+                key: tuple[object, ...] = (self._now.generation, place, rows)
                 known, reach = self._unique.get(stored.number, ((), None))
                 result[stored.number] = (version, reach)
                 if known != key:

@@ -1,1 +1,1 @@
-"""Jobs over the whole log, for a scheduler: hourly reach, and the nightly gathering of files."""
+"""Batch jobs over the whole log, for a scheduler: hourly reach, and the nightly merge of files."""

@@ -1,5 +1,6 @@
-"""Whom a campaign is measured on: the groups of each catalogue, opened once in the engine."""
+"""The groups and audiences of each catalogue, opened once in the engine of a job."""
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +22,8 @@ def read_campaigns(store: Path) -> dict[str, Campaign]:
     """All campaigns of a store by id; a store that reporting has not written to is refused."""
     if not (store / FILE).is_file():
         raise KreachError.rule("store", f"hold campaigns ({FILE})", str(store))
-    kept = CampaignStore(store)
-    try:
-        return {one.campaign.id: one.campaign for one in kept.all()}
-    finally:
-        kept.close()
+    with closing(CampaignStore(store)) as campaigns:
+        return {stored.campaign.id: stored.campaign for stored in campaigns.all()}
 
 
 class JobAudiences:
@@ -33,23 +31,22 @@ class JobAudiences:
 
     def __init__(self, engine: Engine, settings: AdSystemSettings, folder: Path) -> None:
         self._engine, self._settings, self._folder = engine, settings, folder
-        read = read_catalogues(settings)
-        self._catalogues = {found.version: found for found in read}
+        self._catalogues = {one.version: one for one in read_catalogues(settings)}
         self._paths = dict(zip(self._catalogues, settings.catalogues, strict=True))
         self._opened: dict[tuple[str, str], GroupTable | KreachError] = {}
 
     def groups(self, version: str, audience: str) -> GroupTable:
-        """The groups of a catalogue with the people of an audience; refuses what is not there."""
+        """The groups of a catalogue with the people of an audience; refuses unknown ones."""
         key = (version, audience)
         if key not in self._opened:
             try:
                 self._opened[key] = self._open(version, audience)
             except KreachError as error:
                 self._opened[key] = error
-        found = self._opened[key]
-        if isinstance(found, KreachError):
-            raise found
-        return found
+        groups = self._opened[key]
+        if isinstance(groups, KreachError):
+            raise groups
+        return groups
 
     def _open(self, version: str, audience: str) -> GroupTable:
         if version not in self._catalogues:
@@ -60,9 +57,9 @@ class JobAudiences:
             released = path / "release" if (path / "release").is_dir() else path
             return open_groups(self._engine, released)
         catalogue = self._catalogues[version]
-        told = read_audience(self._settings, catalogue, audience)
-        assert isinstance(told, DisjointAudience)  # no other kind has head-counts
+        people = read_audience(self._settings, catalogue, audience)
+        assert isinstance(people, DisjointAudience)  # no other kind has head-counts
         file = self._folder / f"groups-{len(self._opened)}.parquet"
-        write_groups(catalogue, file, told.targeted_counts)
+        write_groups(catalogue, file, people.targeted_counts)
         table = open_groups(self._engine, file)
         return replace(table, version=version, created=catalogue.created)

@@ -1,4 +1,4 @@
-"""The engines of the log, with what a job needs besides: to write many rows, sorted, into files."""
+"""The engines of the log, extended to write sorted rows into Parquet files."""
 
 import shutil
 from abc import abstractmethod
@@ -20,10 +20,10 @@ ENGINES = ("duckdb", "spark")
 
 
 class JobEngine(Engine):
-    """An engine that can also write the answer to a question."""
+    """An engine that can also write the result of a query."""
 
     @abstractmethod
-    def write_sorted(self, question: ir.Table, by: Sequence[str], folder: Path, files: int) -> None:
+    def write_sorted(self, query: ir.Table, by: Sequence[str], folder: Path, files: int) -> None:
         """Write the rows into part-0000.parquet, part-0001.parquet, ..., at most so many files.
 
         Rows are in order within a file, and files follow each other.
@@ -35,19 +35,19 @@ class EmbeddedJobs(EmbeddedEngine, JobEngine):
 
     def __init__(self, memory: str = "1500MB") -> None:
         super().__init__(memory=memory)
-        with self.guard("engine", "know how to keep what it read of files"):
+        with self.translate_errors("engine", "support parquet_metadata_cache"):
             self._engine.execute("SET parquet_metadata_cache = true")  # files never change
 
-    def write_sorted(self, question: ir.Table, by: Sequence[str], folder: Path, files: int) -> None:
+    def write_sorted(self, query: ir.Table, by: Sequence[str], folder: Path, files: int) -> None:
         order = ", ".join(sql_name(column) for column in by)
-        asked = f"SELECT * FROM ({self.sql(question)}) ORDER BY {order}"
-        with self.guard("log", "be readable, and the output writable, to the end"):
+        sql = f"SELECT * FROM ({self.sql(query)}) ORDER BY {order}"
+        with self.translate_errors("log", "be readable, and the output writable, to the end"):
             if files == 1:
-                self._copy(asked, folder / "part-0000.parquet")
+                self._copy(sql, folder / "part-0000.parquet")
                 return
-            table = self.fresh("sorted")
+            table = self.unused_name("sorted")
             self._engine.execute("SET preserve_insertion_order = true")
-            self._engine.execute(f"CREATE TEMP TABLE {table} AS {asked}")
+            self._engine.execute(f"CREATE TEMP TABLE {table} AS {sql}")
             self._engine.execute("SET preserve_insertion_order = false")
             rows = self._engine.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for at in range(files):
@@ -66,14 +66,14 @@ class SparkJobs(SparkEngine, JobEngine):
     def _frame(self, name: str, source: Source) -> Any:
         if not isinstance(source, list):
             return super()._frame(name, source)
-        # files from anywhere: the folders that they lie in say nothing of them
+        # files from anywhere: their folders are not partitions
         reader = self._spark.read.option("recursiveFileLookup", "true")
         return reader.parquet(*(no_wildcards(str(path)) for path in source))
 
-    def write_sorted(self, question: ir.Table, by: Sequence[str], folder: Path, files: int) -> None:
+    def write_sorted(self, query: ir.Table, by: Sequence[str], folder: Path, files: int) -> None:
         draft = folder / "_spark"
-        with self.guard("log", "be readable, and the output writable, to the end"):
-            frame = self._spark.sql(self.sql(question))
+        with self.translate_errors("log", "be readable, and the output writable, to the end"):
+            frame = self._spark.sql(self.sql(query))
             parts = frame.repartitionByRange(files, *by).sortWithinPartitions(*by)
             parts.write.parquet(str(draft))
         for at, file in enumerate(sorted(draft.glob("part-*.parquet"))):
@@ -82,7 +82,7 @@ class SparkJobs(SparkEngine, JobEngine):
 
 
 def open_engine(name: str, master: str = "local[*]", memory: str = "1500MB") -> JobEngine:
-    """The engine that a job was asked to run on."""
+    """The engine of a job, by name."""
     if name == "duckdb":
         return EmbeddedJobs(memory)
     if name == "spark":

@@ -1,10 +1,10 @@
-"""What all bidders of a store have put into files, and up to when that is all there is.
+"""Lists the log files of all bidders of a store, and up to when they are complete.
 
 A bidder's journal lists its files and holds the rows that are not in files yet. Rows get their
 times in the order in which they are written, so a log is complete up to its oldest live row. A
-journal without live rows is complete up to the last moment that the bidder wrote down: the record
-of a moment queues behind all rows before it. A bidder that has written nothing for a while is
-down, and its next row will be of a time after its start.
+journal without live rows is complete up to its bidder's last heartbeat (`moment`), which queues
+behind all rows before it. A bidder that has written nothing for a while is down, and its next row
+will have a time after its restart.
 """
 
 import re
@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +21,7 @@ from kreach.adsystem.ledger.compaction import LOG_FOLDER
 from kreach.adsystem.ledger.journal import FILE, open_reader
 from kreach.adsystem.store_layout import BIDDERS_FOLDER, log_folders
 from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
-from kreach.boundary.times import HOUR_SECONDS, MICROS, from_micros, to_micros
+from kreach.boundary.times import HOUR_SECONDS, MICROS, from_micros, from_seconds, to_micros
 from kreach.errors import KreachError
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "view_log",
 ]
 
-_SILENT = timedelta(minutes=10)  # a bidder that runs writes a moment down every few seconds
+_SILENT = timedelta(minutes=10)  # a bidder that runs writes its heartbeat every few seconds
 _NAME = re.compile(r"day=(\d{4}-\d\d-\d\d)/[^/]+\.parquet")
 _READY = """SELECT count(*) FROM sqlite_master WHERE type = 'table'
     AND name IN ('impressions', 'compacted', 'meta')"""
@@ -52,7 +52,7 @@ class ListedFile:
 
     @property
     def line(self) -> str:
-        """What tells this file from all others of the store."""
+        """Identifies this file in the store."""
         return f"{self.bidder}\t{self.name}\t{self.rows}\n"
 
 
@@ -73,7 +73,7 @@ class BidderLog:
         """When all live rows before `end` will have expired; None if there are none."""
         limit = to_micros(end)
         seconds = [expires for hour, expires in self.waiting if hour < limit]
-        return from_micros(max(seconds) * 1_000_000) if seconds else None
+        return from_seconds(max(seconds)) if seconds else None
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,9 @@ class LogView:
 
 
 def digest(files: Iterable[ListedFile]) -> str:
-    """One text for a set of files: files never change, so the same text means the same rows."""
-    made = sha256()
-    for line in sorted(file.line for file in files):
-        made.update(line.encode())
-    return made.hexdigest()
+    """A digest of a set of files: files never change, so the same digest means the same rows."""
+    lines = sorted(file.line for file in files)
+    return sha256("".join(lines).encode()).hexdigest()
 
 
 def view_log(store: Path, now: datetime, bidders: Sequence[str] = ()) -> LogView:
@@ -119,8 +117,8 @@ def view_log(store: Path, now: datetime, bidders: Sequence[str] = ()) -> LogView
     missing = [name for name in bidders if name not in folders]
     if missing or not folders:
         rule = f"hold the logs of its bidders ({BIDDERS_FOLDER}/NAME/{FILE})"
-        told = f"none of {', '.join(missing)}" if missing else f"none in {store}"
-        raise KreachError.rule("store", rule, told)
+        problem = f"none of {', '.join(missing)}" if missing else f"none in {store}"
+        raise KreachError.rule("store", rule, problem)
     return LogView(tuple(_read(name, folder, now) for name, folder in folders.items()))
 
 
@@ -139,8 +137,8 @@ def _read(name: str, folder: Path, now: datetime) -> BidderLog:
                 GROUP BY 1 ORDER BY 1"""
             ).fetchall()
     except sqlite3.Error as error:
-        told = f"{folder / FILE} ({error})"
-        raise KreachError.rule("store", "hold a log that can be read", told) from None
+        problem = f"{folder / FILE} ({error})"
+        raise KreachError.rule("store", "hold a log that can be read", problem) from None
     files = tuple(_listed(name, folder, *row) for row in listed)
     if oldest is not None:
         complete = from_micros(oldest)
@@ -150,9 +148,9 @@ def _read(name: str, folder: Path, now: datetime) -> BidderLog:
 
 
 def _listed(bidder: str, folder: Path, name: str, rows: int) -> ListedFile:
-    told = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name)
     try:
-        day = date.fromisoformat(told[1]) if told else None
+        day = date.fromisoformat(match[1]) if match else None
     except ValueError:
         day = None
     if day is None:
@@ -161,7 +159,7 @@ def _listed(bidder: str, folder: Path, name: str, rows: int) -> ListedFile:
 
 
 def first_times(files: Iterable[ListedFile]) -> dict[ListedFile, datetime]:
-    """The first time in each file, from what it says of itself; refuses one that lost rows."""
+    """The first time in each file, from its Parquet metadata; refuses a file that lost rows."""
     named = {str(file.path): file for file in files}
     for file in named.values():
         if not file.path.is_file():
@@ -171,21 +169,18 @@ def first_times(files: Iterable[ListedFile]) -> dict[ListedFile, datetime]:
     with scratch_connection() as engine:
         listed = ", ".join(f"'{sql_text(escape(path))}'" for path in named)
         with translate_errors("store", "hold files that can be read"):
-            found = engine.execute(
+            metadata = engine.execute(
                 f"""SELECT file_name, sum(row_group_num_rows)::BIGINT,
                 epoch_us(min(CAST(stats_min_value AS TIMESTAMPTZ)))
                 FROM parquet_metadata([{listed}]) WHERE path_in_schema = 'ts' GROUP BY ALL"""
             ).fetchall()
-    told = {path: (rows, first) for path, rows, first in found}
+    facts = {path: (rows, first) for path, rows, first in metadata}
     times: dict[ListedFile, datetime] = {}
     for path, file in named.items():
-        rows, first = told.get(path, (0, None))
+        rows, first = facts.get(path, (0, None))
         if rows != file.rows:
             rule = f"hold the rows that it lists ({file.rows} in {file.name})"
             raise KreachError.rule("store", rule, rows)
-        times[file] = _midnight(file.day) if first is None else from_micros(first)
+        midnight = datetime.combine(file.day, time.min, UTC)
+        times[file] = midnight if first is None else from_micros(first)
     return times
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

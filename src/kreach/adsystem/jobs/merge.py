@@ -1,7 +1,7 @@
-"""A day of all bidders in a few large files, sorted by campaign and time.
+"""Merges a day of all bidders into a few large files, sorted by campaign and time.
 
-What was written is counted again and held against the sources before anybody sees it: by bidder,
-campaign and catalogue, impressions and money must agree to the last one.
+The output is counted again and checked against the sources before it is published: impressions and
+money must agree exactly, by bidder, campaign and catalogue.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from kreach.adsystem.log.engine import Engine
 from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.errors import KreachError
 
-__all__ = ["LOG_COLUMNS", "Gathered", "merge_day"]
+__all__ = ["LOG_COLUMNS", "merge_day"]
 
 LOG_COLUMNS = {
     "impression_id": "VARCHAR",
@@ -33,23 +33,20 @@ LOG_COLUMNS = {
 }
 _ORDER = ("campaign", "ts", "impression_id")
 
-Gathered = dict[str, int]
-"""Files and their sizes in bytes."""
-
 _Sums = dict[tuple[str, str, str], tuple[int, int]]
 """Bidder, campaign, catalogue: impressions and micros."""
 
 
 def merge_day(
     engine: JobEngine, files: Sequence[ListedFile], period: Period, folder: Path, rows_per_file: int
-) -> Gathered:
-    """Write the rows of a day's files into `folder`; refuses sources or results that do not agree.
+) -> dict[str, int]:
+    """Write the rows of a day's files into `folder`; the new files and their sizes in bytes.
 
-    Each impression must be in the sources once.
+    Refuses sources that hold an impression twice, and output that does not agree with them.
     """
-    first_times(files)  # there, readable, and with as many rows as listed
+    first_times(files)  # checks that files exist, are readable and have as many rows as listed
     if not files:
-        _write_nothing(folder / "part-0000.parquet")
+        _write_empty(folder / "part-0000.parquet")
         return _sizes(folder)
     refuse_duplicates(engine, [file.path for file in files], period)
     rows = _together(engine, files)
@@ -62,8 +59,8 @@ def merge_day(
     written = _sizes(folder)
     after = _sums(engine, engine.read("log", [folder / name for name in written]), period)
     if after != before:
-        told = f"{_total(after)} for {_total(before)} (impressions, micros)"
-        raise KreachError.rule("gathered log", "agree with its sources", told)
+        totals = f"{_total(after)} for {_total(before)} (impressions, micros)"
+        raise KreachError.rule("merged log", "agree with its sources", totals)
     return written
 
 
@@ -80,12 +77,12 @@ def _together(engine: Engine, files: Sequence[ListedFile]) -> ir.Table:
 def _sums(engine: Engine, rows: ir.Table, period: Period) -> _Sums:
     """Impressions and money of the day, by bidder, campaign and catalogue."""
     rows = rows.filter(rows["ts"].date() == ibis.date(period.start.date().isoformat()))
-    found = engine.columns(
+    sums = engine.columns(
         rows.group_by("bidder", "campaign", "catalogue").aggregate(
             rows=rows.count(), micros=rows["price_micros"].sum().cast("int64")
         )
     )
-    columns = (found[name] for name in ("bidder", "campaign", "catalogue", "rows", "micros"))
+    columns = (sums[name] for name in ("bidder", "campaign", "catalogue", "rows", "micros"))
     return {
         (str(bidder), str(campaign), str(catalogue)): (int(count), int(micros))
         for bidder, campaign, catalogue, count, micros in zip(*columns, strict=True)
@@ -96,12 +93,12 @@ def _total(sums: _Sums) -> tuple[int, int]:
     return sum(count for count, _ in sums.values()), sum(micros for _, micros in sums.values())
 
 
-def _sizes(folder: Path) -> Gathered:
+def _sizes(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_size for file in sorted(folder.glob("part-*.parquet"))}
 
 
-def _write_nothing(file: Path) -> None:
-    """A day without impressions has a file without rows: its columns are known all the same."""
+def _write_empty(file: Path) -> None:
+    """A day without impressions is a file without rows, so that readers get the columns."""
     columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in LOG_COLUMNS.items())
     with scratch_connection() as engine:
         engine.execute(

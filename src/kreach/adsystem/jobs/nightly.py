@@ -1,4 +1,4 @@
-"""`OUT/log/day=…` and `OUT/daily/day=…`: a day of all bidders in one place, and what it reached."""
+"""The nightly job: a day of all bidders merged (`OUT/log/day=…`), and its reach (`OUT/daily/…`)."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -24,9 +24,9 @@ def run_nightly(
     now: datetime,
     progress: Callable[[str], object] = lambda _: None,
 ) -> Summary:
-    """Do days in order, up to the first that is not complete; `now` is before anything is read.
+    """Write days in order, up to the first that is not complete; `now` precedes all reads.
 
-    A day that is there, log and reach, and of the same files, is kept.
+    A day that exists, log and reach, and from the same files, is left unchanged.
     """
     return do_periods(NIGHTLY, options, periods, now, progress, _day)
 
@@ -37,25 +37,25 @@ def _day(run: Run, period: Period) -> Done:
     folders = (run.options.out / log_name, run.options.out / daily_name)
     if not run.complete(period):
         raise run.refuse(period)
-    gathered = None if run.options.force else run.sources.gathered(day)
+    merged = None if run.options.force else run.sources.merged(day)
     until = run.sources.listed(period.end)
     old = read_manifest(folders[1], REACH_FACTS)
-    if gathered is not None and old is not None and old["digest"] == digest(until):
-        return Done(period, "kept", folders, old)
+    if merged is not None and old is not None and old["digest"] == digest(until):
+        return Done(period, "unchanged", folders, old)
     files = run.view.of_day(day)
     run.refuse_loss(folders[0], read_manifest(folders[0], LOG_FACTS), files)
     run.refuse_loss(folders[1], old, until)
-    with run.places.draft(f"log-{day}") as log, run.places.draft(f"daily-{day}") as daily:
+    with run.output.draft(f"log-{day}") as log, run.output.draft(f"daily-{day}") as daily:
         parts: dict[str, int] = {}
-        if gathered is None:
+        if merged is None:
             parts = merge_day(run.engine, files, period, log, run.options.rows_per_file)
-            gathered = [log / name for name in parts]
-        rows = run.reach(period, gathered, {day: gathered})
+            merged = [log / name for name in parts]
+        rows = run.reach(period, merged, {day: merged})
         facts = run.facts(period, until, rows)
         write_reach(rows, period.end, daily / FILE)
         if parts:
-            with run.places.log_locked(alone=True):  # an hourly run may be reading
-                run.places.put(log, log_name, run.source_facts(period, files) | {"parts": parts})
+            with run.output.log_locked(alone=True):  # an hourly run may be reading
+                run.output.put(log, log_name, run.source_facts(period, files) | {"parts": parts})
         # Killed here, the day has a new log and no reach yet: the next run sees that.
-        run.places.put(daily, daily_name, facts)
+        run.output.put(daily, daily_name, facts)
     return Done(period, "written", folders, facts)

@@ -1,4 +1,4 @@
-"""What a run is told, checked before anything is read."""
+"""The options of a job, checked before anything is read."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,16 @@ from kreach.errors import KreachError
 __all__ = ["ROWS_PER_FILE", "JobOptions"]
 
 ROWS_PER_FILE = 20_000_000  # some hundred megabytes
-_MADE = ("hourly", "log", "daily", ".drafts")
+_OUTPUT_FOLDERS = ("hourly", "log", "daily", ".drafts")
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Where to read and write, on what, and what to do about output that is there.
+    """Where to read and write, the engine, and what to do about existing output.
 
-    `bidders` are names of bidders whose logs must be there: one whose folder is missing would
-    otherwise look like one that never showed anything. `partial` takes hours that are not complete
-    yet; `force` makes again what is there already.
+    `bidders` are names of bidders whose logs must exist: a missing folder would otherwise look like
+    a bidder without impressions. `partial` accepts hours that are not complete yet; `force`
+    overwrites existing output.
     """
 
     settings: AdSystemSettings
@@ -46,7 +46,7 @@ class JobOptions:
         if out == inner or inner in out.parents:
             # a bidder deletes files in its log that it does not know
             raise KreachError.rule("out", "lie outside of the store", str(self.out))
-        for name in _MADE:
+        for name in _OUTPUT_FOLDERS:
             if out / name in (inner, *inner.parents):
                 raise KreachError.rule("store", f"lie outside of {name} of out", str(store))
 

@@ -1,9 +1,9 @@
-"""Output that is there whole or not at all: drafts, one exchange of folders, one run at a time.
+"""Atomic output of jobs: drafts, one swap of folders, one run at a time.
 
-An output is a folder with Parquet files and a manifest. It is written as a draft beside the others,
-synchronised, and put in its place by one rename; what was there before is exchanged in the same
-step, where the system can do that. Elsewhere it is set aside first: then a kill between two renames
-leaves a gap, which the next run closes by putting the old folder back.
+An output is a folder with Parquet files and a manifest. It is written as a draft, synchronized, and
+published by one rename; an existing folder is swapped in the same step, where the system supports
+it. Elsewhere it is set aside first: then a kill between two renames leaves a gap, which the next
+run closes by putting the old folder back.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from typing import Any
 
 from kreach.errors import KreachError
 
-__all__ = ["LOG_FACTS", "MANIFEST", "REACH_FACTS", "SOURCE_FACTS", "Places", "read_manifest"]
+__all__ = ["LOG_FACTS", "MANIFEST", "REACH_FACTS", "SOURCE_FACTS", "OutputFolder", "read_manifest"]
 
 MANIFEST = "_manifest.json"  # engines that read a folder skip names that begin with _ or .
 SOURCE_FACTS = frozenset({"job", "start", "end", "digest", "source_rows", "bidders"})
@@ -34,21 +34,21 @@ _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 def read_manifest(folder: Path, facts: frozenset[str] = SOURCE_FACTS) -> dict[str, Any] | None:
-    """What a run said of a folder; None if there is no such folder, refused if nobody did."""
+    """The manifest of a folder; None without the folder. Refuses a folder that no job wrote."""
     if not folder.exists():
         return None
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or not facts <= found.keys():
+        manifest = None
+    if not isinstance(manifest, dict) or not facts <= manifest.keys():
         rule = f"hold only what jobs wrote (folders with a {MANIFEST} of theirs)"
         raise KreachError.rule("out", rule, str(folder))
-    return found
+    return manifest
 
 
-class Places:
-    """Where one job puts its output. Holds the lock that keeps a second run out."""
+class OutputFolder:
+    """The output folder of one job, locked against a second run."""
 
     def __init__(self, out: Path, job: str) -> None:
         self.out = out
@@ -57,14 +57,14 @@ class Places:
             self._lock = _opened(out / f".{job}.lock")
             self._log_lock = _opened(out / ".log.lock")
         except OSError as error:
-            told = f"{out} ({error.strerror})"
-            raise KreachError.rule("out", "be a folder that can be written", told) from None
+            problem = f"{out} ({error.strerror})"
+            raise KreachError.rule("out", "be a folder that can be written", problem) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._close()
             rule = f"be used by one {job} run at a time"
-            raise KreachError.rule("out", rule, f"{out} (taken)") from None
+            raise KreachError.rule("out", rule, f"{out} (locked)") from None
         self._drafts = out / _DRAFTS / job
         self._aside = self._drafts / "aside"
         self._sweep()
@@ -74,32 +74,31 @@ class Places:
         os.close(self._log_lock)
 
     def close(self) -> None:
-        """Let the next run in."""
+        """Remove drafts and release the lock."""
         try:
             self._sweep()
         finally:
             self._close()
 
-    def __enter__(self) -> "Places":
+    def __enter__(self) -> "OutputFolder":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _sweep(self) -> None:
-        """Whoever had drafts here is done or dead: put back what it had set aside, if nothing came
-        in its place, and forget the rest."""
+        """Remove the drafts of an earlier run; restore folders that it set aside."""
         for manifest in sorted(self._aside.rglob(MANIFEST)):
-            place = self.out / manifest.parent.relative_to(self._aside)
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                manifest.parent.rename(place)
-                sync(place.parent)
+            target = self.out / manifest.parent.relative_to(self._aside)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                manifest.parent.rename(target)
+                sync(target.parent)
         shutil.rmtree(self._drafts, ignore_errors=True)
 
     @contextmanager
     def draft(self, name: str) -> Iterator[Path]:
-        """An empty folder on the disk of the output, gone afterwards."""
+        """An empty temporary folder on the disk of the output."""
         folder = self._drafts / name
         folder.mkdir(parents=True)
         try:
@@ -108,30 +107,30 @@ class Places:
             shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, draft: Path, name: str, manifest: dict[str, Any]) -> None:
-        """Make a draft the folder `name` of the output, in one step and for good."""
-        place = self.out / name
-        read_manifest(place)  # refuses to replace what is not ours
+        """Publish a draft as the folder `name` of the output, atomically and durably."""
+        target = self.out / name
+        read_manifest(target)  # refuses to replace what is not ours
         text = json.dumps(manifest, indent=1, sort_keys=True)
         (draft / MANIFEST).write_text(text + "\n", encoding="utf-8")
         for file in draft.iterdir():
             sync(file)
         sync(draft)
-        for folder in _missing(place.parent):
+        for folder in _missing(target.parent):
             folder.mkdir()
             sync(folder.parent)
-        if not place.exists():
-            draft.rename(place)
-        elif not exchanged(draft, place):
+        if not target.exists():
+            draft.rename(target)
+        elif not swap_folders(draft, target):
             old = self._aside / name
             old.parent.mkdir(parents=True, exist_ok=True)
-            place.rename(old)
-            draft.rename(place)
-        sync(place.parent)
+            target.rename(old)
+            draft.rename(target)
+        sync(target.parent)
         sync(self._drafts)
 
     @contextmanager
     def log_locked(self, *, alone: bool) -> Iterator[None]:
-        """While files of OUT/log are read (by many) or exchanged (alone); waits for its turn."""
+        """Lock OUT/log for reading (shared) or replacing (alone); waits for the lock."""
         fcntl.flock(self._log_lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         try:
             yield
@@ -144,7 +143,7 @@ def _opened(path: Path) -> int:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Folders to be made, the outermost first."""
+    """Folders that do not exist yet, the outermost first."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -154,14 +153,14 @@ def _missing(folder: Path) -> list[Path]:
 
 def sync(path: Path) -> None:
     """Wait until a file or the names in a folder are on the disk."""
-    held = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(held)
+        os.fsync(descriptor)
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
-def exchanged(one: Path, other: Path) -> bool:
+def swap_folders(one: Path, other: Path) -> bool:
     """Swap two folders in one step; False where the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:

@@ -1,4 +1,4 @@
-"""Which hours or days a run is about."""
+"""The hours or days that a run covers."""
 
 from datetime import datetime
 

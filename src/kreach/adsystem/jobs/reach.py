@@ -66,7 +66,7 @@ def refuse_duplicates(engine: Engine, files: list[Path], period: Period) -> None
         return
     rows = engine.read("log", files)
     rows = rows.filter(inside(rows["ts"], period.window))
-    total = engine.one(rows.aggregate(rows=rows.count(), ids=rows["impression_id"].nunique()))
+    total = engine.row(rows.aggregate(rows=rows.count(), ids=rows["impression_id"].nunique()))
     duplicates = int(total["rows"]) - int(total["ids"])
     if duplicates:
         rule = "hold each impression once, over all bidders"

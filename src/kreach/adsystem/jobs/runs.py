@@ -1,4 +1,4 @@
-"""One run of a job: what it reads, whether a period can be done, and what became of it."""
+"""One run of a job: its inputs, whether a period is complete, and the result of each period."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from kreach.adsystem.jobs.audiences import JobAudiences, read_campaigns
 from kreach.adsystem.jobs.engines import JobEngine, open_engine
 from kreach.adsystem.jobs.listing import ListedFile, digest, view_log
 from kreach.adsystem.jobs.options import JobOptions
-from kreach.adsystem.jobs.output import Places
+from kreach.adsystem.jobs.output import OutputFolder
 from kreach.adsystem.jobs.reach import Period, flight_starts, period_totals, reach_rows
 from kreach.adsystem.jobs.sources import Sources
 from kreach.adsystem.jobs.table import ReachRow
@@ -29,12 +29,12 @@ class NotComplete(KreachError):
     """Impressions of the period may still come, or are not in files yet."""
 
     period: Period
-    try_again: datetime | None  # None: nobody knows
+    try_again: datetime | None  # None: not known
 
 
 @dataclass(frozen=True)
 class Done:
-    """A period, what became of it (`written`, `partial` or `kept`), and what its manifest says."""
+    """A period, its state (`written`, `partial` or `unchanged`), and the facts of its manifest."""
 
     period: Period
     state: str
@@ -43,19 +43,19 @@ class Done:
 
     def document(self) -> dict[str, Any]:
         """As plain values."""
-        kept = ("impressions", "spend_micros", "campaigns", "rows", "not_measured")
+        reported = ("impressions", "spend_micros", "campaigns", "rows", "not_measured")
         return {
             "start": iso_text(self.period.start),
             "end": iso_text(self.period.end),
             "state": self.state,
             "folders": [str(folder) for folder in self.folders],
-            **{name: self.facts[name] for name in kept},
+            **{name: self.facts[name] for name in reported},
         }
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did; `refused` is the first period that is not complete."""
+    """The result of a run; `refused` is the first period that is not complete."""
 
     job: str
     complete_until: datetime
@@ -87,9 +87,9 @@ class Run:
     """The listing of one instant, the campaigns, and an engine once one is needed."""
 
     def __init__(
-        self, job: str, options: JobOptions, now: datetime, places: Places, folder: Path
+        self, job: str, options: JobOptions, now: datetime, output: OutputFolder, folder: Path
     ) -> None:
-        self.job, self.options, self.now, self.places = job, options, now, places
+        self.job, self.options, self.now, self.output = job, options, now, output
         self._folder = folder
         self.campaigns = read_campaigns(options.store)
         self.view = view_log(options.store, now, options.bidders)
@@ -98,9 +98,9 @@ class Run:
     @classmethod
     @contextmanager
     def open(cls, job: str, options: JobOptions, now: datetime) -> Iterator["Run"]:
-        """The lock comes first: what was listed before it may be older than what is there."""
-        with Places(options.out, job) as places, places.draft("groups") as folder:
-            run = cls(job, options, now, places, folder)
+        """Take the lock first: a listing from before it could be stale."""
+        with OutputFolder(options.out, job) as output, output.draft("groups") as folder:
+            run = cls(job, options, now, output, folder)
             try:
                 yield run
             finally:
@@ -109,7 +109,7 @@ class Run:
 
     @cached_property
     def engine(self) -> JobEngine:
-        """Started when there is something to do."""
+        """Started at first use."""
         options = self.options
         return open_engine(options.engine, options.master, options.memory)
 
@@ -134,27 +134,26 @@ class Run:
         again = max([period.end, *(time for time in times if time)]) + _MOVING
         known = again > self.now  # else all has expired, and it is up to the bidder
         when = f"after {again:%Y-%m-%dT%H:%MZ}" if known else "when it has (compaction_rows)"
-        made = NotComplete.rule(
+        error = NotComplete.rule(
             period.by, rule, f"{period.start:%Y-%m-%dT%H:%MZ}: try again {when}"
         )
-        assert isinstance(made, NotComplete)
-        made.period, made.try_again = period, again if known else None
-        return made
+        error.period, error.try_again = period, again if known else None
+        return error
 
     def refuse_loss(
         self, folder: Path, old: dict[str, Any] | None, files: list[ListedFile]
     ) -> None:
-        """Logs only grow: one that has shrunk has lost a bidder or a file."""
+        """Refuse a log that has shrunk: it has lost a bidder or a file."""
         before = 0 if old is None else int(old["source_rows"])
         rows = sum(file.rows for file in files)
         if rows < before and not self.options.force:
-            rule = f"hold the {before} rows that {folder.name} was made from, unless forced"
+            rule = f"hold the {before} rows that {folder.name} was written from, unless forced"
             raise KreachError.rule("log", rule, rows)
 
     def facts(
         self, period: Period, files: list[ListedFile], rows: list[ReachRow]
     ) -> dict[str, Any]:
-        """What the manifest of a table of reach says; the same for the same log."""
+        """The manifest of a table of reach; the same for the same log."""
         alone = {
             (row.campaign, row.catalogue): (row.impressions, row.spend_micros)
             for row in rows
@@ -184,8 +183,8 @@ class Run:
         flights = flight_starts(self.campaigns, totals, period)
         first = min(flights.values(), default=period.start).date()
         flight = self.sources.between(first, period.end, instead)
-        asked = (self.campaigns, totals, period, self.options.level)
-        return list(reach_rows(self.engine, flight, self.audiences, *asked))
+        about = (self.campaigns, totals, period, self.options.level)
+        return list(reach_rows(self.engine, flight, self.audiences, *about))
 
     def source_facts(self, period: Period, files: list[ListedFile]) -> dict[str, Any]:
         """Which job, period and files a manifest is about."""
@@ -216,7 +215,7 @@ def do_periods(
     progress: Callable[[str], object],
     do: Callable[[Run, Period], Done],
 ) -> Summary:
-    """Do periods in order, up to the first that is not complete; what is done stays done."""
+    """Process periods in order, up to the first that is not complete."""
     done: list[Done] = []
     refused = None
     with Run.open(job, options, now) as run:

@@ -1,11 +1,11 @@
-"""Which files to read for a stretch of time: those that a nightly run gathered, else the bidders'.
+"""The files to read for a stretch of time: merged by a nightly run, else the bidders' own.
 
-A gathered day is sorted by campaign and lies in few files, so a campaign's flight costs what its
-own rows cost. It is used only while it holds exactly what the bidders list for that day.
+A merged day is sorted by campaign and in few files, so measuring a flight reads little more than
+its own rows. It is used only while it matches exactly what the bidders list for that day.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from kreach.adsystem.jobs.listing import ListedFile, LogView, digest, first_times
@@ -17,12 +17,12 @@ LOG = "log"
 
 
 def day_folder(kind: str, day: date) -> str:
-    """The folder of a day, by which engines know it as a partition."""
+    """The folder of a day, named as a partition."""
     return f"{kind}/day={day.isoformat()}"
 
 
 class Sources:
-    """The files of all bidders as one view lists them, and what was gathered of them in `out`."""
+    """The files of all bidders as one view lists them, and merged days in `out`."""
 
     def __init__(self, view: LogView, out: Path) -> None:
         self.view, self._out = view, out
@@ -43,11 +43,10 @@ class Sources:
 
     def of_day(self, day: date, end: datetime) -> list[Path]:
         """What to read for the rows of a day before `end`."""
-        midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-        if midnight <= end:
-            gathered = self.gathered(day)
-            if gathered is not None:
-                return gathered
+        midnight = datetime.combine(day, time.min, UTC) + timedelta(days=1)
+        merged = self.merged(day) if midnight <= end else None
+        if merged is not None:
+            return merged
         return [file.path for file, first in self._first_times(day).items() if first < end]
 
     def between(
@@ -60,8 +59,8 @@ class Sources:
             paths += (instead or {}).get(day) or self.of_day(day, end)
         return paths
 
-    def gathered(self, day: date) -> list[Path] | None:
-        """The files that a nightly run made of a day, if they hold what is listed now."""
+    def merged(self, day: date) -> list[Path] | None:
+        """The files of a merged day, if they match what is listed now."""
         folder = self._out / day_folder(LOG, day)
         manifest = read_manifest(folder, LOG_FACTS)
         if manifest is None or manifest["digest"] != digest(self.view.of_day(day)):

@@ -1,4 +1,4 @@
-"""The table of reach that jobs write: its rows, its columns, its file."""
+"""The table of reach that jobs write: rows, columns and Parquet file."""
 
 import json
 from collections.abc import Iterable
@@ -73,7 +73,7 @@ class ReachRow:
 
     @classmethod
     def of(cls, report: CapReport | None, *, impressions: int, **place: Any) -> "ReachRow":
-        """A report beside what it is about; without one, only that."""
+        """A row from a report and its place; without a report, the place and totals only."""
         if report is None:
             return cls(impressions=impressions, **place)
         bounds = report.bounds or (None, None)  # jobs run for operators: nothing is withheld

@@ -1,6 +1,6 @@
-"""The counter: impressions of a place in windows of a log, by group. Every report starts here.
+"""Counts impressions of a place in windows of a log, by group. Every report starts here.
 
-A place and windows go in. What comes out is
+The counts are
 
     WindowCounts   from a log in files: an exposure per window, folded inside the engine, so that
                    only a histogram over kinds of group leaves it (`count_files`)
@@ -11,7 +11,7 @@ and both end as the same exposures, hence the same reports. The queries are in `
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from kreach.boundary.times import (
     MONDAY_SECONDS,
     PERIOD_LENGTH,
     Window,
+    from_seconds,
     start_of_period,
 )
 from kreach.errors import KreachError
@@ -122,7 +123,7 @@ def count_files(
     if running:
         counted, slots = with_running(counted, slots), 2 * slots
     if groups.members is not None:
-        counted = engine.keep(counted)
+        counted = engine.materialize(counted)
     columns = engine.columns(histogram(counted, groups, slots))
     impressions, slot = np.divmod(columns["code"].astype(np.int64), slots)
     result = []
@@ -152,14 +153,13 @@ def first_and_last(
     engine: Engine, log: LogTable, place: Place, window: Window
 ) -> tuple[datetime, datetime] | None:
     """The hours of the first and last impression in a window; None without any."""
-    return _hours(engine.one(edges(log, place, window)))
+    return _hours(engine.row(edges(log, place, window)))
 
 
 def _hours(row: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
     if row["first"] is None or row["first"] != row["first"]:
         return None
-    first, last = (datetime.fromtimestamp(int(row[name]), UTC) for name in ("first", "last"))
-    return first, last
+    return from_seconds(int(row["first"])), from_seconds(int(row["last"]))
 
 
 def count_places(

@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from kreach.boundary.duckdb import (
     translate_errors,
 )
 from kreach.boundary.events import Impression
+from kreach.boundary.times import to_micros
 from kreach.errors import KreachError
 
 __all__ = ["EmbeddedEngine"]
@@ -43,14 +44,12 @@ _LOG = (
     "ts TIMESTAMPTZ, price DOUBLE, received TIMESTAMPTZ"
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class EmbeddedEngine(Engine):
-    """DuckDB on this machine; larger than `memory` spills to a temporary folder.
+    """DuckDB in this process; what exceeds `memory` spills to a temporary folder.
 
-    `database` is a file that holds logs as tables, or nothing: then tables last as long as the
-    engine. One process at a time can have a database open for writing.
+    `database` is a file that holds logs as tables; without one, tables last as long as the engine.
+    One process at a time can have a database open for writing.
 
     >>> import kreach as kr
     >>> with kr.EmbeddedEngine(memory="500MB") as engine:
@@ -68,7 +67,7 @@ class EmbeddedEngine(Engine):
         with translate_errors("database", "be a database that no other process writes"):
             self._engine = new_engine(database)
         folder = tempfile.mkdtemp(prefix="kreach-")
-        self._forget = weakref.finalize(self, _forget, self._engine, folder)
+        self._clean_up = weakref.finalize(self, _clean_up, self._engine, folder)
         with translate_errors("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
         self._engine.execute(f"SET temp_directory = '{sql_text(folder)}'")
@@ -82,17 +81,17 @@ class EmbeddedEngine(Engine):
     @classmethod
     def on(cls, connection: Any) -> "EmbeddedEngine":
         """An engine on an open connection, in whatever transaction that is; `close` closes it."""
-        made = cls.__new__(cls)
-        Engine.__init__(made)
-        made._engine = connection
-        made._forget = weakref.finalize(made, _forget, connection, None)
-        made._database, made._attached = None, {}
-        return made
+        engine = cls.__new__(cls)
+        Engine.__init__(engine)
+        engine._engine = connection
+        engine._clean_up = weakref.finalize(engine, _clean_up, connection, None)
+        engine._database, engine._attached = None, {}
+        return engine
 
     def read(self, name: str, source: Source) -> ir.Table:
         """A source, or several in a list: all their rows, columns matched by name."""
-        view = self.fresh("source")
-        with self.guard(name, "be a readable Parquet or CSV file, folder or table"):
+        view = self.unused_name("source")
+        with self.translate_errors(name, "be a readable Parquet or CSV file, folder or table"):
             if isinstance(source, (list, tuple)):
                 parts = " UNION ALL BY NAME ".join(self._parts(name, source))
                 self._engine.execute(f"CREATE TEMP VIEW {view} AS {parts}")
@@ -100,7 +99,7 @@ class EmbeddedEngine(Engine):
                 where = self._ref(name, source)
                 self._engine.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {where}")
                 if str(source).lower().endswith(TEXT_FILES):
-                    # parsed once, not once per question
+                    # parsed once, not once per query
                     self._engine.execute(f"CREATE TEMP TABLE {view}_read AS SELECT * FROM {view}")
                     view = f"{view}_read"
             else:
@@ -116,13 +115,13 @@ class EmbeddedEngine(Engine):
         name: str | None = None,
     ) -> ir.Table:
         """A temporary table of whole numbers and of instants (micros since 1970)."""
-        view = self.fresh("values") if name is None else name
+        view = self.unused_name("values") if name is None else name
         selected = [f"unnest(?::BIGINT[]) AS {sql_name(name)}" for name in numbers]
         selected += [
             f"make_timestamptz(unnest(?::BIGINT[])) AS {sql_name(name)}" for name in instants
         ]
         rows = [list(column) for column in (*numbers.values(), *instants.values())]
-        with self.guard("values", "be whole numbers"):
+        with self.translate_errors("values", "be whole numbers"):
             self._engine.execute(
                 f"CREATE OR REPLACE TEMP TABLE {view} AS SELECT {', '.join(selected)}", rows
             )
@@ -155,23 +154,23 @@ class EmbeddedEngine(Engine):
             raise KreachError.rule(name, "name a file that exists", str(table.file))
         file = table.file.resolve()
         if file not in self._attached:
-            alias = self.fresh("base")
+            alias = self.unused_name("base")
             self._engine.execute(f"ATTACH '{sql_text(file)}' AS {alias} (READ_ONLY)")
             self._attached[file] = alias
         return f"{self._attached[file]}.{quoted}"
 
-    def answer(self, sql: str) -> Columns:
+    def run(self, sql: str) -> Columns:
         columns = self._engine.execute(sql).fetchnumpy()
         return {name: _plain(values) for name, values in columns.items()}
 
-    def store(self, name: str, sql: str) -> None:
+    def create_temp_table(self, name: str, sql: str) -> None:
         self._engine.execute(f"CREATE TEMP TABLE {name} AS {sql}")
 
     def create(self, source: Source) -> None:
         table = table_of(source)
         if table is not None and table.file is None:
             quoted = sql_name(table.table)
-            with self.guard("log", "be a name for a table"):
+            with self.translate_errors("log", "be a name for a table"):
                 self._engine.execute(f"CREATE TABLE IF NOT EXISTS {quoted} ({_LOG})")
             return
         folder = written_folder(source)
@@ -183,15 +182,15 @@ class EmbeddedEngine(Engine):
         table = table_of(source)
         if table is not None and table.file is None:
             quoted = sql_name(table.table)
-            with self.guard("log", "be a table that can be appended to"):
+            with self.translate_errors("log", "be a table that can be appended to"):
                 self._with_rows(rows, received, f"INSERT INTO {quoted} BY NAME", "")
             return
         self._write_file(written_folder(source), rows, received)
 
     def _write_file(self, folder: Path, rows: Sequence[Impression], received: datetime) -> None:
-        """A file appears under its name only when it is whole."""
+        """Write a draft, then rename it: readers never see a partial file."""
         draft = folder / f".{uuid4().hex}.draft"
-        with self.guard("log", "be a folder that can be written"):
+        with self.translate_errors("log", "be a folder that can be written"):
             where = f") TO '{sql_text(draft)}' (FORMAT parquet)"
             self._with_rows(rows, received, "COPY (", where)
         draft.rename(folder / f"part-{received:%Y%m%dT%H%M%S}-{uuid4().hex[:12]}.parquet")
@@ -205,11 +204,10 @@ class EmbeddedEngine(Engine):
             for name in ("impression_id", "campaign", "group")
         }
         for name in ("ts", "received"):
-            micros = [(moment - _EPOCH) // timedelta(microseconds=1) for moment in columns[name]]
-            table[name] = np.array(micros, dtype=np.int64)
+            table[name] = np.array([to_micros(ts) for ts in columns[name]], dtype=np.int64)
         prices = [np.nan if price is None else float(price) for price in columns["price"]]
         table["price"] = np.array(prices)
-        name = self.fresh("rows")
+        name = self.unused_name("rows")
         self._engine.register(name, table)
         query = f"""SELECT CAST(impression_id AS VARCHAR) AS impression_id,
             CAST(campaign AS VARCHAR) AS campaign, CAST("group" AS VARCHAR) AS "group",
@@ -220,14 +218,14 @@ class EmbeddedEngine(Engine):
         finally:
             self._engine.unregister(name)
 
-    def guard(self, name: str, rule: str) -> AbstractContextManager[None]:
+    def translate_errors(self, name: str, rule: str) -> AbstractContextManager[None]:
         return translate_errors(name, rule)
 
     def close(self) -> None:
-        self._forget()
+        self._clean_up()
 
 
-def _forget(engine: Any, folder: str | None) -> None:
+def _clean_up(engine: Any, folder: str | None) -> None:
     engine.close()
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -248,13 +246,13 @@ def _in_memory(name: str, source: Any) -> Any:
 
 
 def _column(values: Any) -> Any:
-    """An array; text as objects, which the engine takes without further packages."""
+    """An array; text as objects, which DuckDB reads without further packages."""
     array = np.asarray(values)
     return array.astype(object) if array.dtype.kind in "US" else array
 
 
 def _plain(values: Any) -> Any:
-    """Without masks: what is missing is None."""
+    """Masked arrays as plain ones, with None for missing values."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     if not values.mask.any():

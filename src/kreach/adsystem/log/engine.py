@@ -1,9 +1,9 @@
-"""What an engine must be able to do: read, answer, keep, write. All the rest is expressions.
+"""The interface of an engine. Everything else is expressed as Ibis queries.
 
-To put a log of your own warehouse under kreach, subclass `Engine`: `dialect` is the name under
-which Ibis knows its SQL, `read` tells the columns of a table, `answer` runs a query, `store` keeps
-its result, `guard` turns errors into ours; `create` and `write` are for logs that are appended to.
-No other module knows which engine it speaks to.
+To run kreach on your own warehouse, subclass `Engine`: `dialect` is the Ibis name of its SQL,
+`read` returns the columns of a table, `run` runs a query, `create_temp_table` stores its result,
+`translate_errors` turns engine errors into `KreachError`; `create` and `write` are for logs that
+are appended to. No other module depends on a particular engine.
 """
 
 import itertools
@@ -25,12 +25,13 @@ from kreach.boundary.duckdb import TEXT_FILES
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
-__all__ = ["Columns", "Engine", "Source", "as_columns", "log_columns", "table_of", "written_folder"]
+__all__ = ["Columns", "Engine", "Source", "as_columns", "log_columns", "source_name", "table_of"]
+__all__ += ["written_folder"]
 
 Columns = dict[str, npt.NDArray[Any]]
 Source = Any
 """A path (Parquet file, folder of them, CSV, `base.duckdb#table`), `#table` of the engine's own
-database, or what the engine can take in memory: an Arrow table, a data frame, arrays by name."""
+database, or data in memory: an Arrow table, a data frame, arrays by name."""
 
 _DATABASES = (".duckdb", ".ddb", ".db")
 
@@ -56,14 +57,19 @@ def table_of(source: Source) -> TableName | None:
     return None
 
 
+def source_name(source: Source) -> str:
+    """A source as error messages name it: its path, or its type."""
+    return str(source) if isinstance(source, (str, Path)) else type(source).__name__
+
+
 @lru_cache(maxsize=256)
 def _compiled(query: Node, dialect: str) -> str:
-    """Compiling takes longer than most queries on a live log run."""
+    """Cached: compiling takes longer than running most queries on a live log."""
     return str(ibis.to_sql(query.to_expr(), dialect=dialect, pretty=False))
 
 
 class Engine(ABC):
-    """Where the rows are and the counting is done."""
+    """Reads logs and runs queries on them."""
 
     dialect: str
 
@@ -72,31 +78,31 @@ class Engine(ABC):
 
     @abstractmethod
     def read(self, name: str, source: Source) -> ir.Table:
-        """Make a source known and tell its columns; `name` is the argument, for complaints."""
+        """Open a source as a table; `name` is the argument that error messages name."""
 
     @abstractmethod
-    def answer(self, sql: str) -> Columns:
+    def run(self, sql: str) -> Columns:
         """Run a query and fetch its columns."""
 
     @abstractmethod
-    def store(self, name: str, sql: str) -> None:
-        """Keep the result of a query as a temporary table."""
+    def create_temp_table(self, name: str, sql: str) -> None:
+        """Store the result of a query as a temporary table."""
 
     @abstractmethod
     def write(self, source: Source, rows: Sequence[Impression], received: datetime) -> None:
-        """Add rows to a source that can be written, whole or not at all."""
+        """Append rows to a source, all or none."""
 
     @abstractmethod
     def create(self, source: Source) -> None:
-        """Make an empty log, unless there is one."""
+        """Create an empty log, unless there is one."""
 
     @abstractmethod
-    def guard(self, name: str, rule: str) -> AbstractContextManager[None]:
-        """Turn the engine's complaints into ours: one line, and no row quoted."""
+    def translate_errors(self, name: str, rule: str) -> AbstractContextManager[None]:
+        """Turn errors of the engine into one-line `KreachError`s that quote no row."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """Release the engine's resources."""
 
     def __enter__(self) -> "Engine":
         return self
@@ -104,38 +110,35 @@ class Engine(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def sql(self, question: ir.Table) -> str:
-        """The query in the engine's dialect; one that was asked before is not compiled again."""
-        return _compiled(question.op(), self.dialect)
+    def sql(self, query: ir.Table) -> str:
+        """The query in the engine's dialect; compiled queries are cached."""
+        return _compiled(query.op(), self.dialect)
 
-    def columns(self, question: ir.Table) -> Columns:
-        """Ask a question."""
-        with self.guard("impressions", "be readable to the end"):
-            return self.answer(self.sql(question))
+    def columns(self, query: ir.Table) -> Columns:
+        """Run a query."""
+        with self.translate_errors("impressions", "be readable to the end"):
+            return self.run(self.sql(query))
 
-    def one(self, question: ir.Table) -> dict[str, Any]:
-        """Ask a question that has one row for an answer."""
-        return {name: values[0] for name, values in self.columns(question).items()}
+    def row(self, query: ir.Table) -> dict[str, Any]:
+        """Run a query that returns one row."""
+        return {name: values[0] for name, values in self.columns(query).items()}
 
-    def keep(
-        self,
-        question: ir.Table,
-        name: str = "impressions",
-        rule: str = "be readable to the end",
+    def materialize(
+        self, query: ir.Table, name: str = "impressions", rule: str = "be readable to the end"
     ) -> ir.Table:
-        """Answer a question into a temporary table; `name` and `rule` are for complaints."""
-        kept = self.fresh("kept")
-        with self.guard(name, rule):
-            self.store(kept, self.sql(question))
-        return ibis.table(question.schema(), name=kept)
+        """Run a query into a temporary table; `name` and `rule` are for error messages."""
+        table = self.unused_name("result")
+        with self.translate_errors(name, rule):
+            self.create_temp_table(table, self.sql(query))
+        return ibis.table(query.schema(), name=table)
 
-    def fresh(self, what: str) -> str:
-        """A name that this engine has not used yet."""
+    def unused_name(self, what: str) -> str:
+        """A table name that this engine has not used yet."""
         return f"kreach_{what}_{next(self._numbers)}"
 
 
 def written_folder(source: Source) -> Path:
-    """The folder of a log that can be appended to: flat, of Parquet files."""
+    """The folder of a log that can be appended to: a flat folder of Parquet files."""
     rule = "be a folder of Parquet files or a table #name, to be appended to"
     if not isinstance(source, (str, Path)) or table_of(source) is not None:
         raise KreachError.rule("log", rule, source if isinstance(source, str) else "another kind")

@@ -1,4 +1,4 @@
-"""From the histograms of an engine to exposures: what a log in files says about an audience."""
+"""Turns the histograms of a log in files into exposures."""
 
 import ibis.expr.types as ir
 import numpy as np
@@ -21,7 +21,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["exposure_of"]
 
-_MAX_MEMBERSHIPS = 50_000  # up to here overlapping classes are looked at one by one
+_MAX_MEMBERSHIPS = 50_000  # up to here overlapping classes are measured one by one
 
 
 def exposure_of(
@@ -41,8 +41,8 @@ def exposure_of(
 def _disjoint(groups: GroupTable, cells: Columns, impressions: IntArray) -> Exposure:
     if groups.kind == ("visit_shares",):
         profiles = cells["visit_shares"]
-        told = [(tuple(shares), n) for shares, n in zip(profiles, impressions, strict=True)]
-        order = sorted(range(len(told)), key=told.__getitem__)  # engines answer in any order
+        keys = [(tuple(shares), n) for shares, n in zip(profiles, impressions, strict=True)]
+        order = sorted(range(len(keys)), key=keys.__getitem__)  # engines return rows in any order
         audience = Audience.profiled(profiles[order])
         return ProfiledExposure(
             audience, impressions[order], cells["groups"][order].astype(np.int64)
@@ -51,7 +51,7 @@ def _disjoint(groups: GroupTable, cells: Columns, impressions: IntArray) -> Expo
 
 
 def _cells(cells: Columns, impressions: IntArray) -> Cells:
-    """In a fixed order, so that every engine's report is the same to the last digit."""
+    """Cells in a fixed order, so that all engines report the same last digit."""
     size = cells["size"].astype(np.float64)
     dispersion = cells.get("dispersion", np.full(len(size), np.inf)).astype(np.float64)
     targeted, number = cells["targeted"].astype(np.float64), impressions.astype(np.float64)
@@ -72,10 +72,10 @@ def _overlapping(
     if not groups.sizes:  # no class, so nobody is targeted
         nobody = Cells(*(np.zeros(0) for _ in range(5)))
         return DisjointExposure(nobody)
-    members = engine.keep(served_members(counted, groups, slot))
+    members = engine.materialize(served_members(counted, groups, slot))
     if groups.memberships <= _MAX_MEMBERSHIPS:
         return _class_by_class(engine.columns(members))
-    totals = engine.keep(class_totals(members, groups.sizes))
+    totals = engine.materialize(class_totals(members, groups.sizes))
     classes = engine.columns(class_histogram(totals, groups.sizes))
     pairs = engine.columns(pair_histogram(members, totals, groups.sizes))
     width = range(len(groups.sizes))
@@ -108,7 +108,7 @@ def _class_by_class(members: Columns) -> Exposure:
     rows = zip(members["class"], group.tolist(), members["headcount"], strict=True)
     for key, at, headcount in rows:
         of_class.setdefault(str(key), ([], int(headcount)))[0].append(at)
-    classes = sorted((tuple(sorted(held)), heads) for held, heads in of_class.values())
+    classes = sorted((tuple(sorted(own)), heads) for own, heads in of_class.values())
     return OverlappingExposure(Audience.overlapping(sizes, classes), impressions)
 
 

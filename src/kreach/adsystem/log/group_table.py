@@ -1,4 +1,4 @@
-"""Open the groups of a report inside an engine, and check there what an `Audience` promises."""
+"""Open the groups of a report in an engine, and check there what `Audience` checks in memory."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from kreach.adsystem.log.engine import Engine, Source
+from kreach.adsystem.log.engine import Engine, Source, source_name
 from kreach.adsystem.log.tables import GroupTable, group_rows, member_rows
 from kreach.boundary.audience import SHARE_TOLERANCE
 from kreach.boundary.checks import LARGEST_COUNT
@@ -37,15 +37,11 @@ def open_groups(engine: Engine, groups: Source, classes: Source = None) -> Group
         groups = folder / "groups.parquet"
         if overlapping and classes is None:
             classes = folder / "classes.parquet"
-    read = group_rows(engine.read("groups", groups), _shown(groups))
-    rows = engine.keep(read, "groups", "have readable sizes, targeting and visits")
+    read = group_rows(engine.read("groups", groups), source_name(groups))
+    rows = engine.materialize(read, "groups", "have readable sizes, targeting and visits")
     table = _checked(engine, rows, classes is not None)
     table = replace(table, version=version, created=created)
     return table if classes is None else _overlapping(engine, table, classes)
-
-
-def _shown(source: Source) -> str:
-    return str(source) if isinstance(source, (str, Path)) else type(source).__name__
 
 
 def _released(groups: Source) -> Path | None:
@@ -70,13 +66,13 @@ def _refuse(name: str, facts: dict[str, Any], rules: dict[str, str]) -> None:
     for broken, rule in rules.items():
         rows = int(facts.get(broken) or 0)
         if rows:
-            found = "a row that does not" if rows == 1 else f"{rows} rows that do not"
-            raise KreachError.rule(name, rule, found)
+            wrong = "a row that does not" if rows == 1 else f"{rows} rows that do not"
+            raise KreachError.rule(name, rule, wrong)
 
 
 def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
     size, targeted = rows["size"], rows["targeted"]
-    asked: dict[str, ir.Value] = {
+    checks: dict[str, ir.Value] = {
         "groups": rows.count(),
         "people": targeted.sum().fill_null(0),
         "nameless": rows.count(where=rows["group"].isnull()),
@@ -86,14 +82,14 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
     }
     if "dispersion" in rows.columns:
         number = rows["dispersion"]
-        asked["dispersions"] = rows.count(where=number.isnan() | (number <= 0.0))
-        asked["finite"] = rows.count(where=number < float("inf"))
+        checks["dispersions"] = rows.count(where=number.isnan() | (number <= 0.0))
+        checks["finite"] = rows.count(where=number < float("inf"))
     if "visit_shares" in rows.columns:
         shares = rows["visit_shares"]
-        asked["profiles"] = shares.count()
-        asked["lengths"] = rows.count(where=shares.length() != size)
-        asked["partial"] = rows.count(where=shares.notnull() & (targeted != size))
-    facts = engine.one(rows.aggregate(**asked))
+        checks["profiles"] = shares.count()
+        checks["lengths"] = rows.count(where=shares.length() != size)
+        checks["partial"] = rows.count(where=shares.notnull() & (targeted != size))
+    facts = engine.row(rows.aggregate(**checks))
     _refuse(
         "groups",
         facts,
@@ -136,7 +132,7 @@ def _check_shares(engine: Engine, rows: ir.Table) -> None:
     odd = share.isnull() | share.isnan() | (share < 0.0)
     sums = each.group_by("group").aggregate(total=share.sum(), odd=each.count(where=odd))
     off = (sums["total"] - 1.0).abs() > SHARE_TOLERANCE
-    facts = engine.one(
+    facts = engine.row(
         sums.aggregate(odd=sums["odd"].sum(), off=sums.count(where=off | sums["total"].isnull()))
     )
     rules = {"odd": "have visit_shares ≥ 0", "off": "have visit_shares that sum to 1"}
@@ -144,18 +140,18 @@ def _check_shares(engine: Engine, rows: ir.Table) -> None:
 
 
 def _overlapping(engine: Engine, table: GroupTable, classes: Source) -> GroupTable:
-    read = member_rows(engine.read("classes", classes), _shown(classes))
-    rows = engine.keep(read, "classes", "have readable groups and head-counts")
-    facts = engine.one(
+    read = member_rows(engine.read("classes", classes), source_name(classes))
+    rows = engine.materialize(read, "classes", "have readable groups and head-counts")
+    facts = engine.row(
         rows.aggregate(
             empty=rows.count(where=rows["listed"].isnull() | (rows["listed"] < 1)),
             heads=rows.count(where=rows["headcount"].isnull() | (rows["headcount"] < 1)),
             twice=rows.count(where=rows["different"] != rows["listed"]),
         )
     )
-    listed = engine.keep(rows.select("class", "headcount", group=rows["groups"].unnest()))
-    strangers = listed.anti_join(table.rows, listed["group"] == table.rows["group"])
-    facts |= engine.one(strangers.aggregate(strangers=strangers.count()))
+    listed = engine.materialize(rows.select("class", "headcount", group=rows["groups"].unnest()))
+    unknown = listed.anti_join(table.rows, listed["group"] == table.rows["group"])
+    facts |= engine.row(unknown.aggregate(unknown=unknown.count()))
     _refuse(
         "classes",
         facts,
@@ -163,29 +159,29 @@ def _overlapping(engine: Engine, table: GroupTable, classes: Source) -> GroupTab
             "empty": "name at least one group in every class",
             "heads": "have head-counts that are whole numbers ≥ 1",
             "twice": "name each group of a class once",
-            "strangers": "name groups of the groups file",
+            "unknown": "name groups of the groups file",
         },
     )
     members = listed.group_by("class", "group").aggregate(headcount=listed["headcount"].sum())
-    members = engine.keep(members)
+    members = engine.materialize(members)
     heads = members.group_by("group").aggregate(targeted=members["headcount"].sum())
     sizes = table.rows.select("group", "size")
     joined = sizes.left_join(heads, "group").select(
         "group", "size", targeted=ibis._["targeted"].fill_null(0).cast("int64")
     )
-    rows = engine.keep(joined)
-    crowded = engine.one(rows.aggregate(crowded=rows.count(where=rows["targeted"] > rows["size"])))
+    rows = engine.materialize(joined)
+    crowded = engine.row(rows.aggregate(crowded=rows.count(where=rows["targeted"] > rows["size"])))
     _refuse("classes", crowded, {"crowded": "hold no more people than a group has members"})
     one = members.group_by("class").aggregate(headcount=members["headcount"].max())
-    people = engine.one(one.aggregate(people=one["headcount"].sum().fill_null(0)))["people"]
-    met = rows.semi_join(members, "group").select("size").distinct()
-    found = engine.columns(met)["size"]
-    count = engine.one(members.aggregate(memberships=members.count()))["memberships"]
+    people = engine.row(one.aggregate(people=one["headcount"].sum().fill_null(0)))["people"]
+    in_classes = rows.semi_join(members, "group").select("size").distinct()
+    group_sizes = engine.columns(in_classes)["size"]
+    count = engine.row(members.aggregate(memberships=members.count()))["memberships"]
     return replace(
         table,
         rows=rows,
         members=members,
         people=int(people),
-        sizes=tuple(sorted(int(size) for size in found)),
+        sizes=tuple(sorted(int(size) for size in group_sizes)),
         memberships=int(count),
     )

@@ -1,14 +1,13 @@
-"""The impression log in files or tables: append once, ask for counts."""
+"""The impression log in files or tables: append impressions, count them by group."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 
 from kreach.adsystem.log.counts import first_and_last
-from kreach.adsystem.log.engine import Engine, Source
+from kreach.adsystem.log.engine import Engine, Source, source_name
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import counts
 from kreach.adsystem.log.tables import LogTable, log_table
@@ -23,7 +22,7 @@ SLOTS_AT_ONCE = 48  # periods counted in one scan
 
 @dataclass(frozen=True)
 class Appended:
-    """What became of a batch: rows added, and rows whose id the log had already."""
+    """The result of an append: rows added, and rows whose id the log already had."""
 
     added: int
     repeated: int
@@ -32,9 +31,9 @@ class Appended:
 class ImpressionLog:
     """Impressions somewhere an engine can read them.
 
-    `open` takes what is there; `create` makes an empty log that can be appended to: a folder of
-    Parquet files, or a table `#name` of an embedded engine's database. With `unique_ids` the
-    caller vouches that no id comes twice, and no copies are looked for.
+    `open` reads an existing log; `create` creates an empty one to append to: a folder of Parquet
+    files, or a table `#name` of an embedded engine's database. `unique_ids` assumes unique ids and
+    skips de-duplication.
 
     >>> import kreach as kr
     >>> rows = {"campaign": ["spring"] * 3, "group": ["a", "a", "b"], "ts": ["2026-11-01"] * 3}
@@ -51,20 +50,18 @@ class ImpressionLog:
 
     @classmethod
     def open(cls, engine: Engine, source: Source, *, unique_ids: bool = False) -> "ImpressionLog":
-        """A log that is there already."""
+        """An existing log."""
         return cls(engine, source, unique_ids=unique_ids)
 
     @classmethod
     def create(cls, engine: Engine, source: Source) -> "ImpressionLog":
-        """A log to append to; one that is there is kept."""
+        """A log to append to; an existing one is opened."""
         engine.create(source)
         return cls(engine, source)
 
     def _read(self) -> LogTable:
-        told = isinstance(self._source, (str, Path))
-        shown = self._source if told else type(self._source).__name__
         raw = self.engine.read("impressions", self._source)
-        return log_table(raw, str(shown), unique_ids=self._unique_ids)
+        return log_table(raw, source_name(self._source), unique_ids=self._unique_ids)
 
     def append(
         self, impressions: Iterable[Impression], received: datetime | None = None
@@ -89,10 +86,10 @@ class ImpressionLog:
         if "impression_id" not in self.table.rows.columns:
             raise KreachError.rule("log", "have a column impression_id, to be appended to", "none")
         ids = np.array(list(batch), dtype=object)
-        asked = self.engine.read("impressions", {"impression_id": ids})
+        new = self.engine.read("impressions", {"impression_id": ids})
         rows = self.table.rows
-        held = rows.semi_join(asked, rows["impression_id"] == asked["impression_id"])
-        for known in set(self.engine.columns(held.select("impression_id"))["impression_id"]):
+        known_rows = rows.semi_join(new, rows["impression_id"] == new["impression_id"])
+        for known in set(self.engine.columns(known_rows.select("impression_id"))["impression_id"]):
             del batch[known]
         if batch:
             self.engine.write(self._source, list(batch.values()), moment)
@@ -104,26 +101,29 @@ class ImpressionLog:
     ) -> dict[str, int]:
         """Impressions of each group in [start, end), each id once; rows without group left out."""
         window = Window.between(start, end)
-        found = self.engine.columns(counts(self.table, Place.named(campaign), [window]))
-        return {
-            str(group): int(n)
-            for group, n in zip(found["group"], found["n0"], strict=True)
-            if group is not None and n
-        }
+        return self._counts(campaign, [window])[0]
 
     def counts_by_period(
         self, campaign: str | None = None, start: object = None, end: object = None, by: str = "day"
     ) -> list[tuple[Window, dict[str, int]]]:
         """Impressions of each group in each hour, day or week of [start, end)."""
         periods = self.span(Place.named(campaign), Window.between(start, end), by).periods(by)
-        result = []
+        result: list[tuple[Window, dict[str, int]]] = []
         for low in range(0, len(periods), SLOTS_AT_ONCE):
             block = periods[low : low + SLOTS_AT_ONCE]
-            found = self.engine.columns(counts(self.table, Place.named(campaign), block))
-            for at, period in enumerate(block):
-                rows = zip(found["group"], found[f"n{at}"], strict=True)
-                result.append((period, {str(g): int(n) for g, n in rows if g is not None and n}))
+            result += zip(block, self._counts(campaign, block), strict=True)
         return result
+
+    def _counts(self, campaign: str | None, windows: list[Window]) -> list[dict[str, int]]:
+        columns = self.engine.columns(counts(self.table, Place.named(campaign), windows))
+        return [
+            {
+                str(group): int(n)
+                for group, n in zip(columns["group"], columns[f"n{at}"], strict=True)
+                if group is not None and n
+            }
+            for at in range(len(windows))
+        ]
 
     def span(self, place: Place, window: Window, by: str) -> Window:
         """The window with open ends closed around the impressions in it, at full periods."""

@@ -1,4 +1,4 @@
-"""Overlapping groups inside an engine: classes and pairs of classes, tallied by what matters.
+"""Queries for overlapping groups: histograms of classes and of pairs of classes.
 
 With t_s the impressions that the groups of size s of a class got, members of classes with equal
 (t_s) are alike, and the covariance of two people depends only on what their shared groups got and

@@ -1,4 +1,4 @@
-"""Queries on a log, one expression each, whatever engine runs it.
+"""Queries on a log, as Ibis expressions for any engine.
 
     rows of a campaign → counts: group, n0, n1, ...   (impressions of each group per window)
                        → histogram: kind of group, code, groups   (all that a report needs)
@@ -124,22 +124,22 @@ def _slot_counts(
 
 
 def count_where(rows: ir.Table, condition: ir.Value) -> ir.Value:
-    """Rows that meet a condition; none is 0, also where an engine adds up nothing to NULL."""
+    """Rows that meet a condition; 0 where an engine would return NULL."""
     return rows.count(where=condition).fill_null(0)
 
 
 def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
-    """Rows whose id another, earlier row has. Only ids that come twice are put in order."""
+    """Rows that repeat the id of an earlier row. Only repeated ids are sorted."""
     rows = rows.filter(inside(rows["ts"], Window(None, end)))
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
     tally = whole.group_by("impression_id").aggregate(times=whole.count())
-    suspects = tally.filter(tally["times"] > 1).select(suspect="impression_id")
-    doubtful = whole.semi_join(suspects, whole["impression_id"] == suspects["suspect"])
-    place = ibis.row_number().over(
-        group_by=doubtful["impression_id"], order_by=[doubtful["ts"], doubtful["group"]]
+    ids = tally.filter(tally["times"] > 1).select(repeated="impression_id")
+    copies = whole.semi_join(ids, whole["impression_id"] == ids["repeated"])
+    rank = ibis.row_number().over(
+        group_by=copies["impression_id"], order_by=[copies["ts"], copies["group"]]
     )
-    ranked = doubtful.mutate(place=place)
-    return ranked.filter(ranked["place"] > 0)
+    ranked = copies.mutate(rank=rank)
+    return ranked.filter(ranked["rank"] > 0)
 
 
 def group_counts(
@@ -154,8 +154,8 @@ def group_counts(
     """slot, ours, group, n, early, spend: rows of a campaign in a window, by group.
 
     `slot` is the number of the period of `by_seconds` that holds the row, counted from 1970, or 0;
-    such periods begin at whole hours. `ours` tells rows of the place's catalogue, whose groups are
-    told apart, from those of others (group −1). `early` counts rows from before the catalogue was
+    such periods begin at whole hours. `ours` marks rows of the place's catalogue, counted by group;
+    rows of other catalogues have group −1. `early` counts rows from before the catalogue was
     `created`; `spend` sums prices, each up to `max_price_micros`.
     """
     rows = _rows_of(log, Place(place.campaign))
@@ -194,8 +194,7 @@ def grid_cells(
 
     `stretches` has campaign, catalogue, since, low, until: rows in [since, ...) count, those from
     before `low` as if they were of that time. `end` is the end of the cell in seconds since 1970;
-    0 for cells that end after `until`, which are left
-    out by group.
+    0 for cells that end after `until`, which are left out by group.
     """
     rows = log.rows
     wanted = stretches.select(c="campaign", v="catalogue", since="since", low="low", until="until")
@@ -264,12 +263,12 @@ def histogram(counted: ir.Table, groups: GroupTable, slots: int) -> ir.Table:
     """status, kind of group, code, groups, copies: how many groups have how many impressions."""
     served = counted.mutate(served=counted["group"].cast("string")).drop("group")
     both = served.outer_join(groups.rows, served["served"] == groups.rows["group"])
-    told = both["served"].isnull().ifelse(NO_GROUP, UNKNOWN)
+    not_known = both["served"].isnull().ifelse(NO_GROUP, UNKNOWN)
     numbers = [both[f"n{at}"].fill_null(0).cast("int64") for at in range(slots)]
     codes = [number * slots + at for at, number in enumerate(numbers)]
     copies = both["copies"].fill_null(0) if "copies" in counted.columns else ibis.literal(0)
     flat = both.select(
-        status=both["group"].notnull().ifelse(KNOWN, told).cast("int64"),
+        status=both["group"].notnull().ifelse(KNOWN, not_known).cast("int64"),
         **{name: both[name] for name in groups.kind},
         copies=copies.cast("int64"),
         code=codes[0] if slots == 1 else ibis.array(codes).unnest(),
@@ -280,7 +279,7 @@ def histogram(counted: ir.Table, groups: GroupTable, slots: int) -> ir.Table:
 
 
 def missing(log: LogTable, place: Place) -> ir.Table:
-    """One row: how many rows of the log name no time, and how many no campaign."""
+    """One row: how many rows of the log have no time, and how many no campaign."""
     rows = log.rows
     lost = rows.filter(rows["ts"].isnull() | rows["campaign"].isnull())
     ours = ibis.literal(True) if place.campaign is None else lost["campaign"] == place.campaign
@@ -306,21 +305,23 @@ def edges(log: LogTable, place: Place, window: Window) -> ir.Table:
 def oddities(
     log: LogTable, place: Place, window: Window, created: datetime | None
 ) -> ir.Table | None:
-    """One row: rows of the window that are not told under this catalogue, or that one should know
-    of: late, filed under another day, with a zone, from before the groups were formed."""
+    """One row: rows of the window that belong to another catalogue, or that deserve a warning:
+    late, filed under another day, with a time zone, older than the catalogue."""
     rows = _rows_of(log, Place(place.campaign))
     rows = rows.filter(inside(rows["ts"], window))
-    asked: dict[str, ir.Value] = {}
+    conditions: dict[str, ir.Value] = {}
     if place.catalogue is not None and "catalogue" in rows.columns:
-        asked["other_catalogue"] = rows["catalogue"] != place.catalogue
+        conditions["other_catalogue"] = rows["catalogue"] != place.catalogue
     if "received" in rows.columns and window.end is not None:
-        asked["late"] = rows["received"] >= instant_literal(rows["received"], window.end)
+        conditions["late"] = rows["received"] >= instant_literal(rows["received"], window.end)
     if "filed" in rows.columns:
-        asked["filed_under_another_day"] = rows["filed"] != rows["ts"].date()
+        conditions["filed_under_another_day"] = rows["filed"] != rows["ts"].date()
     if "zoned" in rows.columns:
-        asked["converted_to_utc"] = rows["zoned"]
+        conditions["converted_to_utc"] = rows["zoned"]
     if created is not None and (window.start is None or window.start < created):
-        asked["before_catalogue"] = rows["ts"] < instant_literal(rows["ts"], created)
-    if not asked:
+        conditions["before_catalogue"] = rows["ts"] < instant_literal(rows["ts"], created)
+    if not conditions:
         return None
-    return rows.aggregate(**{name: count_where(rows, odd) for name, odd in asked.items()})
+    return rows.aggregate(
+        **{name: count_where(rows, condition) for name, condition in conditions.items()}
+    )

@@ -1,7 +1,7 @@
-"""Totals and counts by group, carried from one snapshot of the live log to the next.
+"""A cache of totals and counts by group that follows the live log.
 
-What was counted up to a row of each journal is brought up to a newer snapshot by the rows after it.
-If some of these have moved into files meanwhile, the log is counted again.
+A newer snapshot adds the rows since the last one. If some of these have moved into files meanwhile,
+the log is counted again.
 """
 
 import threading
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _AsOf(Generic[T]):
-    """What the rows up to one of each journal add up to."""
+    """A value computed from the rows of each journal up to `rows`."""
 
     generation: int
     rows: tuple[int, ...]
@@ -47,10 +47,9 @@ class _AsOf(Generic[T]):
 
 
 class RunningCounts:
-    """Totals of all places; counts by group of those that were asked for lately.
+    """Totals of all places, and an LRU cache of counts by group.
 
-    One query on the rows since the last snapshot brings all of them up to date. For use by several
-    threads.
+    One query on the rows since the last snapshot updates all of them. For use by several threads.
     """
 
     def __init__(self, max_counts: int = _MAX_COUNTS) -> None:

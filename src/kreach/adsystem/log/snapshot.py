@@ -1,9 +1,9 @@
-"""The live log at one instant: the files that journals list, and the rows not yet in files.
+"""Snapshots of the live log: the files that journals list, and the rows not yet in files.
 
-Bidders' journals are only read. Their newest rows are copied into an engine of our own, so that a
-report reads what is new since the last one and not all rows; rows that moved into files are
-dropped. A snapshot is one transaction of each journal turned into one transaction of the engine:
-each row is in it once, whatever the bidders do meanwhile.
+Bidders' journals are only read. New rows are copied into an engine of our own, so that a report
+reads only rows since the last one; rows that moved into files are dropped. A snapshot reads each
+journal in one transaction and copies it in one transaction of the engine: each row is in it once,
+whatever the bidders do meanwhile.
 """
 
 import shutil
@@ -62,7 +62,7 @@ class LogUnavailable(RuntimeError):
 
 @contextmanager
 def journal_reader(folder: Path) -> Iterator[sqlite3.Connection | None]:
-    """A reader of the journal for one question; None while no bidder has made one."""
+    """A reader of a journal; None while the bidder has not created it."""
     try:
         with closing(open_reader(folder)) as reader:
             yield reader if reader.execute(_READY).fetchone()[0] == 4 else None
@@ -164,7 +164,7 @@ def _of_days(files: tuple[Path, ...], window: Window) -> tuple[Path, ...]:
 
 @dataclass
 class _Journal:
-    """One bidder's journal, and how much of it was read."""
+    """One bidder's journal, and how far it was read."""
 
     folder: Path
     inode: tuple[int, int]
@@ -191,9 +191,9 @@ class LiveLog:
         self._lock = threading.Lock()
         self._journals: list[_Journal] = []
         self._generation = 0
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         for journal in self._journals:
             journal.reader.close()
         self._journals = []
@@ -204,9 +204,9 @@ class LiveLog:
         self.newest_micros = 0
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Close journals and engine."""
         with self._lock:
-            self._forget()
+            self._reset()
             self._engine.close()
             self._clean_up()
 
@@ -219,7 +219,7 @@ class LiveLog:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("BEGIN")
             connection.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()  # sees it from here on
-            taken = Snapshot(
+            snapshot = Snapshot(
                 EmbeddedEngine.on(connection),
                 tuple(file for journal in self._journals for file in journal.files),
                 tuple(journal.last_row for journal in self._journals),
@@ -228,9 +228,9 @@ class LiveLog:
                 dict(self._catalogue_numbers),
             )
         try:
-            yield taken
+            yield snapshot
         finally:
-            taken.engine.close()
+            snapshot.engine.close()
 
     def _refresh(self) -> None:
         try:
@@ -243,23 +243,23 @@ class LiveLog:
                 finally:
                     journal.reader.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
-            self._forget()
+            self._reset()
             raise LogUnavailable(f"the log cannot be read ({type(error).__name__})") from error
 
     def _connect(self) -> None:
-        """Open the journals that are there now; if they are others than before, begin anew."""
-        found = []
+        """Open the journals of the store; if they have been replaced, start over."""
+        journals = []
         for folder in log_folders(self._store):
             if (folder / FILE).exists():
                 facts = (folder / FILE).stat()
-                found.append((folder, (facts.st_dev, facts.st_ino)))
-        if found != [(journal.folder, journal.inode) for journal in self._journals]:
-            self._forget()
-            for folder, inode in found:
+                journals.append((folder, (facts.st_dev, facts.st_ino)))
+        if journals != [(journal.folder, journal.inode) for journal in self._journals]:
+            self._reset()
+            for folder, inode in journals:
                 self._journals.append(_Journal(folder, inode, open_reader(folder)))
 
     def _read_new(self, at: int, journal: _Journal) -> None:
-        """Add rows that are new, drop those that moved; all of it or nothing."""
+        """Add new rows and drop those that moved, in one transaction."""
         files, compacted = listed_files(journal.reader, journal.folder)
         numbers = {
             version: number
@@ -293,6 +293,6 @@ class LiveLog:
 
     def _append(self, columns: Any) -> None:
         self._engine.register("rows", dict(zip(_COLUMNS, columns, strict=True)))
-        told = ", ".join(f"{value} AS {name}" for name, value in _COLUMNS.items())
-        self._engine.execute(f"INSERT INTO {_TABLE} BY NAME SELECT {told} FROM rows")
+        selected = ", ".join(f"{value} AS {name}" for name, value in _COLUMNS.items())
+        self._engine.execute(f"INSERT INTO {_TABLE} BY NAME SELECT {selected} FROM rows")
         self._engine.unregister("rows")

@@ -1,4 +1,4 @@
-"""Spark: the same questions where the log outgrows one machine. Needs the extra `spark`."""
+"""The Spark engine, for logs that outgrow one machine. Needs the extra `spark`."""
 
 import os
 import re
@@ -33,7 +33,7 @@ _LOG = (
     "impression_id string, campaign string, `group` string, ts timestamp, price double, "
     "received timestamp"
 )
-_LOGGING = Path(__file__).with_name("spark-log4j2.properties")  # only what went wrong
+_LOGGING = Path(__file__).with_name("spark-log4j2.properties")  # errors only
 _FORMATS = {".orc": "orc", ".json": "json", ".jsonl": "json"}  # besides Parquet and CSV
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # a cast under another zone moves windows by hours
@@ -47,7 +47,7 @@ _SETTINGS = {
 
 
 class _Options(ibis.config.Config):  # type: ignore[misc]
-    """What Ibis' own Spark backend, which would bring pandas, tells its compiler."""
+    """Compiler options that Ibis' own Spark backend would set; that backend needs pandas."""
 
     treat_nan_as_null: bool = False
 
@@ -59,8 +59,8 @@ if ibis.options.pyspark is None:
 class SparkEngine(Engine):
     """A Spark session: one that is given, or one that is started on `master`.
 
-    A given session is not changed: questions are asked in a session beside it whose clock is UTC.
-    Without Java on the machine the one that comes with the extra is used.
+    A given session is not changed: queries run in a second session whose time zone is UTC. Without
+    Java on the machine the one that comes with the extra is used.
 
     Starting Spark takes seconds, so this is run by the tests of engines, not here:
 
@@ -75,15 +75,15 @@ class SparkEngine(Engine):
     def __init__(self, master: str = "local[*]", session: Any = None, memory: str = "1g") -> None:
         super().__init__()
         self._root, self._own = _start(master, memory) if session is None else (session, False)
-        self._handed: list[str] = []
+        self._shared_views: list[str] = []
         self._spark = self._root.newSession()
         for key, value in _SETTINGS.items():
             self._spark.conf.set(key, value)
 
     def read(self, name: str, source: Source) -> ir.Table:
-        with self.guard(name, "be something that Spark can read"):
+        with self.translate_errors(name, "be something that Spark can read"):
             frame = self._frame(name, source)
-            view = self.fresh("source")
+            view = self.unused_name("source")
             frame.createOrReplaceTempView(view)
         schema = {column: PySparkType.from_string(kind) for column, kind in frame.dtypes}
         return ibis.table(schema, name=view)
@@ -94,7 +94,7 @@ class SparkEngine(Engine):
             rows = list(zip(*columns, strict=True))
             return self._spark.createDataFrame(rows, schema=list(source))
         if hasattr(source, "createOrReplaceTempView"):
-            return self._handed_over(source)
+            return self._shared(source)
         if not isinstance(source, (str, Path)):
             raise KreachError.rule(name, "be a path, a table or a frame", type(source).__name__)
         table = table_of(source)
@@ -120,25 +120,25 @@ class SparkEngine(Engine):
         reader = self._spark.read.option("recursiveFileLookup", str(nested).lower())
         return reader.parquet(no_wildcards(path))
 
-    def _handed_over(self, frame: Any) -> Any:
-        """A frame of the caller's session, seen from ours."""
+    def _shared(self, frame: Any) -> Any:
+        """A frame of the caller's session, shared with ours by a global view."""
         name = f"kreach_{uuid4().hex}"
         frame.createGlobalTempView(name)
-        self._handed.append(name)
+        self._shared_views.append(name)
         return self._spark.table(f"global_temp.{name}")
 
     def _table(self, name: str) -> Any:
         """A table of the catalogue, or a temporary view of the caller's session."""
         if self._root.catalog.tableExists(name):
-            return self._handed_over(self._root.table(name))
+            return self._shared(self._root.table(name))
         return self._spark.table(name)
 
-    def answer(self, sql: str) -> Columns:
+    def run(self, sql: str) -> Columns:
         frame = self._spark.sql(sql)
         return as_columns(frame.columns, frame.collect())
 
-    def store(self, name: str, sql: str) -> None:
-        # not cache(): Spark would find the same plan later and answer from files as they were
+    def create_temp_table(self, name: str, sql: str) -> None:
+        # not cache(): Spark would match the same plan later and read stale files
         self._spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
 
     def create(self, source: Source) -> None:
@@ -151,19 +151,19 @@ class SparkEngine(Engine):
         self._write(source, list(zip(*columns.values(), strict=True)))
 
     def _write(self, source: Source, rows: list[Any]) -> None:
-        """In one file, which appears under its name when it is whole."""
+        """Write one file, which appears under its name when it is complete."""
         folder = written_folder(source)
-        with self.guard("log", "be a folder that can be written"):
+        with self.translate_errors("log", "be a folder that can be written"):
             frame = self._spark.createDataFrame(rows, _LOG).coalesce(1)
             frame.write.mode("append").parquet(str(folder))
 
-    def guard(self, name: str, rule: str) -> AbstractContextManager[None]:
+    def translate_errors(self, name: str, rule: str) -> AbstractContextManager[None]:
         return _translate_errors(name, rule)
 
     def close(self) -> None:
-        for name in self._handed:
+        for name in self._shared_views:
             self._spark.catalog.dropGlobalTempView(name)
-        self._handed = []
+        self._shared_views = []
         if self._own:
             self._root.stop()
 
@@ -178,7 +178,7 @@ def _in_utc(value: Any) -> Any:
 
 
 def no_wildcards(path: str) -> str:
-    """A path as Spark has to be told it: taken by its letters."""
+    """A path with its wildcard characters escaped, so that Spark takes it literally."""
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
@@ -217,7 +217,7 @@ def _find_java() -> None:
 
 @contextmanager
 def _translate_errors(name: str, rule: str) -> Iterator[None]:
-    """Spark's complaints quote rows and fill pages; ours names their kind."""
+    """Spark's errors quote rows and fill pages; report their class only."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415
 

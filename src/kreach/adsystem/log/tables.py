@@ -1,7 +1,7 @@
-"""Impressions and groups inside an engine, under names and types that every question relies on.
+"""The columns of impressions and groups in an engine, under the names and types that queries use.
 
-A source comes as a table with whatever columns it has. Here it gets the shape below, or one clear
-line that says what it lacks. Text stays text: a group 007 is not the number 7.
+A source has whatever columns it has. Here it gets the shape below, or an error that says which
+column is missing. Text stays text: a group 007 is not the number 7.
 
     impressions: campaign, group, ts, and where the source has them impression_id, catalogue
                  (version of the groups), price_micros, received (when the row arrived),
@@ -28,20 +28,20 @@ _UTC = r"([+-]00(:?00)?|Etc/UTC)$"
 
 @dataclass(frozen=True)
 class LogTable:
-    """The impressions of a log. With `unique_ids` the writer vouches that no id comes twice."""
+    """The impressions of a log. With `unique_ids` duplicates are not searched for."""
 
     rows: ir.Table
     unique_ids: bool
 
     @property
     def may_repeat(self) -> bool:
-        """Whether copies of an impression have to be looked for."""
+        """Whether to search for duplicate impressions."""
         return "impression_id" in self.rows.columns and not self.unique_ids
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """The groups that a report is about, checked, with what is known of the release they are of."""
+    """The groups of a report, checked, and the version and time of their release."""
 
     rows: ir.Table
     members: ir.Table | None  # overlapping groups only
@@ -54,15 +54,15 @@ class GroupTable:
 
 
 def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -> None:
-    """Refuse a source that lacks a column, and say which it has."""
+    """Refuse a source that lacks a column, and list those it has."""
     for column in columns:
         if column not in table.columns:
-            held = ", ".join(table.columns) or "no columns"
-            raise KreachError.rule(name, f"have a column {column}", f"{source} with {held}")
+            columns_here = ", ".join(table.columns) or "no columns"
+            raise KreachError.rule(name, f"have a column {column}", f"{source} with {columns_here}")
 
 
 def log_table(raw: ir.Table, source: str, *, unique_ids: bool = False) -> LogTable:
-    """A source of impressions in the shape that questions expect."""
+    """A source of impressions in the shape that queries expect."""
     require("impressions", raw, source, ("campaign", "group", "ts"))
     columns: dict[str, ir.Value] = {
         "campaign": _text("campaign", raw["campaign"]),
@@ -95,20 +95,20 @@ def _text(name: str, column: ir.Value) -> ir.Value:
 
 
 def _time(name: str, column: ir.Value) -> ir.Value:
-    """An instant. Without a zone it is UTC; what cannot be read is missing."""
+    """An instant, in UTC unless it names a zone; null where it cannot be parsed."""
     kind = column.type()
     if kind.is_timestamp():
         return column
     if kind.is_date():
         return column.cast("timestamp")
     if kind.is_string():
-        told = column.re_search(_DATE).ifelse(column, ibis.null("string"))
-        return told.try_cast("timestamp('UTC')")
+        dated = column.re_search(_DATE).ifelse(column, ibis.null("string"))
+        return dated.try_cast("timestamp('UTC')")
     raise KreachError.rule("impressions", f"hold times in {name}", str(kind))
 
 
 def group_rows(raw: ir.Table, source: str) -> ir.Table:
-    """A source of groups in the shape that questions expect; values are checked by the engine."""
+    """A source of groups in the shape that queries expect; `open_groups` checks the values."""
     require("groups", raw, source, ("group", "size"))
     size = _whole(raw["size"])
     columns: dict[str, ir.Value] = {
@@ -126,7 +126,7 @@ def group_rows(raw: ir.Table, source: str) -> ir.Table:
 
 
 def _whole(column: ir.Value) -> ir.Value:
-    """A whole number as such; text or a fraction that is none becomes missing."""
+    """Whole numbers; null for text or fractions."""
     if column.type().is_integer():
         return column.cast("int64")
     number = column.try_cast("float64")
@@ -134,7 +134,7 @@ def _whole(column: ir.Value) -> ir.Value:
 
 
 def _numbers(column: ir.Value) -> ir.Value:
-    """A list of numbers; in CSV written like [0.5, 0.5] or 0.5;0.5."""
+    """A list of numbers; in CSV like [0.5, 0.5] or 0.5;0.5."""
     if not column.type().is_string():
         return column.cast("array<float64>")
     bare = column.re_replace(r"[\[\]\s]", "").replace(";", ",")
@@ -144,14 +144,14 @@ def _numbers(column: ir.Value) -> ir.Value:
 def member_rows(raw: ir.Table, source: str) -> ir.Table:
     """Membership classes: class, headcount, groups, listed (how many groups), different (of them).
 
-    A class is known by its groups: one that a file lists twice is one class of all its people.
+    Its groups identify a class: one that a file lists twice is one class of all its people.
     """
     require("classes", raw, source, ("groups", "headcount"))
     groups = raw["groups"]
     listed = groups.split(";") if groups.type().is_string() else groups.cast("array<string>")
     listed = listed.map(lambda group: group.strip()) if groups.type().is_string() else listed
     rows = raw.select(groups=listed, headcount=_whole(raw["headcount"]))
-    # each group with its length before it: no id, whatever is in it, can pass for two
+    # with the length of each id before it, so that different lists never join to the same text
     spelled = rows["groups"].sort().map(lambda group: group.length().cast("string") + ":" + group)
     rows = rows.mutate(
         **{"class": spelled.join("")},

@@ -14,7 +14,7 @@ from kreach.service.lru_cache import LruCache
 
 __all__ = ["CatalogueCache"]
 
-_MAX_GROUPS = 20_000_000  # of the audiences that are kept
+_MAX_GROUPS = 20_000_000  # of cached audiences
 
 
 class CatalogueCache:
@@ -38,56 +38,54 @@ class CatalogueCache:
 
     @property
     def newest(self) -> Catalogue:
-        """The catalogue that campaigns are made on."""
+        """The catalogue for new campaigns."""
         return self._catalogues[self.versions[-1]]
 
     def get(self, version: str) -> Catalogue:
-        """One of them."""
-        found = self._catalogues.get(version)
-        if found is None:
+        """The catalogue of a version."""
+        catalogue = self._catalogues.get(version)
+        if catalogue is None:
             raise KreachError.rule("catalogue", f"be one of {', '.join(self.versions)}", version)
-        return found
+        return catalogue
 
     def audience(self, catalogue: Catalogue, name: str) -> Audience:
-        """The people that a campaign targets, as far as this catalogue tells."""
+        """The audience that a campaign targets on a catalogue."""
         return self._audiences.get_or_make(
             (catalogue.version, name), lambda: self._read(catalogue, name)
         )
 
     def _read(self, catalogue: Catalogue, name: str) -> Audience:
-        """An audience is for all the time what it was when it was first read, or could not be.
+        """Read an audience; refuse one that has changed since it was first read, or failed then.
 
-        What advertisers may be told was decided by that.
+        Disclosure rules were decided on that first reading.
         """
         key = (catalogue.version, name)
         failure = self._failures.get(key)
         if failure is not None:
             raise KreachError(failure)
         try:
-            made = read_audience(self._shared, catalogue, name)
+            audience = read_audience(self._shared, catalogue, name)
         except KreachError as error:
             self._failures[key] = f"{error} (when it was first read: restart to read it again)"
             raise
-        digest = sha256(headcounts(made).tobytes()).digest()
+        digest = sha256(headcounts(audience).tobytes()).digest()
         if self._digests.setdefault(key, digest) != digest:
             rule = "stay as it is while the service runs: restart to take up a change"
             raise KreachError.rule("audience", rule, name)
-        return made
+        return audience
 
     def refresh(self, versions: Iterable[str]) -> None:
-        """Read the folders again if a bidder has met a version that is not cached."""
+        """Read the folders again if the log has a version that is not cached."""
         with self._lock:
             new = set(versions) - set(self._catalogues) - self._unknown
             if not new:
                 return
             self._unknown |= new
             try:
-                found = {
-                    catalogue.version: catalogue for catalogue in read_catalogues(self._shared)
-                }
+                read = {one.version: one for one in read_catalogues(self._shared)}
             except KreachError as error:
                 self._log.warning("catalogues not read again", reason=str(error))
                 return
-            older = {v: c for v, c in self._catalogues.items() if v not in found}
-            self._catalogues = older | found
+            older = {v: c for v, c in self._catalogues.items() if v not in read}
+            self._catalogues = older | read
             self._log.info("catalogues read again", catalogues=list(self._catalogues))

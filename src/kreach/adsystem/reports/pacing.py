@@ -1,4 +1,4 @@
-"""How a campaign's budget was spent: the records that bidders write every few seconds."""
+"""Pacing: the spend records that bidders write every few seconds."""
 
 import sqlite3
 from math import isfinite
@@ -16,7 +16,7 @@ _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 
 def last_pace(store: Path, campaign: int) -> Pace | None:
-    """The newest entry of a campaign, if there is one; of several bidders, what they come to."""
+    """The newest entry of a campaign, if there is one; summed over bidders."""
     rows = []
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
@@ -32,23 +32,20 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
 def pacing_of(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:
     """The entries of a window; of more than `points`, the last in each of so many stretches.
 
-    Where several bidders wrote, each entry is what all of them come to: with the newest of each.
+    With several bidders, each entry sums the newest of each.
     """
     inside, values = _inside(campaign, window)
     by_bidder = []
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
             if reader is not None:
-                found = reader.execute(
-                    f"SELECT count(*), min(ts), max(ts) FROM pacing WHERE {inside}", values
-                ).fetchone()
-                by_bidder.append(_rows(reader, inside, values, found, points))
+                by_bidder.append(_rows(reader, inside, values, points))
     if len(by_bidder) <= 1:
         return tuple(_pace(row) for rows in by_bidder for row in rows)
     newest: dict[int, tuple[Any, ...]] = {}
     entries = []
-    told = [(row, who) for who, rows in enumerate(by_bidder) for row in rows]
-    for row, who in sorted(told, key=lambda entry: entry[0][0]):
+    rows_of_all = [(row, who) for who, rows in enumerate(by_bidder) for row in rows]
+    for row, who in sorted(rows_of_all, key=lambda entry: entry[0][0]):
         newest[who] = row
         entries.append(_together(list(newest.values())))
     step = -(-len(entries) // points)
@@ -70,10 +67,10 @@ def _rows(
     reader: sqlite3.Connection,
     inside: str,
     values: tuple[int, ...],
-    found: tuple[int, int, int],
     points: int,
 ) -> list[tuple[Any, ...]]:
-    count, first, last = found
+    sql = f"SELECT count(*), min(ts), max(ts) FROM pacing WHERE {inside}"
+    count, first, last = reader.execute(sql, values).fetchone()
     if count <= points:
         sql = f"SELECT ts, {_COLUMNS} FROM pacing WHERE {inside} ORDER BY ts"
         return reader.execute(sql, values).fetchall()

@@ -1,4 +1,4 @@
-"""Plans over HTTP: what budgets will reach before a flight, within bounds on the work."""
+"""Plans: what budgets will reach before a flight, with limits on the computation."""
 
 import time
 from math import log
@@ -13,7 +13,7 @@ from kreach.errors import KreachError
 
 __all__ = ["MARKET", "plan", "regrouped"]
 
-MARKET = (0.0, 1.0)  # mu and sigma of ln(price per thousand), where a campaign tells none
+MARKET = (0.0, 1.0)  # default mu and sigma of ln(price per thousand)
 _MAX_GROUPS = 50_000
 _MAX_PROFILES = 500  # each flight is measured group by group
 _MAX_KINDS = 500
@@ -95,9 +95,9 @@ def regrouped(audience: Audience, group_size: int) -> Audience:
 
 def _check_work(audience: Audience, requests: int) -> None:
     groups = audience.group_count
-    most = _MAX_PROFILES if isinstance(audience, ProfiledAudience) else _MAX_GROUPS
-    if groups > most:
-        raise KreachError.rule("audience", f"have at most {most} groups to plan on", groups)
+    limit = _MAX_PROFILES if isinstance(audience, ProfiledAudience) else _MAX_GROUPS
+    if groups > limit:
+        raise KreachError.rule("audience", f"have at most {limit} groups to plan on", groups)
     if isinstance(audience, DisjointAudience) and len(audience.kinds) > _MAX_KINDS:
         rule = f"have at most {_MAX_KINDS} kinds of groups to plan on"
         raise KreachError.rule("audience", rule, len(audience.kinds))

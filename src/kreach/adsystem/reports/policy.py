@@ -1,4 +1,4 @@
-"""What a disclosure policy is: which windows, which counts, and what is withheld.
+"""The interface of a disclosure policy: which windows, which counts, and what is withheld.
 
 The service asks the same questions under every policy and builds the same documents. A policy
 decides what of the log a caller may see: everything (`disclosure.open`), whole chapters
@@ -92,7 +92,7 @@ class View(Protocol):
         """Impressions and spend so far."""
 
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
-        """The version asked for; else the newest on which the campaign has something to show."""
+        """The requested version; else the newest with something to show of the campaign."""
 
     def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why reach on this audience is withheld, or None."""
@@ -134,7 +134,7 @@ class Policy(Protocol):
         """Why campaigns of these callers may not target this audience, or None."""
 
     def campaign_changed(self, stored: StoredCampaign) -> None:
-        """Take note of a change: bids of the campaign as it was may still be out."""
+        """Record a change: bids from before it may still be outstanding."""
 
     def max_cap(self) -> int | None:
         """The largest cap that reports can have; None is any."""

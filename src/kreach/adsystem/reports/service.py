@@ -1,7 +1,7 @@
 """The report service: campaigns and their reports, under a disclosure policy. No HTTP here.
 
-One service serves operators and advertisers alike; what a caller may see is the policy's matter,
-whose campaigns a caller may name is the route's (`api.scope`). For use by several threads.
+One service serves operators and advertisers alike: the policy decides what a caller may see, the
+route whose campaigns a caller may name (`api.scope`). For use by several threads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ class ReportService:
         self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
 
     def close(self) -> None:
-        """Release the policy; the store is its owner's."""
+        """Close the policy; the caller owns the store."""
         self.policy.close()
 
     # -- campaigns ----------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class ReportService:
         return _definition(self.store.campaigns.add(campaign).campaign)
 
     def change(self, campaign_id: str, changes: dict[str, Any]) -> CampaignDefinition:
-        """Change what may change: pause, resume, end, budget, bid limits, creative."""
+        """Change state, budget, end, bid limits or creative."""
         stored = self.store.campaigns.change(campaign_id, changes)
         self.policy.campaign_changed(stored)
         return _definition(stored.campaign)
@@ -121,7 +121,7 @@ class ReportService:
                 if subject is not None:
                     figures = view.figures(subject, EVER, caps, level)
                     people = subject.audience.targeted_user_count
-                notes += figures.notes + _one(view.pacing_note)
+                notes += figures.notes + _as_tuple(view.pacing_note)
         reports = figures.reports
         status = Status(
             **_money(stored, delivery, notes),
@@ -152,13 +152,13 @@ class ReportService:
     ) -> tuple[Suppressed, ...]:
         """Why there is no reach beside figures that are shown."""
         catalogue = self.store.catalogues.get(version)
-        return _one(view.check_audience(stored.campaign.audience, catalogue))
+        return _as_tuple(view.check_audience(stored.campaign.audience, catalogue))
 
     # -- reports ------------------------------------------------------------------------------
 
     def reach(self, campaign_id: str, question: ReachQuestion) -> ReachDocument:
         """Reach so far, or in a window."""
-        with self._asked(campaign_id, question, "reach") as (view, subject):
+        with self._report(campaign_id, question, "reach") as (view, subject):
             caps = self._caps(subject.stored, question.caps)
             figures = view.figures(subject, question.window, caps, question.level)
             self._note_nothing(subject, figures, "reach")
@@ -166,7 +166,7 @@ class ReportService:
 
     def series(self, campaign_id: str, by: str, question: ReachQuestion) -> SeriesDocument:
         """Reach period by period, alone and cumulative."""
-        with self._asked(campaign_id, question, "series") as (view, subject):
+        with self._report(campaign_id, question, "series") as (view, subject):
             caps = self._caps(subject.stored, question.caps)
             series = view.series(subject, question.window, by, caps, question.level)
             self._note_nothing(subject, series.whole, "series")
@@ -175,7 +175,7 @@ class ReportService:
 
     def curve(self, campaign_id: str, by: str, question: ReachQuestion) -> CurveDocument:
         """Reach so far over time, for a chart."""
-        with self._asked(campaign_id, question, "curve") as (view, subject):
+        with self._report(campaign_id, question, "curve") as (view, subject):
             caps = self._caps(subject.stored, question.caps)
             points, notes = view.curve(subject, by, caps, question.level)
             return CurveDocument(
@@ -194,14 +194,14 @@ class ReportService:
             delivery = self._delivery(view, stored, "pacing")
             visible = delivery.impressions is not None
             rows = view.pacing(stored, window, points) if visible else ()
-            notes = delivery.notes + (_one(view.pacing_note) if visible else ())
+            notes = delivery.notes + (_as_tuple(view.pacing_note) if visible else ())
         budget = as_micros("budget", stored.campaign.budget)
         return PacingDocument(
             campaign=campaign_id, budget_micros=budget, pacing=rows, suppressed=notes
         )
 
     def plan(self, campaign_id: str, question: PlanQuestion) -> PlanDocument:
-        """What budgets would reach on the newest catalogue. It looks at no log."""
+        """What budgets would reach on the newest catalogue. Reads no log."""
         stored = self.store.campaigns.get(campaign_id)
         newest, name = self.store.catalogues.newest, stored.campaign.audience
         self._check_audience(campaign_id, name, newest, "plan")
@@ -236,20 +236,20 @@ class ReportService:
         )
 
     @contextmanager
-    def _asked(
+    def _report(
         self, campaign_id: str, question: ReachQuestion, kind: str
     ) -> Iterator[tuple[View, Subject]]:
-        """What a report is about; a refusal by the policy is recorded."""
+        """The view and the subject of a report; records what the policy withholds."""
         stored = self.store.campaigns.get(campaign_id)
-        words = kind if kind == "curve" else f"{kind} {_window_words(question.window)}"
+        text = kind if kind == "curve" else f"{kind} {_window_text(question.window)}"
         with self.policy.view([stored]) as view:
             catalogue = view.catalogue(stored, question.catalogue)
-            self._check_audience(campaign_id, stored.campaign.audience, catalogue, words)
+            self._check_audience(campaign_id, stored.campaign.audience, catalogue, text)
             subject = self.store.subject(stored, catalogue)
             try:
                 yield view, subject
             except Withheld as error:
-                self.suppressions.add(error.reason, campaign_id, words)
+                self.suppressions.add(error.reason, campaign_id, text)
                 raise
 
     def _note_nothing(self, subject: Subject, figures: Figures, kind: str) -> None:
@@ -266,7 +266,7 @@ class ReportService:
             raise Withheld(f"audience {audience!r}: {note.why}", note.reason)
 
     def _caps(self, stored: StoredCampaign, caps: Iterable[int]) -> tuple[int, ...]:
-        """The caps asked for; without any, 1 and the campaign's own."""
+        """The requested caps; without any, 1 and the campaign's own."""
         maximum = self.policy.max_cap()
         for cap in caps:
             if maximum is not None and cap > maximum:
@@ -294,7 +294,7 @@ class ReportService:
             "spend_micros": spend,
             "spend": None if spend is None else spend / MICROS,
             "currency": self.store.settings.currency,
-            "suppressed": (_one(view.row_note) if shown else ()) + figures.notes,
+            "suppressed": (_as_tuple(view.row_note) if shown else ()) + figures.notes,
             "noise": figures.noise,
         }
 
@@ -312,7 +312,7 @@ class ReportService:
         )
 
     def log_failure(self) -> str | None:
-        """Read what is new in the log; why that failed, or None."""
+        """Refresh the log; the error message if that fails, or None."""
         try:
             with self.store.live.snapshot():
                 return None
@@ -328,7 +328,7 @@ def _fields(document: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(document, name) for name in document.__struct_fields__}
 
 
-def _one(note: Suppressed | None) -> tuple[Suppressed, ...]:
+def _as_tuple(note: Suppressed | None) -> tuple[Suppressed, ...]:
     return () if note is None else (note,)
 
 
@@ -353,7 +353,7 @@ def _money(
 def _page(
     campaigns: Sequence[StoredCampaign], after: str | None, limit: int
 ) -> tuple[list[StoredCampaign], str | None]:
-    """Some campaigns after one of them, and the id to go on from if there are more."""
+    """A page of campaigns after one of them, and the id for the next page if there is one."""
     rest = list(campaigns)
     if after is not None:
         at = next((at for at, one in enumerate(rest) if one.campaign.id == after), None)
@@ -364,7 +364,7 @@ def _page(
     return page, page[-1].campaign.id if len(rest) > limit else None
 
 
-def _window_words(window: Window) -> str:
+def _window_text(window: Window) -> str:
     start, end = iso_optional(window.start), iso_optional(window.end)
     return f"from {start or 'the start'} to {end or 'now'}"
 

@@ -1,4 +1,4 @@
-"""What reports are made from: campaigns, catalogues and the live log of one ad system."""
+"""The inputs of reports: campaigns, catalogues and the live log of one ad system."""
 
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.log.running_counts import RunningCounts

@@ -23,8 +23,8 @@ class _Entry:
 class Suppressions:
     """The newest suppressions, each with how often it came, and counts by reason.
 
-    They name campaigns, never who asked. The same question again is the same entry, so that one
-    page that is looked at all day does not push all others out.
+    They name campaigns, never callers. A repeated question is one entry, so that one page that is
+    open all day does not push all others out.
     """
 
     def __init__(self, clock: Clock, max_entries: int = _MAX_ENTRIES) -> None:

@@ -28,9 +28,9 @@ __all__ = ["Period", "SeriesReport", "WindowReport", "measure_series", "measure_
 class WindowReport:
     """Reach of a campaign in one window, at several caps, from one pass over the log.
 
-    `rejected` counts rows that could not count and why; a reason that is missing was not looked
-    for (without ids there are no copies to find). `warnings` counts rows that did count but that
-    one should know of.
+    `rejected` counts rows that could not count, by reason; a reason is missing where it was not
+    checked (without ids there are no duplicates to find). `warnings` counts rows that did count but
+    deserve attention.
 
     >>> import kreach as kr
     >>> rows = {"campaign": ["s"] * 3, "group": ["a", "a", "x"], "ts": ["2026-11-01"] * 3}
@@ -50,7 +50,7 @@ class WindowReport:
     reports: tuple[ReachReport, ...]
 
     def report(self, cap: int) -> ReachReport:
-        """The report at one of the caps that were asked for."""
+        """The report at one of the requested caps."""
         for report in self.reports:
             if report.cap == cap:
                 return report
@@ -152,7 +152,7 @@ class _Question:
 
     def _flaws(self, window: Window, last: WindowCounts) -> tuple[dict[str, int], dict[str, int]]:
         engine, table = self.log.engine, self.log.table
-        lost = engine.one(missing(table, self.place))
+        lost = engine.row(missing(table, self.place))
         rejected = {"no_time": int(lost["no_time"]), "no_group": last.no_group}
         if self.place.campaign is not None:
             rejected["no_campaign"] = int(lost["no_campaign"])
@@ -162,12 +162,12 @@ class _Question:
         warnings: dict[str, int] = {}
         question = oddities(table, self.place, window, self.groups.created)
         if question is not None:
-            warnings = {name: int(rows) for name, rows in engine.one(question).items()}
+            warnings = {name: int(rows) for name, rows in engine.row(question).items()}
         if "other_catalogue" in warnings:
             rejected["other_catalogue"] = warnings.pop("other_catalogue")
         if self.place.campaign is None:
-            found = engine.one(edges(table, self.place, window))
-            warnings["several_campaigns"] = int(found["least"] != found["greatest"])
+            row = engine.row(edges(table, self.place, window))
+            warnings["several_campaigns"] = int(row["least"] != row["greatest"])
         return rejected, warnings
 
 
@@ -235,19 +235,17 @@ def measure_series(
     question = _question(log, groups, caps, campaign)
     window = log.span(question.place, Window.between(start, end), by)
     periods = window.periods(by)
-    periods_measured: list[Period] = []
+    measured: list[Period] = []
     last: WindowCounts | None = None
     for low in range(0, len(periods), SLOTS_AT_ONCE):
         block = periods[low : low + SLOTS_AT_ONCE]
         before = [Window(window.start, block[0].start)] if low else []
         counts = question.counts(before + block, running=True)
         slots = len(counts) // 2
-        skip = len(before)
-        for at, period in enumerate(block):
-            alone, cumulative = counts[skip + at], counts[slots + skip + at]
-            periods_measured.append(
-                Period(period, question.reports(alone), question.reports(cumulative))
-            )
+        for at, period in enumerate(block, len(before)):
+            alone, cumulative = counts[at], counts[slots + at]
+            reports = question.reports(alone), question.reports(cumulative)
+            measured.append(Period(period, *reports))
         last = counts[-1]
     assert last is not None
-    return SeriesReport(by, question.whole(window, last), tuple(periods_measured))
+    return SeriesReport(by, question.whole(window, last), tuple(measured))

@@ -40,7 +40,7 @@ def cells(log: list[list[int]], since: int = 0) -> list[tuple[int, ChapterCounts
     return [((since + at + 1) * GRID, content(hour)) for at, hour in enumerate(log)]
 
 
-def book_of(closed: list[tuple[int, ChapterCounts]], final: bool = False) -> ChapterList:
+def list_of(closed: list[tuple[int, ChapterCounts]], final: bool = False) -> ChapterList:
     chapters, begin = [], 0
     for at, (end, held) in enumerate(closed):
         last = final and at == len(closed) - 1
@@ -53,12 +53,12 @@ def book_of(closed: list[tuple[int, ChapterCounts]], final: bool = False) -> Cha
 @given(hours, floors)
 def test_any_two_windows_differ_by_many_or_not_at_all(log: list[list[int]], floors: Floors) -> None:
     closed, _ = close_chapters(cells(log), floors, people)
-    book = book_of(closed)
-    edges = [0, *book.ends.tolist()]
+    listed = list_of(closed)
+    edges = [0, *listed.ends.tolist()]
     windows = list(combinations(edges, 2))
     inside = {w: {h for h in range(len(log)) if w[0] <= h * GRID < w[1]} for w in windows}
     for one, other in combinations(windows, 2):
-        assert book.within(*one) is not None
+        assert listed.within(*one) is not None
         apart = inside[one] ^ inside[other]
         rows = [group for hour in apart for group in log[hour]]
         assert len(rows) >= floors.min_impressions
@@ -130,44 +130,45 @@ def test_rows_of_unknown_groups_cost_money_and_are_no_impressions() -> None:
 
 
 def chapters(*ends: int, final: bool = False) -> ChapterList:
-    return book_of([(end * GRID, content([0] * 10)) for end in ends], final)
+    return list_of([(end * GRID, content([0] * 10)) for end in ends], final)
 
 
 def test_the_newest_chapter_is_held_back_unless_it_is_the_last() -> None:
-    assert (chapters().shown, chapters().held) == (0, False)
-    assert (chapters(2).shown, chapters(2).held) == (0, True)
-    assert (chapters(2, 5).shown, chapters(2, 5).rows) == (1, 20)
-    assert (chapters(2, 5, final=True).shown, chapters(2, 5, final=True).held) == (2, False)
+    assert (chapters().shown_count, chapters().newest_withheld) == (0, False)
+    assert (chapters(2).shown_count, chapters(2).newest_withheld) == (0, True)
+    assert (chapters(2, 5).shown_count, chapters(2, 5).rows) == (1, 20)
+    over = chapters(2, 5, final=True)
+    assert (over.shown_count, over.newest_withheld) == (2, False)
 
 
 def test_windows_are_of_whole_chapters() -> None:
-    book = chapters(2, 5, 9, 12)  # the last is held back
-    assert book.within(None, None) == range(3)
-    assert book.within(2 * GRID, None) == range(1, 3)
-    assert book.within(2 * GRID, 5 * GRID) == range(1, 2)
-    assert book.within(-GRID, 5 * GRID) == range(2)  # nothing comes before the first chapter
+    listed = chapters(2, 5, 9, 12)  # the last is withheld
+    assert listed.within(None, None) == range(3)
+    assert listed.within(2 * GRID, None) == range(1, 3)
+    assert listed.within(2 * GRID, 5 * GRID) == range(1, 2)
+    assert listed.within(-GRID, 5 * GRID) == range(2)  # nothing comes before the first chapter
     for start, end in [(1, None), (None, 3), (None, 12), (None, 13), (9, None), (10, None), (0, 1)]:
         moment = None if end is None else end * GRID
-        assert book.within(None if start is None else start * GRID, moment) is None
-    assert book.within(2 * GRID + 1, None) is None
-    assert book.within(None, 5 * GRID - 1) is None
+        assert listed.within(None if start is None else start * GRID, moment) is None
+    assert listed.within(2 * GRID + 1, None) is None
+    assert listed.within(None, 5 * GRID - 1) is None
     assert chapters(2).within(None, None) is None
 
 
 def test_the_nearest_edges_are_told() -> None:
-    book = chapters(2, 5, 9, 12)
-    assert book.edges(3 * GRID, of_end=False) == Edges(2 * GRID, 5 * GRID)
-    assert book.edges(5 * GRID, of_end=True) == Edges(5 * GRID, 5 * GRID)
-    assert book.edges(11 * GRID, of_end=True) == Edges(9 * GRID, None)
-    assert book.edges(GRID, of_end=True) == Edges(None, 2 * GRID)
-    assert book.edges(10 * GRID, of_end=False) == Edges(5 * GRID, None)
+    listed = chapters(2, 5, 9, 12)
+    assert listed.edges(3 * GRID, of_end=False) == Edges(2 * GRID, 5 * GRID)
+    assert listed.edges(5 * GRID, of_end=True) == Edges(5 * GRID, 5 * GRID)
+    assert listed.edges(11 * GRID, of_end=True) == Edges(9 * GRID, None)
+    assert listed.edges(GRID, of_end=True) == Edges(None, 2 * GRID)
+    assert listed.edges(10 * GRID, of_end=False) == Edges(5 * GRID, None)
 
 
 def test_totals_are_those_of_shown_chapters() -> None:
-    book = chapters(2, 5, 9, 12)
-    at = [book.impressions_at(hour * GRID) for hour in (1, 2, 4, 5, 9, 12, 99)]
+    listed = chapters(2, 5, 9, 12)
+    at = [listed.impressions_at(hour * GRID) for hour in (1, 2, 4, 5, 9, 12, 99)]
     assert at == [0, 10, 10, 20, 30, 30, 30]
-    assert book.spend_at(5 * GRID) == 200
+    assert listed.spend_at(5 * GRID) == 200
 
 
 @pytest.mark.parametrize(
@@ -179,30 +180,30 @@ def test_totals_are_those_of_shown_chapters() -> None:
     ],
 )
 def test_periods_end_with_the_chapter_that_is_under_way(by: str, stops: list[int]) -> None:
-    book = chapters(20, 24, 47, 60, 96, 100, final=True)
-    merged = book.merged(range(6), by)
+    listed = chapters(20, 24, 47, 60, 96, 100, final=True)
+    merged = listed.merged(range(6), by)
     assert [stretch.stop for stretch in merged] == stops
     assert merged[0].start == 0
     assert all(a.stop == b.start for a, b in pairwise(merged))
-    assert book.merged(range(2, 4), "week") == [range(2, 4)]
+    assert listed.merged(range(2, 4), "week") == [range(2, 4)]
     with pytest.raises(KreachError, match="by must be one of hour, day, week"):
-        book.merged(range(1), "month")
+        listed.merged(range(1), "month")
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=20, unique=True), st.data())
 def test_periods_split_a_window_and_add_up(ends: list[int], data: st.DataObject) -> None:
-    book = chapters(*sorted(ends), final=True)
-    stop = data.draw(st.integers(1, len(book)))
+    listed = chapters(*sorted(ends), final=True)
+    stop = data.draw(st.integers(1, len(listed)))
     start = data.draw(st.integers(0, stop - 1))
     hours = {"hour": 1, "day": 24, "week": 168}
     for by, length in hours.items():
-        merged = book.merged(range(start, stop), by)
+        merged = listed.merged(range(start, stop), by)
         assert [at for stretch in merged for at in stretch] == list(range(start, stop))
         ahead = 72 if by == "week" else 0
         for stretch in merged[:-1]:  # each holds the end of a period, and ends with the first such
-            low = book[stretch.start].start_micros // GRID + ahead
-            inner = book[stretch.stop - 1].start_micros // GRID + ahead
-            high = book[stretch.stop - 1].end_micros // GRID + ahead
+            low = listed[stretch.start].start_micros // GRID + ahead
+            inner = listed[stretch.stop - 1].start_micros // GRID + ahead
+            high = listed[stretch.stop - 1].end_micros // GRID + ahead
             assert low // length < high // length
             assert low // length == inner // length
 

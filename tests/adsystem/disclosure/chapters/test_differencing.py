@@ -12,11 +12,11 @@ from kreach.adsystem.reports.policy import Withheld
 from kreach.adsystem.reports.questions import ReachQuestion
 from kreach.adsystem.reports.report import Allowed
 from kreach.boundary.times import Window
-from tests.adsystem.api.stores import (
+from tests.adsystem.api.live_stores import (
     END,
     GROUPS,
     START,
-    Shop,
+    LiveStore,
     make_campaign,
     make_catalogue,
 )
@@ -32,31 +32,31 @@ def test_polling_tells_of_whole_chapters_only(tmp_path: Path) -> None:
 
 async def _polling(folder: Path) -> None:
     catalogue = make_catalogue("disjoint")
-    shop = Shop(folder, catalogue)
-    shop.add(make_campaign("spring"))
+    live = LiveStore(folder, catalogue)
+    live.add(make_campaign("spring"))
     generator = np.random.default_rng(11)
     totals: set[tuple[int, int]] = set()  # impressions and spend
     windows: set[tuple[str, str]] = set()
-    with guarded(shop) as service:
-        async with shop.open():
-            shop.now = START.timestamp()
+    with guarded(live) as service:
+        async with live.open():
+            live.now = START.timestamp()
             for _ in range(60):
-                shop.now += float(generator.integers(60, 2_400))
-                await shop.sell(generator.integers(0, GROUPS, generator.integers(0, 4)).tolist())
+                live.now += float(generator.integers(60, 2_400))
+                await live.sell(generator.integers(0, GROUPS, generator.integers(0, 4)).tolist())
                 _ask_for_everything(service, generator, totals, windows)
-        shop.now = END.timestamp() + 7_200
+        live.now = END.timestamp() + 7_200
         _ask_for_everything(service, generator, totals, windows)
-        assert max(totals)[0] == len(shop.sold)
+        assert max(totals)[0] == len(live.sold)
     assert len(totals) > 5
     assert len(windows) > 8
     for (one, paid), (other, more) in combinations(sorted(totals), 2):
         assert other - one >= LEAST
         assert more > paid
-    inside = {window: _rows(shop, *window) for window in windows}
+    inside = {window: _rows(live, *window) for window in windows}
     for first, second in combinations(windows, 2):
         apart = inside[first] ^ inside[second]
         assert not apart or len(apart) >= LEAST
-        groups = np.unique([shop.sold[at][2] for at in apart]).astype(int)
+        groups = np.unique([live.sold[at][2] for at in apart]).astype(int)
         assert not apart or catalogue.sizes[groups].sum() >= FLOORS.min_people
 
 
@@ -98,9 +98,9 @@ def _text(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
-def _rows(shop: Shop, start: str, end: str) -> set[int]:
+def _rows(live: LiveStore, start: str, end: str) -> set[int]:
     window = Window.between(start, end)
     assert window.start is not None
     assert window.end is not None
     low, high = window.start.timestamp(), window.end.timestamp()
-    return {at for at, row in enumerate(shop.sold) if low <= row[3] < high}
+    return {at for at, row in enumerate(live.sold) if low <= row[3] < high}

@@ -37,14 +37,14 @@ def test_contents_are_read_as_they_were_written(counts: dict[int, int]) -> None:
 
 
 def test_chapters_are_read_by_place(tmp_path: Path) -> None:
-    archive = ChapterStore(tmp_path)
+    store = ChapterStore(tmp_path)
     first = [(chapter(0, 10), content(1, 1, 7)), (chapter(10, 20), content(2, 2, 2))]
-    assert archive.add(PLACE, NOTHING, first, 0)
-    assert archive.add(Place(1, "v2"), NOTHING, [(chapter(5, 10), content(9, 9, 9))], 0)
-    archive.close()
+    assert store.add(PLACE, NOTHING, first, 0)
+    assert store.add(Place(1, "v2"), NOTHING, [(chapter(5, 10), content(9, 9, 9))], 0)
+    store.close()
     again = ChapterStore(tmp_path)
-    book = again.chapters(PLACE)
-    assert [book[at] for at in range(2)] == [made for made, _ in first]
+    listed = again.chapters(PLACE)
+    assert [listed[at] for at in range(2)] == [made for made, _ in first]
     held = list(again.contents(PLACE, range(1, 2)))
     assert [(c.groups.tolist(), c.counts.tolist(), c.rows) for c in held] == [([2], [3], 3)]
     assert len(again.chapters(Place(1, "v2"))) == 1
@@ -57,46 +57,46 @@ def test_nobody_writes_after_chapters_that_he_does_not_know(tmp_path: Path) -> N
     made = [(chapter(0, 10), content(1, 1, 7))]
     assert one.add(PLACE, NOTHING, made, 0)
     assert not other.add(PLACE, NOTHING, [(chapter(0, 30), content(1, 2, 3))], 0)
-    book = other.chapters(PLACE)
-    assert book[0].end_micros == 10
-    assert other.add(PLACE, book, [(chapter(10, 30), content(4, 4, 4))], 1)
-    assert not one.add(PLACE, book, [(chapter(10, 20), content(4, 4, 4))], 1)
+    listed = other.chapters(PLACE)
+    assert listed[0].end_micros == 10
+    assert other.add(PLACE, listed, [(chapter(10, 30), content(4, 4, 4))], 1)
+    assert not one.add(PLACE, listed, [(chapter(10, 20), content(4, 4, 4))], 1)
     one.close()
     other.close()
 
 
 def test_only_a_chapter_that_is_held_back_can_take_more(tmp_path: Path) -> None:
-    archive = ChapterStore(tmp_path)
+    store = ChapterStore(tmp_path)
     both = [(chapter(0, 10), content(1, 1, 7)), (chapter(10, 20), content(2, 2, 2))]
-    archive.add(PLACE, NOTHING, both, 0)
-    book = archive.chapters(PLACE)
-    assert not archive.add(PLACE, book, [(chapter(0, 40, final=True), content(1, 2, 3))], 0)
-    assert archive.add(PLACE, book, [(chapter(10, 40, 4, final=True), content(2, 2, 2, 5))], 1)
-    book = archive.chapters(PLACE)
-    assert (book.shown, book[1].rows) == (2, 4)
-    assert not archive.add(PLACE, book, [(chapter(10, 60, 5, final=True), content(2))], 1)
-    archive.close()
+    store.add(PLACE, NOTHING, both, 0)
+    listed = store.chapters(PLACE)
+    assert not store.add(PLACE, listed, [(chapter(0, 40, final=True), content(1, 2, 3))], 0)
+    assert store.add(PLACE, listed, [(chapter(10, 40, 4, final=True), content(2, 2, 2, 5))], 1)
+    listed = store.chapters(PLACE)
+    assert (listed.shown_count, listed[1].rows) == (2, 4)
+    assert not store.add(PLACE, listed, [(chapter(10, 60, 5, final=True), content(2))], 1)
+    store.close()
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    archive = ChapterStore(tmp_path)
+    store = ChapterStore(tmp_path)
     broken = [(chapter(0, 10), content(1)), (chapter(10, 20), None)]
     with pytest.raises(AttributeError):
-        archive.add(PLACE, NOTHING, broken, 0)  # type: ignore[arg-type]
-    assert len(archive.chapters(PLACE)) == 0
+        store.add(PLACE, NOTHING, broken, 0)  # type: ignore[arg-type]
+    assert len(store.chapters(PLACE)) == 0
     with sqlite3.connect(tmp_path / FILE, timeout=0.1) as other:  # nobody holds the file
         other.execute("DELETE FROM chapters")
     other.close()
-    archive.close()
+    store.close()
 
 
 def test_flights_are_kept(tmp_path: Path) -> None:
-    archive = ChapterStore(tmp_path)
-    assert archive.flight(3) is None
-    archive.store_flight(3, Flight(100, None, 7))
-    archive.store_flight(3, Flight(100, 5, 7))
-    assert archive.flight(3) == Flight(100, 5, 7)
-    archive.close()
+    store = ChapterStore(tmp_path)
+    assert store.flight(3) is None
+    store.store_flight(3, Flight(100, None, 7))
+    store.store_flight(3, Flight(100, 5, 7))
+    assert store.flight(3) == Flight(100, 5, 7)
+    store.close()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

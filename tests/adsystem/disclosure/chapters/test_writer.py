@@ -14,35 +14,35 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kreach.adsystem.disclosure.audiences import served_people
-from kreach.adsystem.disclosure.chapters import writer as keeper_module
+from kreach.adsystem.disclosure.chapters import writer as writer_module
 from kreach.adsystem.disclosure.chapters.grid import cells_of
 from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
-from tests.adsystem.disclosure.chapters.written_log import (
+from tests.adsystem.disclosure.chapters.sample_log import (
     AUDIENCE,
     CLOSING,
     GROUPS,
     HOUR,
     SETTLE,
     START,
-    WrittenChapters,
-    WrittenLog,
+    SampleChapters,
+    SampleLog,
     settings,
 )
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[WrittenLog]:
-    made = WrittenLog(tmp_path)
-    yield made
-    made.close()
+def log(tmp_path: Path) -> Iterator[SampleLog]:
+    opened = SampleLog(tmp_path)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def kept(log: WrittenLog) -> Iterator[WrittenChapters]:
-    made = WrittenChapters(log, settings())
-    yield made
-    made.close()
+def sample(log: SampleLog) -> Iterator[SampleChapters]:
+    opened = SampleChapters(log, settings())
+    yield opened
+    opened.close()
 
 
 def after(hours: float) -> int:
@@ -50,247 +50,247 @@ def after(hours: float) -> int:
     return START + round(hours * HOUR) + SETTLE
 
 
-def fill(log: WrittenLog, *hours: int, rows: int = 6, campaign: int = 1) -> None:
+def fill(log: SampleLog, *hours: int, rows: int = 6, campaign: int = 1) -> None:
     """Enough impressions for a chapter in each hour."""
     for hour in hours:
         moments = [START + hour * HOUR + at * 1_000_000 for at in range(rows)]
         log.write(moments, [at % GROUPS for at in range(rows)], campaign)
 
 
-def test_a_cell_counts_when_it_is_over_and_settled(log: WrittenLog, kept: WrittenChapters) -> None:
+def test_a_cell_counts_when_it_is_over_and_settled(log: SampleLog, sample: SampleChapters) -> None:
     fill(log, 0, 1)
-    assert len(kept.look(START + HOUR + SETTLE - 1)) == 0
-    assert kept.questions == 0
-    book = kept.look(START + HOUR + SETTLE)
-    assert (len(book), book.shown) == (1, 0)
-    assert book[0][:3] == (START, START + HOUR, 6)
-    book = kept.look(after(2))
-    assert (len(book), book.shown) == (2, 1)
-    assert kept.counts().tolist() == log.counts(end=START + HOUR).tolist()
-    assert book[0].spend_micros == sum(row[-1] for row in log.truth[:6])
+    assert len(sample.look(START + HOUR + SETTLE - 1)) == 0
+    assert sample.questions == 0
+    chapters = sample.look(START + HOUR + SETTLE)
+    assert (len(chapters), chapters.shown_count) == (1, 0)
+    assert chapters[0][:3] == (START, START + HOUR, 6)
+    chapters = sample.look(after(2))
+    assert (len(chapters), chapters.shown_count) == (2, 1)
+    assert sample.counts().tolist() == log.counts(end=START + HOUR).tolist()
+    assert chapters[0].spend_micros == sum(row[-1] for row in log.truth[:6])
 
 
 def test_chapters_begin_with_the_flight_and_wait_for_both_floors(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     log.write([START + 5 * HOUR + at for at in range(9)], [2] * 9)  # one person, over and over
-    assert len(kept.look(after(6))) == 0
+    assert len(sample.look(after(6))) == 0
     log.write([START + 7 * HOUR], [0])  # 11 people
-    assert len(kept.look(after(8))) == 0
+    assert len(sample.look(after(8))) == 0
     log.write([START + 9 * HOUR], [3])  # 21
-    book = kept.look(after(10))
-    assert [(c.start_micros, c.end_micros, c.impressions) for c in (book[0],)] == [
+    chapters = sample.look(after(10))
+    assert [(c.start_micros, c.end_micros, c.impressions) for c in (chapters[0],)] == [
         (START, START + 10 * HOUR, 11)
     ]
 
 
 def test_the_tail_joins_the_last_chapter_when_the_campaign_is_over(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     fill(log, 0, 1)
     fill(log, 4, rows=2)
     over = START + 5 * HOUR
     end = over + HOUR  # the point of the grid after the closing time
     assert CLOSING < HOUR
-    book = kept.look(end + SETTLE - 1, over)
-    assert (len(book), book.shown) == (2, 1)
-    book = kept.look(end + SETTLE, over)
-    assert (len(book), book.shown) == (2, 2)
-    assert book[1] == (START + HOUR, end, 8, 8, book[1].spend_micros, True)
-    assert kept.counts().tolist() == log.counts().tolist()
-    assert book.spend_at(end) == log.spend()
-    questions = kept.questions
-    assert kept.look(end + 50 * HOUR, over).shown == 2
-    assert kept.questions == questions  # it stays as it is, and nobody asks again
+    chapters = sample.look(end + SETTLE - 1, over)
+    assert (len(chapters), chapters.shown_count) == (2, 1)
+    chapters = sample.look(end + SETTLE, over)
+    assert (len(chapters), chapters.shown_count) == (2, 2)
+    assert chapters[1] == (START + HOUR, end, 8, 8, chapters[1].spend_micros, True)
+    assert sample.counts().tolist() == log.counts().tolist()
+    assert chapters.spend_at(end) == log.spend()
+    questions = sample.questions
+    assert sample.look(end + 50 * HOUR, over).shown_count == 2
+    assert sample.questions == questions  # it stays as it is, and nobody asks again
 
 
 def test_a_held_chapter_without_a_tail_says_nothing_of_that(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     fill(log, 0)
     over = START + 9 * HOUR
-    book = kept.look(after(10), over)
-    assert (book.shown, book[0].end_micros) == (1, START + 10 * HOUR)
+    chapters = sample.look(after(10), over)
+    assert (chapters.shown_count, chapters[0].end_micros) == (1, START + 10 * HOUR)
 
 
-def test_few_impressions_are_never_shown(log: WrittenLog, kept: WrittenChapters) -> None:
+def test_few_impressions_are_never_shown(log: SampleLog, sample: SampleChapters) -> None:
     fill(log, 0, rows=4)
-    assert kept.look(after(30), START + HOUR).shown == 0
+    assert sample.look(after(30), START + HOUR).shown_count == 0
     fill(log, 20, rows=9)  # after the end
-    assert kept.look(after(40), START + HOUR).shown == 0
+    assert sample.look(after(40), START + HOUR).shown_count == 0
 
 
 def test_a_flight_that_goes_on_after_its_end_begins_a_new_chapter(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     fill(log, 0)
-    assert kept.look(after(3), START + HOUR).shown == 1
-    before = kept.counts().tolist()
+    assert sample.look(after(3), START + HOUR).shown_count == 1
+    before = sample.counts().tolist()
     fill(log, 5, rows=2)
     later = START + 8 * HOUR
-    assert kept.look(after(12), later).shown == 1  # two impressions alone are not shown
-    assert kept.counts().tolist() == before
+    assert sample.look(after(12), later).shown_count == 1  # two impressions alone are not shown
+    assert sample.counts().tolist() == before
     fill(log, 9)
     much_later = START + 20 * HOUR
-    assert kept.look(after(15), None).shown == 1  # held back
-    book = kept.look(after(30), much_later)
-    assert (book.shown, book[1].impressions) == (2, 8)
-    assert kept.counts().tolist() == log.counts().tolist()
+    assert sample.look(after(15), None).shown_count == 1  # withheld
+    chapters = sample.look(after(30), much_later)
+    assert (chapters.shown_count, chapters[1].impressions) == (2, 8)
+    assert sample.counts().tolist() == log.counts().tolist()
 
 
-def test_an_end_moved_back_lets_the_held_chapter_go(log: WrittenLog, kept: WrittenChapters) -> None:
+def test_an_end_moved_back_lets_the_held_chapter_go(log: SampleLog, sample: SampleChapters) -> None:
     fill(log, 0, 1, 2)
-    assert kept.look(after(3)).shown == 2
-    book = kept.look(after(3), START - HOUR)
-    assert (book.shown, book[2].end_micros) == (3, START + 3 * HOUR)
+    assert sample.look(after(3)).shown_count == 2
+    chapters = sample.look(after(3), START - HOUR)
+    assert (chapters.shown_count, chapters[2].end_micros) == (3, START + 3 * HOUR)
 
 
-def test_late_rows_go_into_the_next_chapter(log: WrittenLog, kept: WrittenChapters) -> None:
+def test_late_rows_go_into_the_next_chapter(log: SampleLog, sample: SampleChapters) -> None:
     fill(log, 0, 1)
-    kept.look(after(2))
-    shown = kept.counts().tolist()
+    sample.look(after(2))
+    shown = sample.counts().tolist()
     log.write([START + 10 * at for at in range(3)], [7, 7, 0])  # of the first hour
     fill(log, 2)
-    book = kept.look(after(3))
-    assert (book.shown, kept.counts(range(1)).tolist()) == (2, shown)
-    assert book[2].impressions == 6 + 3
+    chapters = sample.look(after(3))
+    assert (chapters.shown_count, sample.counts(range(1)).tolist()) == (2, shown)
+    assert chapters[2].impressions == 6 + 3
     fill(log, 3)
-    kept.look(after(4))
-    assert kept.counts(range(3)).tolist() == log.counts(end=START + 3 * HOUR).tolist()
+    sample.look(after(4))
+    assert sample.counts(range(3)).tolist() == log.counts(end=START + 3 * HOUR).tolist()
     log.write([START], [11])  # and one for the tail
-    assert kept.look(after(9), START + 4 * HOUR).shown == 4
-    assert kept.counts().tolist() == log.counts().tolist()
+    assert sample.look(after(9), START + 4 * HOUR).shown_count == 4
+    assert sample.counts().tolist() == log.counts().tolist()
 
 
 def test_rows_from_before_the_flight_are_in_the_first_chapter(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     log.write([START - 5 * HOUR - at for at in range(3)], [0, 1, 2])
     fill(log, 0, 1, rows=5)
-    book = kept.look(after(2))
-    assert [book[at].impressions for at in range(2)] == [8, 5]
-    assert book[0].start_micros == START
+    chapters = sample.look(after(2))
+    assert [chapters[at].impressions for at in range(2)] == [8, 5]
+    assert chapters[0].start_micros == START
 
 
 def test_rows_of_groups_that_the_catalogue_lacks_cost_money_only(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     fill(log, 0, 1)
     log.write([START + 5], [GROUPS + 3])
-    book = kept.look(after(2))
-    assert (book[0].impressions, book[0].rows) == (6, 7)
+    chapters = sample.look(after(2))
+    assert (chapters[0].impressions, chapters[0].rows) == (6, 7)
     paid = sum(row[-1] for row in log.truth if row[3] < START + HOUR)
-    assert book[0].spend_micros == paid
-    assert kept.counts().sum() == 6
+    assert chapters[0].spend_micros == paid
+    assert sample.counts().sum() == 6
 
 
 def test_chapters_outlive_a_restart_and_other_settings(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     fill(log, 0, 1, 2)
-    before = kept.look(after(3))
+    before = sample.look(after(3))
     log.write([START], [11])  # late
-    again = WrittenChapters(log, settings(min_impressions=2, grid_seconds=1_800))
-    book = again.look(after(3))
-    assert book.table[:3].tolist() == before.table.tolist()
+    again = SampleChapters(log, settings(min_impressions=2, grid_seconds=1_800))
+    chapters = again.look(after(3))
+    assert chapters.table[:3].tolist() == before.table.tolist()
     assert again.counts(range(3)).tolist() == (log.counts() - np.eye(GROUPS)[11]).tolist()
     fill(log, 3)
-    book = again.look(after(4))
-    assert book[3].end_micros == START + 3 * HOUR + HOUR // 2  # the new grid, and the late row
-    assert book[3].impressions == 7
+    chapters = again.look(after(4))
+    assert chapters[3].end_micros == START + 3 * HOUR + HOUR // 2  # the new grid, and the late row
+    assert chapters[3].impressions == 7
     again.close()
 
 
-def test_two_processes_agree_on_chapters(log: WrittenLog, kept: WrittenChapters) -> None:
-    other = WrittenChapters(log, settings(min_impressions=12))
+def test_two_processes_agree_on_chapters(log: SampleLog, sample: SampleChapters) -> None:
+    other = SampleChapters(log, settings(min_impressions=12))
     fill(log, 0, 1, 2)
-    assert len(kept.look(after(1))) == 1
+    assert len(sample.look(after(1))) == 1
     assert len(other.look(after(3))) == 2  # after the first one, which it did not make
-    book = kept.look(after(3))  # holds an old book, tries, and takes over what is there
-    assert [book[at].end_micros for at in range(2)] == [START + HOUR, START + 3 * HOUR]
-    assert book.table.tolist() == other.keeper.chapters(Place(1, "v1")).table.tolist()
+    chapters = sample.look(after(3))  # holds an old chapters, tries, and takes over what is there
+    assert [chapters[at].end_micros for at in range(2)] == [START + HOUR, START + 3 * HOUR]
+    assert chapters.table.tolist() == other.writer.chapters(Place(1, "v1")).table.tolist()
     other.close()
 
 
 def test_a_log_that_lacks_rows_closes_nothing(tmp_path: Path) -> None:
-    log = WrittenLog(tmp_path / "full")
-    kept = WrittenChapters(log, settings())
+    log = SampleLog(tmp_path / "full")
+    sample = SampleChapters(log, settings())
     fill(log, 0, 1, 2)
-    kept.look(after(3))
-    shown = kept.counts().tolist()
-    short = WrittenLog(tmp_path / "short")
+    sample.look(after(3))
+    shown = sample.counts().tolist()
+    short = SampleLog(tmp_path / "short")
     fill(short, 0)
     fill(short, 4, 5, rows=5)
-    kept.log = short
-    assert len(kept.look(after(7), START + 6 * HOUR)) == 3
-    assert kept.keeper.behind(Place(1, "v1"))
-    asked = kept.questions
-    assert kept.look(after(7) + 1, START + 6 * HOUR).shown == 2
-    assert kept.questions == asked  # until the grid goes on
+    sample.log = short
+    assert len(sample.look(after(7), START + 6 * HOUR)) == 3
+    assert sample.writer.behind(Place(1, "v1"))
+    queries = sample.questions
+    assert sample.look(after(7) + 1, START + 6 * HOUR).shown_count == 2
+    assert sample.questions == queries  # until the grid goes on
     fill(short, 6, 7, rows=20)  # enough rows, but others than were shown
     short.truth = []
-    assert len(kept.look(after(9))) == 3
-    assert kept.counts().tolist() == shown
+    assert len(sample.look(after(9))) == 3
+    assert sample.counts().tolist() == shown
     fill(log, 7)
-    kept.log = log
-    assert len(kept.look(after(10))) == 4
-    assert not kept.keeper.behind(Place(1, "v1"))
-    kept.close()
+    sample.log = log
+    assert len(sample.look(after(10))) == 4
+    assert not sample.writer.behind(Place(1, "v1"))
+    sample.close()
     log.close()
     short.close()
 
 
 def test_nobody_to_name_the_people_shows_no_more_until_the_end(
-    log: WrittenLog, kept: WrittenChapters
+    log: SampleLog, sample: SampleChapters
 ) -> None:
     fill(log, 0, 1)
-    kept.look(after(2))
+    sample.look(after(2))
     fill(log, 2, 3)
-    assert len(kept.look(after(4), people=None)) == 2
-    book = kept.look(after(9), START + 4 * HOUR, people=None)
-    assert (book.shown, book[1].impressions) == (2, 18)
+    assert len(sample.look(after(4), people=None)) == 2
+    chapters = sample.look(after(9), START + 4 * HOUR, people=None)
+    assert (chapters.shown_count, chapters[1].impressions) == (2, 18)
 
 
-def test_many_campaigns_are_asked_for_together(log: WrittenLog, kept: WrittenChapters) -> None:
+def test_many_campaigns_are_asked_for_together(log: SampleLog, sample: SampleChapters) -> None:
     several = range(1, 41)
     for campaign in several:
         fill(log, 0, 1, campaign=campaign)
-    kept.look(after(2), campaigns=several)
-    assert kept.questions == 2
-    kept.look(after(2), campaigns=several)
-    assert kept.questions == 2
+    sample.look(after(2), campaigns=several)
+    assert sample.questions == 2
+    sample.look(after(2), campaigns=several)
+    assert sample.questions == 2
     for campaign in several:
-        assert kept.keeper.chapters(Place(campaign, "v1")).shown == 1
-        assert kept.counts(campaign=campaign).tolist() == log.counts(1, end=START + HOUR).tolist()
+        assert sample.writer.chapters(Place(campaign, "v1")).shown_count == 1
+        assert sample.counts(campaign=campaign).tolist() == log.counts(1, end=START + HOUR).tolist()
     fill(log, 2, campaign=7)
-    kept.look(after(3), campaigns=several)
-    assert kept.questions == 4
-    assert kept.keeper.chapters(Place(7, "v1")).shown == 2
+    sample.look(after(3), campaigns=several)
+    assert sample.questions == 4
+    assert sample.writer.chapters(Place(7, "v1")).shown_count == 2
 
 
 def test_a_long_log_is_read_and_written_in_pieces(
-    log: WrittenLog, kept: WrittenChapters, monkeypatch: pytest.MonkeyPatch
+    log: SampleLog, sample: SampleChapters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(log, *range(40))
-    whole = kept.look(after(40))
-    pieces = WrittenChapters(log, settings())
-    pieces.archive = type(pieces.archive)(log.folder / "other")
-    pieces.keeper = keeper_module.ChapterWriter(pieces.archive, settings())
-    monkeypatch.setattr(keeper_module, "_MAX_HELD", 20)
-    monkeypatch.setattr(keeper_module, "cells_of", partial(cells_of, max_rows=50))
+    whole = sample.look(after(40))
+    pieces = SampleChapters(log, settings())
+    pieces.store = type(pieces.store)(log.folder / "other")
+    pieces.writer = writer_module.ChapterWriter(pieces.store, settings())
+    monkeypatch.setattr(writer_module, "_MAX_UNWRITTEN", 20)
+    monkeypatch.setattr(writer_module, "cells_of", partial(cells_of, max_rows=50))
     assert pieces.look(after(40)).table.tolist() == whole.table.tolist()
     assert pieces.questions > 5
-    assert pieces.counts().tolist() == kept.counts().tolist()
-    assert pieces.look(after(50), START + 45 * HOUR).shown == 40
+    assert pieces.counts().tolist() == sample.counts().tolist()
+    assert pieces.look(after(50), START + 45 * HOUR).shown_count == 40
     pieces.close()
 
 
-def test_catalogues_have_chapters_of_their_own(log: WrittenLog, kept: WrittenChapters) -> None:
+def test_catalogues_have_chapters_of_their_own(log: SampleLog, sample: SampleChapters) -> None:
     fill(log, 0, 1)
     log.write([START + HOUR + at for at in range(7)], range(7), version="v2")
-    assert kept.look(after(2)).shown == 1
-    assert kept.look(after(2), version="v2")[0].impressions == 7
-    assert kept.keeper.chapters(Place(1, "v1"))[1].impressions == 6
+    assert sample.look(after(2)).shown_count == 1
+    assert sample.look(after(2), version="v2")[0].impressions == 7
+    assert sample.writer.chapters(Place(1, "v1"))[1].impressions == 6
 
 
 # -- the whole of it, with whatever may happen ---------------------------------------------------
@@ -326,15 +326,15 @@ steps = st.lists(
 @given(steps)
 def test_whatever_happens_shown_totals_differ_by_many_or_not_at_all(played: list[Step]) -> None:
     with TemporaryDirectory() as folder:
-        log = WrittenLog(Path(folder))
+        log = SampleLog(Path(folder))
         try:
             _play(log, played)
         finally:
             log.close()
 
 
-def _play(log: WrittenLog, played: list[Step]) -> None:
-    kept = WrittenChapters(log, settings())
+def _play(log: SampleLog, played: list[Step]) -> None:
+    sample = SampleChapters(log, settings())
     now, over = START + SETTLE, None
     least = 5
     seen: dict[tuple[int, ...], IntArray] = {}  # what was shown, by the ends of chapters
@@ -343,20 +343,20 @@ def _play(log: WrittenLog, played: list[Step]) -> None:
         log.write([max(now - 3 * HOUR, START) for _ in step.late], step.late)
         now += step.hours * HOUR
         if step.what == "restart":
-            kept.close()
-            kept = WrittenChapters(log, settings(min_impressions=step.least))
+            sample.close()
+            sample = SampleChapters(log, settings(min_impressions=step.least))
             least = min(least, step.least)
         elif step.what:
             over = now if step.what == "end" else None
-        book = kept.look(now, over)
-        ends = tuple(book.ends.tolist())
-        if ends and book[-1].final and ends not in seen:  # over, and complete
-            assert kept.counts().tolist() == log.counts(end=ends[-1]).tolist()
-        for length in range(book.shown + 1):
-            counts = kept.counts(range(length))
+        chapters = sample.look(now, over)
+        ends = tuple(chapters.ends.tolist())
+        if ends and chapters[-1].final and ends not in seen:  # over, and complete
+            assert sample.counts().tolist() == log.counts(end=ends[-1]).tolist()
+        for length in range(chapters.shown_count + 1):
+            counts = sample.counts(range(length))
             assert seen.setdefault(ends[:length], counts).tolist() == counts.tolist()
         assert max(seen, key=len) == ends  # what was shown is shown
-    kept.close()
+    sample.close()
     for shorter, longer in combinations(sorted(seen, key=len), 2):  # a window, and what it adds
         counts = seen[longer] - seen[shorter]
         assert counts.sum() >= least

@@ -16,7 +16,7 @@ from kreach.adsystem.disclosure.noise.answers import (
     draw_answer,
     exact_counts,
 )
-from kreach.adsystem.disclosure.noise.consistency import consistent, grown, nearest_falling
+from kreach.adsystem.disclosure.noise.consistency import consistent, nearest_falling, running_max
 from kreach.adsystem.disclosure.noise.intervals import Intervals
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Draw, Part, Strength, Vector
 from kreach.adsystem.disclosure.noise.reports import noise_info, noisy_cap_reports
@@ -116,7 +116,7 @@ def test_numbers_so_far_never_fall_and_break_no_rule(
     shown = None
     for noisy in several:
         now = consistent(noisy, STRENGTH, target.people, target.everyone)
-        after = now if shown is None else grown(shown, now)
+        after = now if shown is None else running_max(shown, now)
         check_rules(after, target.people)
         if shown is not None:
             assert all(a >= b for a, b in zip(after.at_least, shown.at_least, strict=True))
@@ -163,13 +163,13 @@ def test_the_variance_of_the_model_is_never_more_than_its_bound(kind: str) -> No
         audience = random_audience(generator, kind)
         counts = generator.integers(0, int(generator.choice([2, 5, 25])), audience.group_count)
         exact = exact_counts(audience, counts, 0, STRENGTH)
-        told = Intervals(NoisyAnswer(exact, exact, STRENGTH, AudienceFacts.of(audience)))
+        limits = Intervals(NoisyAnswer(exact, exact, STRENGTH, AudienceFacts.of(audience)))
         for cap in range(1, STRENGTH.max_frequency):
             report = kr.measure(audience, counts, cap)
             variance = report.exposure.at_least_variance(cap)
             rounding = 0.02  # to thousandths, times up to 2j - 1 and reach
-            assert report.variance <= told.reach_variance(cap) + rounding
-            assert variance <= told.at_least_variance(cap) + rounding
+            assert report.variance <= limits.reach_variance(cap) + rounding
+            assert variance <= limits.at_least_variance(cap) + rounding
 
 
 @pytest.mark.parametrize("kind", ["uniform", "targeted", "overlapping", "profiled", "dispersed"])
@@ -223,19 +223,19 @@ def test_intervals_hold_what_was_really_reached(scene: int) -> None:
     trials = 300
     seen = realised(audience, counts, trials, scene)
     draw = seeded(scene)
-    held = {"reach 1": 0, "reach 3": 0, "2+": 0, "average": 0}
+    covered = {"reach 1": 0, "reach 3": 0, "2+": 0, "average": 0}
     for people in seen:
-        told = Intervals(draw_answer(exact, strength, target, draw))
-        low, high = told.reach(1, 0.95)
-        held["reach 1"] += low <= int((people > 0).sum()) <= high
-        low, high = told.reach(3, 0.95)
-        held["reach 3"] += low <= int(np.minimum(people, 3).sum()) <= high
-        low, high = told.at_least(2, 0.95)
-        held["2+"] += low <= int((people > 1).sum()) <= high
-        low, high = told.average(0.95)
+        limits = Intervals(draw_answer(exact, strength, target, draw))
+        low, high = limits.reach(1, 0.95)
+        covered["reach 1"] += low <= int((people > 0).sum()) <= high
+        low, high = limits.reach(3, 0.95)
+        covered["reach 3"] += low <= int(np.minimum(people, 3).sum()) <= high
+        low, high = limits.at_least(2, 0.95)
+        covered["2+"] += low <= int((people > 1).sum()) <= high
+        low, high = limits.average(0.95)
         average = people.sum() / max((people > 0).sum(), 1)
-        held["average"] += low <= average <= high
-    assert all(count >= 0.93 * trials for count in held.values()), held
+        covered["average"] += low <= average <= high
+    assert all(count >= 0.93 * trials for count in covered.values()), covered
 
 
 def test_intervals_of_numbers_so_far_hold_although_they_are_maxima() -> None:
@@ -245,7 +245,7 @@ def test_intervals_of_numbers_so_far_hold_although_they_are_maxima() -> None:
     counts = generator.poisson(30.0, audience.group_count).astype(np.int64)
     exact, target = exact_counts(audience, counts, 0, strength), AudienceFacts.of(audience)
     seen = realised(audience, counts, 60, 8)
-    draw, held, drift = seeded(8), np.zeros(30), np.zeros(30)
+    draw, covered, drift = seeded(8), np.zeros(30), np.zeros(30)
     for people in seen:
         before = None
         for at in range(30):
@@ -253,20 +253,20 @@ def test_intervals_of_numbers_so_far_hold_although_they_are_maxima() -> None:
             shown = before.shown.at_least[0] / MILLIS
             low, high = Intervals(before).reach(1, 0.95)
             assert low <= shown <= high
-            held[at] += low <= int((people > 0).sum()) <= high
+            covered[at] += low <= int((people > 0).sum()) <= high
             drift[at] += shown - exact.at_least[0] / MILLIS
-    assert held.sum() >= 0.93 * 30 * 60
-    assert held.min() >= 0.80 * 60  # none of them much less; one share of 60 has a std of 0.03
+    assert covered.sum() >= 0.93 * 30 * 60
+    assert covered.min() >= 0.80 * 60  # none of them much less; one share of 60 has a std of 0.03
     assert drift[-1] / 60 > STRENGTH.parts[0].scale / MILLIS  # what the docs warn of
 
 
 def test_without_overlap_in_time_std_is_noise_and_model_together() -> None:
     exact = Vector((500_000, 100_000, 0, 0, 0, 0), 0, 600, 0)
-    told = Intervals(NoisyAnswer(exact, exact, STRENGTH, AudienceFacts(1_000, True, True)))
+    limits = Intervals(NoisyAnswer(exact, exact, STRENGTH, AudienceFacts(1_000, True, True)))
     noise = STRENGTH.parts[0].scale / MILLIS
     q = 500 - 100
-    assert told.reach_variance(1) == pytest.approx(min(500 - 500**2 / 1_000, q * (1 - q / 600)))
-    assert told.reach_std(2) ** 2 == pytest.approx(2 * noise**2 + told.reach_variance(2))
+    assert limits.reach_variance(1) == pytest.approx(min(500 - 500**2 / 1_000, q * (1 - q / 600)))
+    assert limits.reach_std(2) ** 2 == pytest.approx(2 * noise**2 + limits.reach_variance(2))
 
 
 # -- documents ----------------------------------------------------------------------------------
@@ -281,20 +281,20 @@ def test_documents_agree_with_themselves(
     documents = plain(
         noisy_cap_reports(NoisyAnswer(noisy, shown, STRENGTH, target), (1, 3, 5), level)
     )
-    for told in documents:
-        cap = told["cap"]
-        assert told["unique_reach"] <= told["reach"] + 1e-9
-        assert told["reach"] <= told["impressions"] + 1e-9
-        assert told["reach"] <= cap * target.people + 1e-9
-        assert told["interval"][0] <= told["reach"] <= told["interval"][1]
-        assert sum(told["frequency"]) == pytest.approx(target.people)
-        assert min(told["frequency"]) >= 0.0
-        assert told["at_least"] == sorted(told["at_least"], reverse=True)
-        assert told["over_exposed"] == told["at_least"][cap]
-        assert told["bounds"] is None
-        low, high = told["average_frequency_interval"]
-        assert low <= told["average_frequency"] <= high
-        for value, (low, high) in zip(told["at_least"], told["at_least_intervals"], strict=True):
+    for row in documents:
+        cap = row["cap"]
+        assert row["unique_reach"] <= row["reach"] + 1e-9
+        assert row["reach"] <= row["impressions"] + 1e-9
+        assert row["reach"] <= cap * target.people + 1e-9
+        assert row["interval"][0] <= row["reach"] <= row["interval"][1]
+        assert sum(row["frequency"]) == pytest.approx(target.people)
+        assert min(row["frequency"]) >= 0.0
+        assert row["at_least"] == sorted(row["at_least"], reverse=True)
+        assert row["over_exposed"] == row["at_least"][cap]
+        assert row["bounds"] is None
+        low, high = row["average_frequency_interval"]
+        assert low <= row["average_frequency"] <= high
+        for value, (low, high) in zip(row["at_least"], row["at_least_intervals"], strict=True):
             assert 0.0 <= low <= value <= high <= target.people
     assert documents[0]["reach"] == documents[0]["unique_reach"]
 
@@ -303,6 +303,6 @@ def test_answers_are_kept_and_read_again_as_they_were() -> None:
     exact = exact_counts(SMALL, np.full(60, 7), 1_234, STRENGTH)
     answer = draw_answer(exact, STRENGTH, AudienceFacts.of(SMALL), seeded(1), stride_seconds=86_400)
     assert NoisyAnswer.from_document(answer.document()) == answer
-    told = plain(noise_info(answer))
-    assert told["rho"] == 0.002
-    assert told["std_people"] == pytest.approx(10.001 / (2 * 0.0014) ** 0.5, rel=1e-4)
+    info = plain(noise_info(answer))
+    assert info["rho"] == 0.002
+    assert info["std_people"] == pytest.approx(10.001 / (2 * 0.0014) ** 0.5, rel=1e-4)

@@ -1,4 +1,4 @@
-"""The ledger of noise: exact to the billionth, one answer for ever, whatever is killed or lost."""
+"""The privacy ledger: exact to the billionth, one answer for ever, whatever is killed or lost."""
 
 import itertools
 import json
@@ -55,17 +55,17 @@ class Drawer:
         return {"value": random.SystemRandom().getrandbits(60), "end": question.end}
 
 
-def one(told: list[RecordedAnswer | BudgetExhausted]) -> RecordedAnswer:
-    assert len(told) == 1
-    assert isinstance(told[0], RecordedAnswer)
-    return told[0]
+def one(answers: list[RecordedAnswer | BudgetExhausted]) -> RecordedAnswer:
+    assert len(answers) == 1
+    assert isinstance(answers[0], RecordedAnswer)
+    return answers[0]
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Any:
-    made = PrivacyLedger(tmp_path)
-    yield made
-    made.close()
+    opened = PrivacyLedger(tmp_path)
+    yield opened
+    opened.close()
 
 
 def test_the_same_question_is_answered_the_same_and_for_free(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_a_question_that_does_not_fit_is_refused_where_it_is_short(ledger: Priva
 
 
 def test_answers_in_one_call_count_against_each_other(ledger: PrivacyLedger) -> None:
-    asked = [window(0, end) for end in (1, 2, 3, 4)]
-    told = ledger.ask(asked, WINDOW, Drawer())
-    assert [type(one) for one in told] == [
+    stretches = [window(0, end) for end in (1, 2, 3, 4)]
+    answers = ledger.ask(stretches, WINDOW, Drawer())
+    assert [type(one) for one in answers] == [
         RecordedAnswer,
         RecordedAnswer,
         RecordedAnswer,
@@ -120,18 +120,18 @@ def test_both_kinds_keep_to_the_total(ledger: PrivacyLedger) -> None:
         one(ledger.ask([point(end)], POINT, draw))
     assert isinstance(ledger.ask([point(7)], POINT, draw)[0], BudgetExhausted)  # the pot
     wide = Charge(10, 90, 100, 10)
-    told = [ledger.ask([window(0, end)], wide, draw)[0] for end in range(1, 7)]
-    assert [type(one) for one in told] == [RecordedAnswer] * 4 + [BudgetExhausted] * 2
+    answers = [ledger.ask([window(0, end)], wide, draw)[0] for end in range(1, 7)]
+    assert [type(one) for one in answers] == [RecordedAnswer] * 4 + [BudgetExhausted] * 2
     assert ledger.peak(window(0, 9), 10, any_kind=True) == (100, 0)
 
 
 def test_points_are_told_the_one_before_and_come_in_order(ledger: PrivacyLedger) -> None:
     draw = Drawer()
-    told = ledger.ask([point(1), point(2), point(3)], POINT, draw)
+    answers = ledger.ask([point(1), point(2), point(3)], POINT, draw)
     assert [before and before.question.end for before in draw.before] == [None, 1, 2]
-    assert draw.before[2] == told[1]
-    assert ledger.points("spring", "v1") == told
-    assert ledger.points("spring", "v1", after=1) == told[1:]
+    assert draw.before[2] == answers[1]
+    assert ledger.points("spring", "v1") == answers
+    assert ledger.points("spring", "v1", after=1) == answers[1:]
     assert ledger.catalogues("spring") == ["v1"]
     with pytest.raises(KreachError, match="point must come after the last one"):
         ledger.ask([LedgerQuestion("spring", "v1", "point", 1, 3)], POINT, draw)
@@ -148,23 +148,23 @@ def test_other_numbers_of_impressions_change_what_was_spent(ledger: PrivacyLedge
 
 @settings(max_examples=25)
 @given(
-    asked=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 7)), max_size=25),
+    stretches=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 7)), max_size=25),
     cost=st.integers(1, 20),
 )
 def test_no_moment_is_charged_more_than_the_pot(
-    asked: list[tuple[int, int]], cost: int, tmp_path_factory: pytest.TempPathFactory
+    stretches: list[tuple[int, int]], cost: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("ledger")
     ledger, charge = PrivacyLedger(folder), Charge(cost, 35, 35, 10)
-    told: set[tuple[int, int]] = set()
-    for start, length in asked:
+    answers: set[tuple[int, int]] = set()
+    for start, length in stretches:
         question = window(start, start + length)
-        covering = [sum(a <= cell < b for a, b in told) for cell in range(start, start + length)]
-        found = ledger.ask([question], charge, Drawer())[0]
-        fits = (max(covering) + 1) * cost <= 35 or (start, start + length) in told
-        assert isinstance(found, RecordedAnswer) == fits  # neither too much nor too little
+        covering = [sum(a <= cell < b for a, b in answers) for cell in range(start, start + length)]
+        reply = ledger.ask([question], charge, Drawer())[0]
+        fits = (max(covering) + 1) * cost <= 35 or (start, start + length) in answers
+        assert isinstance(reply, RecordedAnswer) == fits  # neither too much nor too little
         if fits:
-            told.add((start, start + length))
+            answers.add((start, start + length))
     ledger.close()
     shutil.rmtree(folder)
 
@@ -177,15 +177,15 @@ def test_many_threads_and_two_ledgers_draw_once_and_keep_to_the_budget(tmp_path:
         return ledgers[at % 2].ask([questions[at % len(questions)]], WINDOW, draw)[0]
 
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(ask, range(120)))
-    kept: dict[LedgerQuestion, set[int]] = {}
-    for found in told:
-        if isinstance(found, RecordedAnswer):
-            kept.setdefault(found.question, set()).add(found.answer["value"])
-    assert all(len(values) == 1 for values in kept.values())
-    assert draw.drawn == len(kept) == len(ledgers[0])
+        answers = list(pool.map(ask, range(120)))
+    values_of: dict[LedgerQuestion, set[int]] = {}
+    for reply in answers:
+        if isinstance(reply, RecordedAnswer):
+            values_of.setdefault(reply.question, set()).add(reply.answer["value"])
+    assert all(len(values) == 1 for values in values_of.values())
+    assert draw.drawn == len(values_of) == len(ledgers[0])
     for cell in range(5):
-        assert sum(q.start <= cell < q.end for q in kept) * 10 <= 35
+        assert sum(q.start <= cell < q.end for q in values_of) * 10 <= 35
     for one_of_them in ledgers:
         one_of_them.close()
 
@@ -222,9 +222,9 @@ def test_a_killed_process_has_shown_nothing_that_is_not_charged(tmp_path: Path) 
             assert shown.setdefault((start, end), value) == value  # the same after every kill
     ledger = PrivacyLedger(tmp_path)
     for (start, end), value in shown.items():
-        found = ledger.recorded(window(start, end))
-        assert found is not None
-        assert found.answer == {"value": value}
+        reply = ledger.recorded(window(start, end))
+        assert reply is not None
+        assert reply.answer == {"value": value}
     assert ledger.peak(window(0, 100), 10).nanos <= 500
     ledger.close()
 
@@ -305,7 +305,7 @@ def test_a_ledger_that_is_taken_away_meanwhile_is_not_used(swap: bool, tmp_path:
         lambda: ledger.ask([window(1, 2)], WINDOW, Drawer()),
         lambda: ledger.refusal(window(1, 2), WINDOW),
     ):
-        with pytest.raises(LedgerUnavailable, match="the ledger of noise is"):
+        with pytest.raises(LedgerUnavailable, match="the privacy ledger is"):
             call()
     ledger.close()
 
@@ -351,10 +351,12 @@ def test_looking_at_a_ledger_changes_nothing(tmp_path: Path) -> None:
     ledger.close()
     assert check_ledger(tmp_path) == 2
     (tmp_path / FILE).write_text("no ledger")
-    with pytest.raises(KreachError, match="store must hold a ledger of noise that can be used"):
+    with pytest.raises(KreachError, match="store must hold a privacy ledger that can be used"):
         check_ledger(tmp_path)
     (tmp_path / FILE).unlink()
-    with pytest.raises(KreachError, match="store must hold the ledger of noise that was here"):
+    with pytest.raises(
+        KreachError, match="store must hold the privacy ledger that its marker names"
+    ):
         check_ledger(tmp_path)
 
 
@@ -371,7 +373,7 @@ def test_questions_and_charges_are_checked() -> None:
 
 def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
-    with pytest.raises(KreachError, match="store must hold a ledger of noise that can be used"):
+    with pytest.raises(KreachError, match="store must hold a privacy ledger that can be used"):
         PrivacyLedger(tmp_path / "store")
 
 

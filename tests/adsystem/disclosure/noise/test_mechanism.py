@@ -17,8 +17,8 @@ from kreach.adsystem.disclosure.noise.mechanism import (
     Part,
     Strength,
     Vector,
+    add_noise,
     exact_vector,
-    noised,
     opendp_draw,
 )
 from kreach.adsystem.settings import NoiseSettings
@@ -226,7 +226,7 @@ def test_noise_is_a_discrete_gaussian_of_the_scale() -> None:
 def test_numbers_of_a_vector_get_noise_of_their_own_part() -> None:
     """Medians of |noise| over 400 vectors are 0.6745 σ, each within 5.5 of its std 1.17 σ/√n."""
     vector = Vector((5_000, 4_000), 100, 7, 90)
-    drawn = [noised(vector, STRENGTH, opendp_draw()) for _ in range(400)]
+    drawn = [add_noise(vector, STRENGTH, opendp_draw()) for _ in range(400)]
     people, impressions, spend = STRENGTH.parts
     for part, noise in (
         (people, [one.at_least[0] - 5_000 for one in drawn]),

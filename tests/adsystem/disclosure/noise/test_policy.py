@@ -37,11 +37,11 @@ from kreach.adsystem.settings import (
     NoiseSettings,
 )
 from kreach.boundary.times import Window
-from tests.adsystem.api.stores import (
+from tests.adsystem.api.live_stores import (
     GROUPS,
     KINDS,
     START,
-    Shop,
+    LiveStore,
     make_campaign,
     make_catalogue,
 )
@@ -81,35 +81,35 @@ def window(first: float, last: float) -> Window:
     return Window(START + first * DAY, START + last * DAY)
 
 
-async def _sell(shop: Shop, days: int) -> None:
+async def _sell(live: LiveStore, days: int) -> None:
     generator = np.random.default_rng(7)
-    async with shop.open():
+    async with live.open():
         for day in range(days):
-            shop.now = (START + day * DAY + timedelta(hours=6)).timestamp()
-            assert await shop.sell(generator.integers(0, GROUPS, 30).tolist()) == 30
+            live.now = (START + day * DAY + timedelta(hours=6)).timestamp()
+            assert await live.sell(generator.integers(0, GROUPS, 30).tolist()) == 30
             if day == 1:
-                assert shop.compact() > 0
+                assert live.compact() > 0
 
 
-def stocked(folder: Path, kind: str = "disjoint", days: int = 4, **campaign: Any) -> Shop:
+def stocked(folder: Path, kind: str = "disjoint", days: int = 4, **campaign: Any) -> LiveStore:
     """A store with 30 impressions a day, some of them in files."""
-    shop = Shop(folder, make_catalogue(kind))
-    shop.add(make_campaign("spring", **campaign))
-    asyncio.run(_sell(shop, days))
-    return shop
+    live = LiveStore(folder, make_catalogue(kind))
+    live.add(make_campaign("spring", **campaign))
+    asyncio.run(_sell(live, days))
+    return live
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def live(tmp_path_factory: pytest.TempPathFactory) -> LiveStore:
     """One store for tests that bring a ledger of their own."""
     return stocked(tmp_path_factory.mktemp("noisy"))
 
 
 @pytest.fixture
-def shared(shop: Shop, tmp_path: Path) -> AdSystemSettings:
+def shared(live: LiveStore, tmp_path: Path) -> AdSystemSettings:
     """A copy of the store that a test can do with as it likes."""
-    shutil.copytree(shop.shared.store, tmp_path / "store", ignore=_LEDGER)
-    return msgspec.structs.replace(shop.shared, store=tmp_path / "store")
+    shutil.copytree(live.shared.store, tmp_path / "store", ignore=_LEDGER)
+    return msgspec.structs.replace(live.shared, store=tmp_path / "store")
 
 
 def answers_of(reporting: PlainReports) -> int:
@@ -119,87 +119,87 @@ def answers_of(reporting: PlainReports) -> int:
     return len(policy.ledger)
 
 
-def spend(shop: Shop, first: float, last: float) -> int:
+def spend(live: LiveStore, first: float, last: float) -> int:
     low, high = ((START + edge * DAY).timestamp() for edge in (first, last))
-    return sum(row[4] for row in shop.sold if low <= row[3] < high)
+    return sum(row[4] for row in live.sold if low <= row[3] < high)
 
 
-def check_numbers(told: dict[str, Any], report: "kr.ReachReport") -> None:
+def check_numbers(answer: dict[str, Any], report: "kr.ReachReport") -> None:
     """A capped report without noise is the library's, to thousandths of a person."""
-    assert told["impressions"] == report.impressions
-    assert told["reach"] == pytest.approx(report.reach, abs=0.01)
-    assert told["over_exposed"] == pytest.approx(report.over_exposed, abs=0.001)
-    assert told["at_least"] == pytest.approx(report.at_least(10).tolist(), abs=0.001)
-    assert told["frequency"] == pytest.approx(report.frequency(10).tolist(), abs=0.002)
-    assert told["average_frequency"] == pytest.approx(report.average_frequency, abs=0.01)
+    assert answer["impressions"] == report.impressions
+    assert answer["reach"] == pytest.approx(report.reach, abs=0.01)
+    assert answer["over_exposed"] == pytest.approx(report.over_exposed, abs=0.001)
+    assert answer["at_least"] == pytest.approx(report.at_least(10).tolist(), abs=0.001)
+    assert answer["frequency"] == pytest.approx(report.frequency(10).tolist(), abs=0.002)
+    assert answer["average_frequency"] == pytest.approx(report.average_frequency, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_but_for_noise_numbers_are_those_of_the_library(kind: str, tmp_path: Path) -> None:
-    shop = stocked(tmp_path, kind)
-    catalogue = shop.catalogues[0]
+    live = stocked(tmp_path, kind)
+    catalogue = live.catalogues[0]
 
     def expected(cap: int, first: float, last: float) -> "kr.ReachReport":
         edges = ((START + edge * DAY).timestamp() for edge in (first, last))
-        return shop.measured("spring", catalogue, cap, *edges)
+        return live.measured("spring", catalogue, cap, *edges)
 
-    with noisy(shop.shared, START + 4.5 * DAY) as reporting:
+    with noisy(live.shared, START + 4.5 * DAY) as reporting:
         so_far = reporting.reach("spring", question(caps=(1, 3)))
         assert (so_far["start"], so_far["end"]) == ("2026-11-01T00:00:00Z", "2026-11-05T00:00:00Z")
-        for told in so_far["reports"]:
-            check_numbers(told, expected(told["cap"], 0, 4))
-        assert so_far["spend_micros"] == spend(shop, 0, 4)
+        for answer in so_far["reports"]:
+            check_numbers(answer, expected(answer["cap"], 0, 4))
+        assert so_far["spend_micros"] == spend(live, 0, 4)
         part = reporting.reach("spring", ReachQuestion(window(1, 3), (2,)))
         check_numbers(part["reports"][0], expected(2, 1, 3))
-        assert part["spend_micros"] == spend(shop, 1, 3)
+        assert part["spend_micros"] == spend(live, 1, 3)
         series = reporting.series("spring", "day", ReachQuestion(caps=(2,)))
         assert len(series["series"]) == 4
         for day, row in enumerate(series["series"]):
             check_numbers(row["period"][0], expected(2, day, day + 1))
             check_numbers(row["cumulative"][0], expected(2, 0, day + 1))
         status = reporting.status("spring", 0.95)["status"]
-        assert (status["impressions"], status["spend_micros"]) == (120, spend(shop, 0, 4))
-        assert [told["cap"] for told in status["reach"]] == [1, 2]
+        assert (status["impressions"], status["spend_micros"]) == (120, spend(live, 0, 4))
+        assert [answer["cap"] for answer in status["reach"]] == [1, 2]
         assert status["as_of"] == "2026-11-05T00:00:00Z"
         listed = reporting.listing(None, 10)["campaigns"][0]["status"]
         assert listed["unique_reach"] == pytest.approx(expected(1, 0, 4).reach, abs=0.001)
         pacing = reporting.pacing("spring", Window(), 100)["pacing"]
         assert [row["impressions"] for row in pacing] == [30, 60, 90, 120]
-        assert [row["spent_micros"] for row in pacing] == [spend(shop, 0, d) for d in (1, 2, 3, 4)]
+        assert [row["spent_micros"] for row in pacing] == [spend(live, 0, d) for d in (1, 2, 3, 4)]
         assert pacing[0]["bids"] is None
 
 
 def everything(reporting: PlainReports) -> list[Any]:
     """All that an advertiser can ask for, refusals in their words."""
-    told: list[Any] = [reporting.listing(None, 10), reporting.status("spring", 0.9)]
-    told.append(reporting.pacing("spring", Window(), 3))
-    asked = [Window(), window(0, 2), window(1, 3), window(1.5, 3), window(2, 40), window(2, 3)]
+    answer: list[Any] = [reporting.listing(None, 10), reporting.status("spring", 0.9)]
+    answer.append(reporting.pacing("spring", Window(), 3))
+    windows = [Window(), window(0, 2), window(1, 3), window(1.5, 3), window(2, 40), window(2, 3)]
     asks: list[Ask] = []
-    for one in asked:
+    for one in windows:
         asks.append(partial(reporting.reach, "spring", question(one, (1, 2))))
         asks.append(partial(reporting.series, "spring", "day", question(one)))
         asks.append(partial(reporting.series, "spring", "week", question(one, catalogue="v1")))
     for ask in asks:
         try:
-            told.append(ask())
+            answer.append(ask())
         except Withheld as error:
-            told.append((str(error), error.reason, error.allowed))
-    return told
+            answer.append((str(error), error.reason, error.allowed))
+    return answer
 
 
-def test_nothing_depends_on_the_log_but_through_the_draw(shop: Shop, tmp_path: Path) -> None:
+def test_nothing_depends_on_the_log_but_through_the_draw(live: LiveStore, tmp_path: Path) -> None:
     """With a draw that keeps nothing of the values, a full log and none give the same answers."""
-    empty = Shop(tmp_path, make_catalogue("disjoint"))
+    empty = LiveStore(tmp_path, make_catalogue("disjoint"))
     empty.add(make_campaign("spring"))
     full = tmp_path / "full"
-    shutil.copytree(shop.shared.store, full, ignore=_LEDGER)
-    stores = [empty.shared, msgspec.structs.replace(shop.shared, store=full)]
-    told = []
+    shutil.copytree(live.shared.store, full, ignore=_LEDGER)
+    stores = [empty.shared, msgspec.structs.replace(live.shared, store=full)]
+    answer = []
     for store in stores:
         with noisy(store, START + 4.5 * DAY, blind, max_questions=1) as reporting:
-            told.append(everything(reporting))
-    assert told[0] == told[1]
-    assert any("privacy budget exhausted" in repr(one) for one in told[0])
+            answer.append(everything(reporting))
+    assert answer[0] == answer[1]
+    assert any("privacy budget exhausted" in repr(one) for one in answer[0])
 
 
 def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
@@ -221,76 +221,76 @@ def test_documents_are_what_the_api_says(shared: AdSystemSettings) -> None:
 def test_a_curve_is_the_numbers_so_far_and_costs_nothing_more(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY, None) as reporting:
         whole = reporting.reach("spring", question(caps=(2,)))
-        kept = answers_of(reporting)
+        recorded = answers_of(reporting)
         curve = reporting.curve("spring", "hour", question(caps=(2,)))
-        assert answers_of(reporting) == kept
+        assert answers_of(reporting) == recorded
         assert [point["ts"] for point in curve["points"]] == [
             f"2026-11-0{day}T00:00:00Z" for day in (2, 3, 4, 5)
         ]
         last = curve["points"][-1]
         assert last["impressions"] == whole["impressions"]
-        (told,), (report,) = last["reports"], whole["reports"]
-        assert told == {name: report[name] for name in told}
+        (answer,), (report,) = last["reports"], whole["reports"]
+        assert answer == {name: report[name] for name in answer}
 
 
 def test_before_the_first_point_there_is_nothing_but_a_reason(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, make_catalogue("disjoint"))
-    shop.add(make_campaign("spring"))
+    live = LiveStore(tmp_path, make_catalogue("disjoint"))
+    live.add(make_campaign("spring"))
     for now in (START - 90 * DAY, START + 0.9 * DAY, START + DAY + timedelta(seconds=299)):
-        with noisy(shop.shared, now, None) as reporting:
-            for told in (
+        with noisy(live.shared, now, None) as reporting:
+            for answer in (
                 reporting.status("spring", 0.9)["status"],
                 reporting.reach("spring", question()),
                 reporting.series("spring", "day", question()),
             ):
-                assert told["impressions"] is told["spend_micros"] is None
-                assert told["suppressed"][0]["reason"] == "not over yet"
-                assert "2026-11-02T00:05:00Z" in told["suppressed"][0]["why"]
+                assert answer["impressions"] is answer["spend_micros"] is None
+                assert answer["suppressed"][0]["reason"] == "not over yet"
+                assert "2026-11-02T00:05:00Z" in answer["suppressed"][0]["why"]
             assert reporting.pacing("spring", Window(), 10)["pacing"] == []
-            assert len(PrivacyLedger(shop.shared.store)) == 0
-    with noisy(shop.shared, START + DAY + timedelta(seconds=300), None) as reporting:
+            assert len(PrivacyLedger(live.shared.store)) == 0
+    with noisy(live.shared, START + DAY + timedelta(seconds=300), None) as reporting:
         assert reporting.status("spring", 0.9)["status"]["impressions"] is not None
 
 
 def test_the_same_question_has_one_answer_for_ever(shared: AdSystemSettings) -> None:
     """OpenDP draws; levels, caps and restarts change nothing, nor do later settings."""
 
-    def told(reporting: PlainReports) -> list[Any]:
-        found = reporting.reach("spring", question(window(1, 3), (1, 3)))
+    def answer(reporting: PlainReports) -> list[Any]:
+        facts = reporting.reach("spring", question(window(1, 3), (1, 3)))
         series = reporting.series("spring", "day", ReachQuestion(window(0, 3), (3,)))
         status = reporting.status("spring", 0.95)["status"]
-        return [found, series, {**status, "as_of": None}]
+        return [facts, series, {**status, "as_of": None}]
 
     now = START + 4.5 * DAY
     with noisy(shared, now, None) as reporting:
-        first = told(reporting)
-        assert told(reporting) == first
+        first = answer(reporting)
+        assert answer(reporting) == first
         half = ReachQuestion(window(1, 3), (2,), level=0.5)
         other = reporting.reach("spring", half)["reports"][0]
         assert other["unique_reach"] == first[0]["reports"][0]["unique_reach"]
         assert other["at_least"] == first[0]["reports"][0]["at_least"]
-        kept = answers_of(reporting)
-        assert kept == 4 + 1 + 2  # points, a window, two days; the first one is a point
+        recorded = answers_of(reporting)
+        assert recorded == 4 + 1 + 2  # points, a window, two days; the first one is a point
     with noisy(shared, now, None) as reporting:
-        assert told(reporting) == first
+        assert answer(reporting) == first
     with noisy(shared, now, None, rho=0.9, max_questions=7) as reporting:
-        assert told(reporting) == first
-        assert answers_of(reporting) == kept
+        assert answer(reporting) == first
+        assert answers_of(reporting) == recorded
 
 
 def test_numbers_so_far_never_fall_from_day_to_day(shared: AdSystemSettings) -> None:
     before: dict[str, Any] | None = None
     for day in range(1, 8):
         with noisy(shared, START + (day + 0.1) * DAY, seeded(day)) as reporting:
-            told = reporting.reach("spring", question(caps=(1, 4, 9)))
+            answer = reporting.reach("spring", question(caps=(1, 4, 9)))
             series = reporting.series("spring", "day", question(caps=(1, 4, 9)))["series"]
-        assert series[-1]["cumulative"] == told["reports"]
+        assert series[-1]["cumulative"] == answer["reports"]
         for earlier, later in pairwise(series):
             check_grown(earlier["cumulative"], later["cumulative"])
         if before is not None:
-            check_grown(before["reports"], told["reports"])
-            assert told["spend_micros"] >= before["spend_micros"]
-        before = told
+            check_grown(before["reports"], answer["reports"])
+            assert answer["spend_micros"] >= before["spend_micros"]
+        before = answer
 
 
 def check_grown(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
@@ -303,58 +303,58 @@ def check_grown(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> No
 @given(
     seed=st.integers(0, 10**6),
     day=st.integers(1, 12),
-    asked=st.lists(st.tuples(st.integers(-2, 12), st.integers(1, 12)), min_size=1, max_size=5),
+    windows=st.lists(st.tuples(st.integers(-2, 12), st.integers(1, 12)), min_size=1, max_size=5),
     rho=st.sampled_from([0.01, 0.25, 50.0]),
 )
 def test_rules_hold_whatever_is_asked_and_drawn(
-    opened: ReportStore, seed: int, day: int, asked: list[tuple[int, int]], rho: float
+    opened: ReportStore, seed: int, day: int, windows: list[tuple[int, int]], rho: float
 ) -> None:
     for name in (FILE, MARK, f"{FILE}-wal", f"{FILE}-shm"):
         (opened.settings.store / name).unlink(missing_ok=True)
     now = START + (day + 0.1) * DAY
     chosen = NoiseSettings(rho=rho, max_questions=3)
     policy = NoisePolicy(opened, chosen, now.timestamp, None, seeded(seed))
-    made = PlainReports(ReportService(opened, policy, now.timestamp))
-    for first, length in asked:
-        told, again = (told_or_reason(made, window(first, first + length)) for _ in range(2))
-        assert told == again
-        if isinstance(told, str):
-            assert told in ("privacy budget exhausted", "not over yet")
+    guarded = PlainReports(ReportService(opened, policy, now.timestamp))
+    for first, length in windows:
+        answer, again = (answer_or_reason(guarded, window(first, first + length)) for _ in range(2))
+        assert answer == again
+        if isinstance(answer, str):
+            assert answer in ("privacy budget exhausted", "not over yet")
         else:
-            check_told(told["reports"], told["people"])
+            check_answer(answer["reports"], answer["people"])
     for by in ("day", "week"):
-        series = made.series("spring", by, question(caps=(1, 3, 9)))
+        series = guarded.series("spring", by, question(caps=(1, 3, 9)))
         for row in series["series"]:
-            check_told(row["period"] or [], series["people"])
-            check_told(row["cumulative"] or [], series["people"])
+            check_answer(row["period"] or [], series["people"])
+            check_answer(row["cumulative"] or [], series["people"])
     check_ledger_sums(policy.ledger, chosen)
-    made.close()
+    guarded.close()
 
 
 @pytest.fixture(scope="module")
-def opened(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportStore]:
+def opened(live: LiveStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportStore]:
     """A copy of the store, for many ledgers in turn."""
     folder = tmp_path_factory.mktemp("opened") / "store"
-    shutil.copytree(shop.shared.store, folder, ignore=_LEDGER)
-    shared = msgspec.structs.replace(shop.shared, store=folder)
+    shutil.copytree(live.shared.store, folder, ignore=_LEDGER)
+    shared = msgspec.structs.replace(live.shared, store=folder)
     with closing(report_store(shared)) as store:
         yield store
 
 
-def told_or_reason(reporting: PlainReports, asked: Window) -> dict[str, Any] | str:
+def answer_or_reason(reporting: PlainReports, windows: Window) -> dict[str, Any] | str:
     try:
-        return reporting.reach("spring", question(asked, (1, 3, 9)))
+        return reporting.reach("spring", question(windows, (1, 3, 9)))
     except Withheld as error:
         return error.reason
 
 
-def check_told(reports: list[dict[str, Any]], people: int) -> None:
-    for told in reports:
-        assert told["unique_reach"] <= told["reach"] + 1e-9
-        assert told["reach"] <= told["impressions"] + 1e-9
-        assert told["at_least"] == sorted(told["at_least"], reverse=True)
-        assert sum(told["frequency"]) == pytest.approx(people)
-        assert told["interval"][0] <= told["reach"] <= told["interval"][1]
+def check_answer(reports: list[dict[str, Any]], people: int) -> None:
+    for answer in reports:
+        assert answer["unique_reach"] <= answer["reach"] + 1e-9
+        assert answer["reach"] <= answer["impressions"] + 1e-9
+        assert answer["at_least"] == sorted(answer["at_least"], reverse=True)
+        assert sum(answer["frequency"]) == pytest.approx(people)
+        assert answer["interval"][0] <= answer["reach"] <= answer["interval"][1]
     for less, more in pairwise(reports):
         assert less["reach"] <= more["reach"]
         assert less["over_exposed"] >= more["over_exposed"]
@@ -384,10 +384,10 @@ def test_windows_that_cannot_be_told(
     shared: AdSystemSettings, first: float, last: float, reason: str, said: str
 ) -> None:
     with noisy(shared, START + 4.5 * DAY) as reporting:
-        asked = window(first, last)
+        windows = window(first, last)
         asks: list[Ask] = [
-            lambda: reporting.reach("spring", question(asked)),
-            lambda: reporting.series("spring", "day", question(asked)),
+            lambda: reporting.reach("spring", question(windows)),
+            lambda: reporting.series("spring", "day", question(windows)),
         ]
         for ask in asks:
             with pytest.raises(Withheld, match=said) as refused:
@@ -423,14 +423,14 @@ def test_other_things_that_are_refused(shared: AdSystemSettings) -> None:
 
 
 def test_caps_of_the_campaign_that_are_not_counted_are_left_out_and_named(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, make_catalogue("disjoint"))
-    shop.add(make_campaign("spring", caps=(Cap(limit=30),)))
-    with noisy(shop.shared, START + 2.5 * DAY) as reporting:
+    live = LiveStore(tmp_path, make_catalogue("disjoint"))
+    live.add(make_campaign("spring", caps=(Cap(limit=30),)))
+    with noisy(live.shared, START + 2.5 * DAY) as reporting:
         reach = reporting.reach("spring", question())
         status = reporting.status("spring", 0.9)["status"]
-        for told, reports in ((reach, reach["reports"]), (status, status["reach"])):
+        for answer, reports in ((reach, reach["reports"]), (status, status["reach"])):
             assert [one["cap"] for one in reports] == [1]
-            assert "reach at caps above 9" in [note["what"] for note in told["suppressed"]]
+            assert "reach at caps above 9" in [note["what"] for note in answer["suppressed"]]
 
 
 def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSettings) -> None:
@@ -450,8 +450,8 @@ def test_a_budget_that_is_spent_is_told_and_what_is_free(shared: AdSystemSetting
         assert reporting.reach("spring", question(window(1, 3), (1,))) == first
         assert reporting.reach("spring", question(window(3, 4), (1,)))["impressions"] is not None
         series = reporting.series("spring", "day", question(caps=(1,)))
-        told = [row["period"] is not None for row in series["series"]]
-        assert told == [True, True, False, True]
+        answer = [row["period"] is not None for row in series["series"]]
+        assert answer == [True, True, False, True]
         note = series["suppressed"][-1]
         assert note["what"] == "periods from 2026-11-03T00:00:00Z"
         assert note["reason"] == "privacy budget exhausted"
@@ -463,9 +463,9 @@ def test_a_flight_that_is_made_longer_stops_when_its_points_are_spent(
     with noisy(shared, START + 40.5 * DAY, max_points=31) as reporting:
         assert len(reporting.pacing("spring", Window(), 1_000)["pacing"]) == 31
         reporting.change("spring", {"end": (START + 50 * DAY).isoformat()})
-        told = reporting.reach("spring", question(caps=(1,)))
-        assert told["end"] == "2026-12-02T00:00:00Z"
-        note = told["suppressed"][-1]
+        answer = reporting.reach("spring", question(caps=(1,)))
+        assert answer["end"] == "2026-12-02T00:00:00Z"
+        note = answer["suppressed"][-1]
         assert note["what"] == "figures so far after 2026-12-02T00:00:00Z"
         assert (note["reason"], "at most 31" in note["why"]) == ("privacy budget exhausted", True)
         assert reporting.status("spring", 0.9)["status"]["suppressed"][0] == note
@@ -476,9 +476,9 @@ def test_a_flight_that_is_made_longer_stops_when_its_points_are_spent(
 
 
 def test_a_long_flight_has_fewer_points(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, make_catalogue("disjoint"))
-    shop.add(make_campaign("spring", end=START + 299 * DAY))
-    with noisy(shop.shared, START + 20.5 * DAY) as reporting:
+    live = LiveStore(tmp_path, make_catalogue("disjoint"))
+    live.add(make_campaign("spring", end=START + 299 * DAY))
+    with noisy(live.shared, START + 20.5 * DAY) as reporting:
         pacing = reporting.pacing("spring", Window(), 1_000)["pacing"]
         assert [row["ts"][:10] for row in pacing] == [
             "2026-11-06",
@@ -490,7 +490,7 @@ def test_a_long_flight_has_fewer_points(tmp_path: Path) -> None:
         assert [row["cumulative"] is not None for row in series["series"]] == (
             [False] * 4 + [True]
         ) * 4
-    with noisy(shop.shared, START + 400 * DAY) as reporting:
+    with noisy(live.shared, START + 400 * DAY) as reporting:
         rows = reporting.pacing("spring", Window(), 1_000)["pacing"]
         assert len(rows) == 60
         assert rows[-1]["ts"] == "2027-08-28T00:00:00Z"
@@ -539,27 +539,27 @@ def test_totals_are_of_all_catalogues_and_reach_of_the_newest_that_has_impressio
 ) -> None:
     old = make_catalogue("disjoint")
     new = replace(make_catalogue("disjoint", "v2"), created=START + 2 * DAY)
-    shop = Shop(tmp_path, old, new)
-    shop.add(make_campaign("spring"))
+    live = LiveStore(tmp_path, old, new)
+    live.add(make_campaign("spring"))
 
     async def sell() -> None:
-        async with shop.open():
+        async with live.open():
             for day, catalogue in ((0, old), (1, old), (3, new)):
-                shop.now = (START + day * DAY + timedelta(hours=6)).timestamp()
-                assert await shop.sell(list(range(GROUPS)), catalogue) == GROUPS
+                live.now = (START + day * DAY + timedelta(hours=6)).timestamp()
+                assert await live.sell(list(range(GROUPS)), catalogue) == GROUPS
 
     asyncio.run(sell())
     fine: dict[str, Any] = {"rho": 100.0, "max_per_person": 1}
-    with noisy(shop.shared, START + 2.5 * DAY, **fine) as reporting:
+    with noisy(live.shared, START + 2.5 * DAY, **fine) as reporting:
         status = reporting.status("spring", 0.9)["status"]
         assert (status["catalogue"], status["impressions"]) == ("v1", 2 * GROUPS)
-    with noisy(shop.shared, START + 4.5 * DAY, **fine) as reporting:
+    with noisy(live.shared, START + 4.5 * DAY, **fine) as reporting:
         status = reporting.status("spring", 0.9)["status"]
         assert (status["catalogue"], status["impressions"]) == ("v2", 3 * GROUPS)
         assert reporting.reach("spring", question(caps=(1,)))["catalogue"] == "v2"
         assert reporting.reach("spring", question(catalogue="v1"))["impressions"] == 2 * GROUPS
         assert reporting.listing(None, 5)["campaigns"][0]["status"]["catalogue"] == "v2"
-    without_old = msgspec.structs.replace(shop.shared, catalogues=shop.shared.catalogues[1:])
+    without_old = msgspec.structs.replace(live.shared, catalogues=live.shared.catalogues[1:])
     with noisy(without_old, START + 5.5 * DAY, **fine) as reporting:
         status = reporting.status("spring", 0.9)["status"]
         assert (status["catalogue"], status["impressions"]) == ("v2", 3 * GROUPS)
@@ -569,22 +569,22 @@ def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSet
     store, clock = report_store(shared), LONG_AFTER.timestamp
     guard = ChapterPolicy(store, GuardSettings(min_audience=10_000), clock)
     policy = NoisePolicy(store, NoiseSettings(), clock, guard, without_noise)
-    made = PlainReports(ReportService(store, policy, clock))
+    guarded = PlainReports(ReportService(store, policy, clock))
     with pytest.raises(Withheld, match="the audience must have clearly more than 10000 people"):
-        made.reach("spring", question())
-    status = made.status("spring", 0.9)["status"]
+        guarded.reach("spring", question())
+    status = guarded.status("spring", 0.9)["status"]
     assert status["impressions"] is status["unique_reach"] is None
     assert (status["reach"], status["pace"]) == ([], None)
     assert status["suppressed"][0]["reason"] == "audience too small"
-    assert made.listing(None, 5)["campaigns"][0]["status"]["unique_reach"] is None
-    assert made.pacing("spring", Window(), 5)["pacing"] == []
+    assert guarded.listing(None, 5)["campaigns"][0]["status"]["unique_reach"] is None
+    assert guarded.pacing("spring", Window(), 5)["pacing"] == []
     with pytest.raises(Withheld, match="the audience must have clearly more than 10000 people"):
-        made.create({"id": "other", "budget": 5.0, "start": _AT, "end": _TO})
-    told = made.suppressions()
-    assert told["by_reason"] == {"audience too small": 5.0}
-    assert {entry["campaign"] for entry in told["suppressions"]} == {"spring", "other"}
-    assert made.suppressed_by_reason() == told["by_reason"]
-    for one in (made, store):
+        guarded.create({"id": "other", "budget": 5.0, "start": _AT, "end": _TO})
+    answer = guarded.suppressions()
+    assert answer["by_reason"] == {"audience too small": 5.0}
+    assert {entry["campaign"] for entry in answer["suppressions"]} == {"spring", "other"}
+    assert guarded.suppressed_by_reason() == answer["by_reason"]
+    for one in (guarded, store):
         one.close()
 
 
@@ -604,10 +604,12 @@ def test_without_its_ledger_nothing_is_told(shared: AdSystemSettings) -> None:
             lambda: reporting.pacing("spring", Window(), 10),
         ]
         for ask in asks:
-            with pytest.raises(LogUnavailable, match="the ledger of noise is gone"):
+            with pytest.raises(LogUnavailable, match="the privacy ledger is gone"):
                 ask()
     with (
-        pytest.raises(kr.KreachError, match="store must hold the ledger of noise that was here"),
+        pytest.raises(
+            kr.KreachError, match="store must hold the privacy ledger that its marker names"
+        ),
         noisy(shared, START + 4.5 * DAY, None),
     ):
         pass
@@ -622,10 +624,10 @@ def test_what_was_told_is_told_without_a_log(shared: AdSystemSettings) -> None:
     with noisy(shared, now, None) as reporting:
         assert reporting.reach("spring", question(window(1, 3), (1,))) == known
         assert reporting.status("spring", 0.9) == so_far
-        kept = answers_of(reporting)
+        recorded = answers_of(reporting)
         with pytest.raises(LogUnavailable):
             reporting.reach("spring", question(window(1, 4), (1,)))
-        assert answers_of(reporting) == kept
+        assert answers_of(reporting) == recorded
 
 
 def test_many_who_ask_at_once_are_told_the_same(shared: AdSystemSettings) -> None:
@@ -636,17 +638,19 @@ def test_many_who_ask_at_once_are_told_the_same(shared: AdSystemSettings) -> Non
             return json.dumps([series, reporting.status("spring", 0.9)])
 
         with ThreadPoolExecutor(6) as pool:
-            told = set(pool.map(ask, range(12)))
-        assert len(told) == 1
+            answer = set(pool.map(ask, range(12)))
+        assert len(answer) == 1
         assert answers_of(reporting) == 4 + 3
 
 
-def test_prices_above_the_limit_count_as_the_limit(shared: AdSystemSettings, shop: Shop) -> None:
+def test_prices_above_the_limit_count_as_the_limit(
+    shared: AdSystemSettings, live: LiveStore
+) -> None:
     """Prices here are up to 0.5 per thousand; counted up to 0.1 they are at most 100 micros."""
     with noisy(shared, START + 4.5 * DAY, max_price_cpm=0.1) as reporting:
-        told = reporting.reach("spring", question(caps=(1,)))
-        assert told["spend_micros"] == sum(min(row[4], 100) for row in shop.sold)
-        assert told["spend_micros"] < spend(shop, 0, 4)
+        answer = reporting.reach("spring", question(caps=(1,)))
+        assert answer["spend_micros"] == sum(min(row[4], 100) for row in live.sold)
+        assert answer["spend_micros"] < spend(live, 0, 4)
 
 
 def test_campaigns_are_managed_and_planned_as_before(shared: AdSystemSettings) -> None:
@@ -674,8 +678,8 @@ def test_settings_can_be_checked_beforehand(
 
     store = shared.store
     assert check_noise(NoiseSettings(), store) == {"noise": "off"}
-    found = check_noise(NoiseSettings(enabled=True), store)["noise"]
-    assert (found["rho"], found["answers"]) == (0.25, 0)
+    facts = check_noise(NoiseSettings(enabled=True), store)["noise"]
+    assert (facts["rho"], facts["answers"]) == (0.25, 0)
     assert not (store / FILE).exists()
     monkeypatch.setitem(sys.modules, "opendp", None)
     with pytest.raises(kr.KreachError, match=r"\[noise\] needs the extra 'dp'"):

@@ -1,4 +1,4 @@
-"""Builds the chapters of one place: cells come in order of time, chapters go to the store."""
+"""Builds the chapters of one place from its cells, in order of time, and stores them."""
 
 from dataclasses import dataclass
 
@@ -23,13 +23,13 @@ __all__ = ["ChapterBuilder", "WatchedPlace"]
 
 @dataclass(frozen=True)
 class WatchedPlace:
-    """A campaign on a catalogue whose chapters are kept up to date.
+    """A campaign on a catalogue whose chapters are updated.
 
     `place` names the catalogue by its version, `log_place` by its number in the log.
 
-    `over_micros`: when its last bid was made, as far as is known; None while it may go on.
-    `people` is None where nobody can say whom groups hold: then no chapter is closed, and what is
-    held back is shown when the campaign is over.
+    `over_micros`: the time of its last bid, as far as is known; None while it may go on.
+    `people` is None where the catalogue is unknown: then no chapter is closed, and a withheld one
+    is shown when the campaign is over.
     """
 
     place: Place
@@ -50,8 +50,8 @@ class ChapterBuilder:
         self.begin_micros = chapters[-1].end_micros if len(chapters) else watched.start_micros
         self.until_micros = max(until_micros, self.begin_micros)
         self.late = False  # rows from before `begin` are in no chapter yet
-        self.spoiled = False  # rows that were shown are gone from the log
-        self.beaten = False  # another process was before us
+        self.rows_missing = False  # the log lacks rows that chapters hold
+        self.lost_race = False  # another process wrote first
         self._closed: list[tuple[int, ChapterCounts]] = []
         self._rest = EMPTY
         self._touched = False
@@ -67,7 +67,7 @@ class ChapterBuilder:
         return self.watched.log_place
 
     def stretch(self) -> Stretch:
-        """The rows that are wanted of the log."""
+        """The rows to read from the log."""
         since = None if self.late else self.begin_micros
         groups = self.watched.groups
         return Stretch(self.log_place, since, self.begin_micros, self.until_micros, groups)
@@ -75,35 +75,35 @@ class ChapterBuilder:
     def take(
         self, end_micros: int, content: ChapterCounts, floors: Floors, store: ChapterStore
     ) -> int:
-        """Go on by one cell; returns how many groups of closed chapters now wait to be written.
+        """Add one cell; returns how many groups of newly closed chapters are to be written.
 
-        With late rows, the first cell holds all that chapters hold, too.
+        With late rows, the first cell also holds the rows of all existing chapters.
         """
         if self.late and not self._touched:
             left = content.without(_all(store, self.place, self.chapters))
             if left is None:
-                self.spoiled = True
+                self.rows_missing = True
             else:
                 content = left
         self._touched = True
-        if self.spoiled or self.beaten:
+        if self.rows_missing or self.lost_race:
             return 0
         people = self.watched.people or _nobody
-        made, self._rest = close_chapters([(end_micros, content)], floors, people, self._rest)
-        self._closed += made
-        return sum(len(chapter.groups) for _, chapter in made)
+        closed, self._rest = close_chapters([(end_micros, content)], floors, people, self._rest)
+        self._closed += closed
+        return sum(len(chapter.groups) for _, chapter in closed)
 
     def write(self, store: ChapterStore, *, last: bool) -> bool:
-        """Have chapters written down; False if another process was before us.
+        """Store closed chapters; False if another process wrote first.
 
-        With the last cell of a campaign that is over, the newest chapter takes in what is left.
+        With the last cell of a campaign that is over, the newest chapter takes in the remainder.
         """
         final = last and self.final
         first, begin = len(self.chapters), self.begin_micros
-        if final and not self._closed and self.chapters.held:
+        if final and not self._closed and self.chapters.newest_withheld:
             first, begin = first - 1, self.chapters[-1].start_micros
-            held = next(store.contents(self.place, range(first, first + 1)))
-            self._closed = [(self.chapters[-1].end_micros, held)]
+            newest = next(store.contents(self.place, range(first, first + 1)))
+            self._closed = [(self.chapters[-1].end_micros, newest)]
         if not self._closed:
             return True
         if final:
@@ -115,21 +115,21 @@ class ChapterBuilder:
             done = final and at == len(self._closed) - 1
             written.append((Chapter(begin, end, *sums, done), content))
             begin = end
-        self.beaten = not store.add(self.place, self.chapters, written, first)
+        self.lost_race = not store.add(self.place, self.chapters, written, first)
         self.begin_micros, self._closed = begin, []
         if not last:
             self.chapters = store.chapters(self.place)
-        return not self.beaten
+        return not self.lost_race
 
 
 def _all(store: ChapterStore, place: Place, chapters: ChapterList) -> ChapterCounts:
-    """All that chapters hold."""
+    """The counts of all chapters together."""
     counts = np.zeros(0, dtype=np.int64)
     rows = spend = 0
     for content in store.contents(place, range(len(chapters))):
-        most = int(content.groups.max(initial=-1))
-        if most >= len(counts):
-            counts = np.concatenate([counts, np.zeros(2 * most + 1 - len(counts), dtype=np.int64)])
+        last = int(content.groups.max(initial=-1))
+        if last >= len(counts):
+            counts = np.concatenate([counts, np.zeros(2 * last + 1 - len(counts), dtype=np.int64)])
         counts[content.groups] += content.counts
         rows, spend = rows + content.rows, spend + content.spend_micros
     groups = np.flatnonzero(counts)

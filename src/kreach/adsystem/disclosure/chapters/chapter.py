@@ -7,12 +7,12 @@ ever shown, so
     two windows that are shown differ by whole chapters, or not at all,
 
 and no difference of shown numbers speaks about fewer impressions or people than a chapter holds.
-The newest chapter is held back until the next one is closed, or until the campaign is over: then
-it takes in what came after it, however little that is. So the last totals are complete, and they
-still differ from those before by a full chapter.
+The newest chapter is withheld until the next one is closed, or until the campaign is over: then it
+also takes in all later rows, however few. So the last totals are complete, and they still differ
+from those before by a full chapter.
 
-What a chapter holds is settled when it is closed: all impressions before its end that no earlier
-chapter holds. A row that comes late goes into the next chapter; what was shown never changes.
+The content of a chapter is fixed when it is closed: all impressions before its end that no earlier
+chapter holds. A late row goes into the next chapter; what was shown never changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.boundary.times import MICROS, MONDAY_SECONDS, PERIOD_LENGTH, as_period
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -38,17 +39,13 @@ __all__ = [
     "close_chapters",
 ]
 
-_HOUR = 3_600_000_000
-_PERIODS = {"hour": (_HOUR, 0), "day": (24 * _HOUR, 0), "week": (168 * _HOUR, 72 * _HOUR)}
-# length, and how long before 1970 one of them began: 29 December 1969 was a Monday
-
 People = Callable[[IntArray], int]
-"""How many targeted people these groups hold."""
+"""The number of targeted people in these groups."""
 
 
 @dataclass(frozen=True)
 class Floors:
-    """What a chapter holds at least."""
+    """The minimum size of a chapter."""
 
     min_impressions: int
     min_people: int
@@ -76,12 +73,12 @@ class ChapterCounts:
         cls, groups: IntArray, counts: IntArray, spend_micros: int, rows: int | None = None
     ) -> "ChapterCounts":
         """From groups in any order, some of them repeatedly."""
-        found, place = np.unique(as_counts("groups", groups), return_inverse=True)
-        added = np.zeros(len(found), dtype=np.int64)
+        distinct, place = np.unique(as_counts("groups", groups), return_inverse=True)
+        added = np.zeros(len(distinct), dtype=np.int64)
         np.add.at(added, place, counts)
         some = added != 0
         total = int(added.sum()) if rows is None else rows
-        return cls(found[some], added[some], total, spend_micros)
+        return cls(distinct[some], added[some], total, spend_micros)
 
     @cached_property
     def impressions(self) -> int:
@@ -100,7 +97,7 @@ class ChapterCounts:
         return ChapterCounts.of(groups, counts, spend, self.rows + other.rows)
 
     def without(self, other: "ChapterCounts") -> "ChapterCounts | None":
-        """What is left when `other` is taken out; None if it is not all in here."""
+        """These counts less `other`; None if they do not contain it."""
         negative = ChapterCounts(other.groups, -other.counts, -other.rows, -other.spend_micros)
         left = self.joined(negative)
         return None if left.rows < 0 or left.counts.min(initial=0) < 0 else left
@@ -115,10 +112,10 @@ def close_chapters(
     people: People,
     begun: ChapterCounts = EMPTY,
 ) -> tuple[list[tuple[int, ChapterCounts]], ChapterCounts]:
-    """Cut cells of the grid, each with its end, into chapters; and what is left of the last cells.
+    """Cut cells of the grid, each with its end, into chapters; also returns the open remainder.
 
-    A chapter is closed as early as it can be, so cells that come later never change those that
-    are closed: the chapters of a log are the first chapters of every longer one.
+    A chapter is closed as early as possible, so later cells never change closed ones: the chapters
+    of a log are the first chapters of every longer one.
     """
     closed: list[tuple[int, ChapterCounts]] = []
     for end, content in cells:
@@ -131,7 +128,7 @@ def close_chapters(
 
 
 class Chapter(NamedTuple):
-    """A closed chapter; `final`: its campaign was over, and nothing was to follow."""
+    """A closed chapter; `final`: its campaign was over, and no chapter follows."""
 
     start_micros: int
     end_micros: int
@@ -148,7 +145,7 @@ class Chapter(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """The nearest edges of chapters before and after a moment, where there are such."""
+    """The nearest edges of chapters before and after a moment, if any."""
 
     before_micros: int | None
     after_micros: int | None
@@ -179,14 +176,14 @@ class ChapterList:
         return Chapter.of(self.table[at].tolist())
 
     @property
-    def held(self) -> bool:
-        """Whether the newest chapter waits for the next one."""
+    def newest_withheld(self) -> bool:
+        """Whether the newest chapter is withheld until the next one is closed."""
         return len(self) > 0 and not self[-1].final
 
     @property
-    def shown(self) -> int:
-        """How many chapters may be shown: all but one that is held back."""
-        return len(self) - self.held
+    def shown_count(self) -> int:
+        """How many chapters may be shown: all but a withheld one."""
+        return len(self) - self.newest_withheld
 
     @property
     def rows(self) -> int:
@@ -196,12 +193,12 @@ class ChapterList:
     @property
     def starts(self) -> IntArray:
         """Where chapters begin that may be shown."""
-        return self.table[: self.shown, 0]
+        return self.table[: self.shown_count, 0]
 
     @property
     def ends(self) -> IntArray:
         """Where chapters end that may be shown."""
-        return self.table[: self.shown, 1]
+        return self.table[: self.shown_count, 1]
 
     def impressions_at(self, moment_micros: int) -> int:
         """Impressions of all shown chapters that end up to a moment."""
@@ -220,12 +217,12 @@ class ChapterList:
         Open ends are those of what is shown. Nothing comes before the first chapter, so a window
         may begin there or at any time before.
         """
-        if not self.shown:
+        if not self.shown_count:
             return None
-        first, last = 0, self.shown
+        first, last = 0, self.shown_count
         if start_micros is not None and start_micros > self.starts[0]:
             first = int(np.searchsorted(self.starts, start_micros))
-            if first == self.shown or self.starts[first] != start_micros:
+            if first == self.shown_count or self.starts[first] != start_micros:
                 return None
         if end_micros is not None:
             last = self._ended(end_micros)
@@ -238,11 +235,10 @@ class ChapterList:
 
         A stretch goes on to the first end of a chapter at or after the end of a period.
         """
-        if by not in _PERIODS:
-            raise KreachError.rule("by", f"be one of {', '.join(_PERIODS)}", by)
-        length, ahead = _PERIODS[by]
-        starts, ends = self.table[chosen.start : chosen.stop, :2].T
-        crossing = (starts + ahead) // length < (ends + ahead) // length
+        length = int(PERIOD_LENGTH[as_period(by)].total_seconds()) * MICROS
+        edges = self.table[chosen.start : chosen.stop, :2].T + MONDAY_SECONDS * MICROS
+        starts, ends = edges // length
+        crossing = starts < ends
         crossing[-1:] = True
         stops = [chosen.start, *(np.flatnonzero(crossing) + chosen.start + 1).tolist()]
         return [range(first, stop) for first, stop in pairwise(stops)]

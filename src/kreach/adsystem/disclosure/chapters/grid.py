@@ -1,4 +1,4 @@
-"""Cells of the grid: what the log holds between two points of it, for many places at once."""
+"""Cells of the grid: the rows of the log between two points of it, for many places at once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Stretch:
 
 
 class Cell(NamedTuple):
-    """What a stretch holds up to a point of the grid, from the point before."""
+    """The rows of a stretch between two points of the grid."""
 
     place: Place
     end_micros: int
@@ -123,17 +123,17 @@ def _batches(
 ) -> Iterator[list[Stretch]]:
     """Stretches that are counted together; a long one is cut at ends of cells."""
     batch: list[Stretch] = []
-    held = 0
+    rows = 0
     for stretch in stretches:
         since = stretch.since_micros
         known = sizes[stretch.place]
         for end in sorted(end for end in known if end <= stretch.until_micros):
-            if batch and held + known[end] > max_rows:
+            if batch and rows + known[end] > max_rows:
                 yield batch
-                batch, held = [], 0
+                batch, rows = [], 0
             if not batch or batch[-1].place != stretch.place:
                 batch.append(replace(stretch, since_micros=since))
             batch[-1] = replace(batch[-1], until_micros=end)
-            since, held = end, held + known[end]
+            since, rows = end, rows + known[end]
     if batch:
         yield batch

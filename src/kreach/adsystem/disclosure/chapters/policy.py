@@ -30,7 +30,7 @@ from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import GuardSettings
 from kreach.adsystem.store_layout import guard_key
 from kreach.boundary.catalogue import Catalogue
-from kreach.boundary.times import Window, from_micros, iso_micros, to_micros
+from kreach.boundary.times import MICROS, Window, from_micros, iso_micros, to_micros
 from kreach.numeric.types import IntArray
 from kreach.service.clock import Clock
 
@@ -75,19 +75,19 @@ class ChapterPolicy:
         return self._rules.note(catalogue, audience)
 
     def campaign_changed(self, stored: StoredCampaign) -> None:
-        """Bids may be out from now on."""
+        """Record when the flight ended or its end was moved."""
         self._last_bid(stored)
 
     def _last_bid(self, stored: StoredCampaign) -> int | None:
-        """Take note of a campaign's end: when its last bid was made, if that is past."""
-        end, now = to_micros(stored.campaign.end), int(self._clock() * 1e6)
+        """Record the campaign's end; the time of its last bid, if that is past."""
+        end, now = to_micros(stored.campaign.end), int(self._clock() * MICROS)
         ended = stored.campaign.state == "ended"
-        return self.writer.over(stored.number, end, ended=ended, now_micros=now)
+        return self.writer.last_bid(stored.number, end, ended=ended, now_micros=now)
 
     @contextmanager
     def view(self, campaigns: Sequence[StoredCampaign]) -> Iterator["ChapterView"]:
         """Close the chapters of these campaigns that can be closed, and look at them."""
-        store, now_micros = self.store, int(self._clock() * 1e6)
+        store, now_micros = self.store, int(self._clock() * MICROS)
         with store.live.snapshot() as now:
             store.catalogues.refresh(now.catalogue_numbers)
             rows = {place: total.rows for place, total in store.counts.totals(now).items()}
@@ -96,7 +96,7 @@ class ChapterPolicy:
                 for stored in campaigns
                 for place in self._watched(now, stored, rows, self._last_bid(stored))
             ]
-            self.writer.bring_up(now, rows, watched, now_micros)
+            self.writer.update(now, rows, watched, now_micros)
             self.versions = tuple(dict.fromkeys((*self.versions, *now.catalogue_numbers)))
         yield ChapterView(self)
 
@@ -152,7 +152,7 @@ class ChapterView(CountingView):
     def _visible(self, stored: StoredCampaign) -> list[ChapterList]:
         """The chapters on all catalogues of which something is shown."""
         each = [self._chapters(stored, version) for version in self._policy.versions]
-        return [chapters for chapters in each if chapters.shown]
+        return [chapters for chapters in each if chapters.shown_count]
 
     def delivery(self, stored: StoredCampaign) -> Delivery:
         """Up to the last chapters shown; or nothing at all."""
@@ -189,12 +189,12 @@ class ChapterView(CountingView):
         return Suppressed(what=EVERYTHING, reason=TOO_FEW, why=why)
 
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
-        """The one asked for; else the newest with something to show, else the newest."""
+        """The requested one; else the newest with something to show, else the newest."""
         catalogues = self.store.catalogues
         if version is not None:
             return catalogues.get(version)
         for known in reversed(catalogues.versions):
-            if self._chapters(stored, known).shown:
+            if self._chapters(stored, known).shown_count:
                 return catalogues.get(known)
         return catalogues.newest
 
@@ -203,7 +203,7 @@ class ChapterView(CountingView):
     def count(self, subject: Subject, window: Window) -> Counted | None:
         """Impressions of whole chapters; any other window is withheld."""
         chapters = self._chapters(subject.stored, subject.catalogue.version)
-        if not chapters.shown:
+        if not chapters.shown_count:
             if window == Window():
                 return None
             raise Withheld(f"not enough data yet: {self._too_few().why}", TOO_FEW)
@@ -249,7 +249,7 @@ class ChapterView(CountingView):
 
     def _people_reached(self, subject: Subject) -> float | None:
         place = Place(subject.stored.number, subject.catalogue.version)
-        shown = self._writer.chapters(place).shown
+        shown = self._writer.chapters(place).shown_count
         if not shown:
             return None
         known, reach = self._policy.unique.get(place, (0, 0.0))
@@ -305,7 +305,7 @@ def whole_chapters(chapters: ChapterList, window: Window) -> range:
             continue
         near = [edge for edge in chapters.edges(moment, of_end=of_end) if edge is not None]
         allowed[name] = tuple(iso_micros(edge) for edge in dict.fromkeys(near))
-        early = not of_end and chapters.shown and moment <= chapters.starts[0]
+        early = not of_end and chapters.shown_count and moment <= chapters.starts[0]
         if moment not in near and not early:
             verb, where = "end" if of_end else "begin", " or ".join(allowed[name])
             given = iso_micros(moment)

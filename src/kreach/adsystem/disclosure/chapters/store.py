@@ -1,8 +1,8 @@
-"""Closed chapters on disk: what was shown once is shown the same for ever.
+"""The store of closed chapters. A chapter never changes once it was shown.
 
-A restart, other settings, a second process or a row that comes late must not move a chapter's
-edge or change what is in it: the difference to what was shown before would speak about few people.
-So a chapter is written down before it is shown, and added only by who knows all before it.
+A restart, other settings, a second process or a late row must not move a chapter's edge or change
+its content: the difference to what was shown before would disclose few people. So a chapter is
+stored before it is shown, and only a writer that has read all chapters before it may add one.
 """
 
 import sqlite3
@@ -58,7 +58,7 @@ _AUDIENCES = "SELECT name, counts FROM audiences WHERE catalogue = ? ORDER BY nu
 
 
 def stored_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
-    """As `ChapterStore.audiences`, for a look at a store that leaves it as it is."""
+    """As `ChapterStore.audiences`, without writing to the store."""
     file = folder / FILE
     if not file.exists():
         return {}
@@ -73,10 +73,7 @@ def stored_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
 
 
 class ChapterStore:
-    """Chapters and flights of a store, and how audiences were.
-
-    For use by several threads and processes.
-    """
+    """Chapters, flights and usable audiences. For use by several threads and processes."""
 
     def __init__(self, folder: Path) -> None:
         with store_errors(_RULE, folder):
@@ -85,7 +82,7 @@ class ChapterStore:
         self._lock = Lock()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -95,7 +92,7 @@ class ChapterStore:
         return ChapterList.of(Chapter.of(row) for row in self._read(sql, place))
 
     def contents(self, place: Place, chosen: range) -> Iterator[ChapterCounts]:
-        """What some chapters hold, one by one."""
+        """The contents of some chapters, one by one."""
         sql = f"""SELECT content, rows, spend FROM chapters WHERE {_HERE}
             AND number >= ? AND number < ? ORDER BY number"""
         for first in chosen[::_AT_ONCE]:
@@ -111,15 +108,15 @@ class ChapterStore:
         chapters: Sequence[tuple[Chapter, ChapterCounts]],
         first: int,
     ) -> bool:
-        """Write chapters down, from number `first` on; False if others were before us.
+        """Store chapters, from number `first` on; False if another process wrote first.
 
-        `known` is what the chapters were made after. Beside new ones only the chapter that is
-        held back may be written (`first` is its number): nobody has seen it.
+        `known` are the chapters before them. Besides new ones only the withheld chapter may be
+        replaced (`first` is its number): nobody has seen it.
         """
         with self._changing() as connection:
             sql = f"SELECT {_FIELDS} FROM chapters WHERE {_HERE} ORDER BY number"
-            found = connection.execute(sql, place).fetchall()
-            if found != [tuple(row) for row in known.table.tolist()] or first < known.shown:
+            stored = connection.execute(sql, place).fetchall()
+            if stored != [tuple(row) for row in known.table.tolist()] or first < known.shown_count:
                 return False
             for number, (chapter, content) in enumerate(chapters, first):
                 connection.execute(
@@ -129,22 +126,22 @@ class ChapterStore:
         return True
 
     def flight(self, campaign: int) -> Flight | None:
-        """What is known of a campaign's end."""
+        """The recorded end of a campaign."""
         rows = self._read("SELECT end, moved, ended FROM flights WHERE campaign = ?", (campaign,))
         return Flight(*rows[0]) if rows else None
 
     def store_flight(self, campaign: int, flight: Flight) -> None:
-        """Write down what is known now."""
+        """Record the end of a campaign."""
         with self._changing() as connection:
             values = (campaign, *flight)
             connection.execute("INSERT OR REPLACE INTO flights VALUES (?, ?, ?, ?)", values)
 
     def audiences(self, catalogue: str) -> dict[str, bytes]:
-        """Those that advertisers could use, in the order they came, with their people, packed."""
+        """Audiences that advertisers could use, in order, with their packed head-counts."""
         return {str(name): bytes(counts) for name, counts in self._read(_AUDIENCES, (catalogue,))}
 
     def store_audiences(self, catalogue: str, known: int, new: Mapping[str, bytes]) -> bool:
-        """Write down some more after so many; False if others were before us."""
+        """Store new audiences after `known` ones; False if another process wrote first."""
         with self._changing() as connection:
             sql = "SELECT count(*) FROM audiences WHERE catalogue = ?"
             if connection.execute(sql, (catalogue,)).fetchone() != (known,):

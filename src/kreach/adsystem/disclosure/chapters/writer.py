@@ -1,4 +1,4 @@
-"""Writes the chapters of campaigns as the log grows; on disk before anybody sees them."""
+"""Writes the chapters of campaigns as the log grows, before anybody sees them."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -13,16 +13,17 @@ from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
 from kreach.adsystem.settings import GuardSettings
+from kreach.boundary.times import MICROS
 from kreach.numeric.types import IntArray
 from kreach.service.lru_cache import LruCache
 
-__all__ = ["ChapterWriter"]
+__all__ = ["ChapterWriter", "observe_flight"]
 
 _MAX_PLACES = 10_000
 _MAX_COUNTS = 16_000_000  # 8 bytes each
-_MAX_HELD = 8_000_000  # groups of chapters that wait to be written
+_MAX_UNWRITTEN = 8_000_000  # groups of closed chapters in memory
 _TRIES = 5
-_NOT_IN_SIGHT = 2**62
+_NEVER = 2**62
 
 
 class ChapterWriter:
@@ -31,62 +32,61 @@ class ChapterWriter:
     def __init__(self, store: ChapterStore, settings: GuardSettings) -> None:
         self._store = store
         self._floors = Floors(settings.min_impressions, settings.min_people)
-        self._grid = settings.grid_seconds * 1_000_000
-        self._settle = round(settings.settle_seconds * 1e6)
-        self._closing = round(settings.closing_seconds * 1e6)
+        self._grid = settings.grid_seconds * MICROS
+        self._settle = round(settings.settle_seconds * MICROS)
+        self._closing = round(settings.closing_seconds * MICROS)
         self._lock = RLock()
         self._chapters: OrderedDict[Place, ChapterList] = OrderedDict()
-        self._looked: dict[Place, int] = {}
-        self._behind: dict[Place, int] = {}  # where to look again when the grid goes on
+        self._checked: dict[Place, int] = {}
+        self._behind: dict[Place, int] = {}  # at this horizon
         self._flights: dict[int, Flight] = {}
-        self._counts = LruCache[Place, tuple[int, IntArray]](_MAX_COUNTS, lambda held: len(held[1]))
+        self._counts = LruCache[Place, tuple[int, IntArray]](_MAX_COUNTS, lambda one: len(one[1]))
 
-    # -- what is known ------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------
 
     def chapters(self, place: Place) -> ChapterList:
-        """The chapters of a place as they were last looked at."""
+        """The chapters of a place as of the last update."""
         with self._lock:
             chapters = self._chapters.get(place)
             if chapters is None:
                 chapters = self._chapters[place] = self._store.chapters(place)
             self._chapters.move_to_end(place)
             while len(self._chapters) > _MAX_PLACES:
-                self._looked.pop(self._chapters.popitem(last=False)[0], None)
+                self._checked.pop(self._chapters.popitem(last=False)[0], None)
             return chapters
 
     def counts(self, place: Place, chosen: range, groups: int) -> IntArray:
-        """Impressions by group in chapters that are shown. What was added up is kept at hand."""
+        """Impressions by group in chapters that are shown; sums from the first are cached."""
         known, added = 0, np.zeros(groups, dtype=np.int64)
         if chosen.start == 0:
-            at_hand, before = self._counts.get(place) or (0, added)
-            if at_hand <= chosen.stop and len(before) == groups:
-                known, added = at_hand, before.copy()
+            cached, before = self._counts.get(place) or (0, added)
+            if cached <= chosen.stop and len(before) == groups:
+                known, added = cached, before.copy()
         rest = range(max(chosen.start, known), chosen.stop)
         for content in self._store.contents(place, rest):
             here = content.groups < groups
             added[content.groups[here]] += content.counts[here]
         if chosen.start == 0 and rest:
-            self._keep(place, chosen.stop, added.copy())
+            with self._lock:
+                cached, _ = self._counts.get(place) or (0, added)
+                if cached <= chosen.stop:
+                    self._counts.put(place, (chosen.stop, added.copy()))
         return added
 
-    def _keep(self, place: Place, chapters: int, counts: IntArray) -> None:
-        with self._lock:
-            at_hand, _ = self._counts.get(place) or (0, counts)
-            if at_hand <= chapters:
-                self._counts.put(place, (chapters, counts))
-
     def behind(self, place: Place) -> bool:
-        """Whether the log lacks rows that chapters hold: then none can be closed."""
+        """Whether the log lacks rows that chapters hold; then no chapter can be closed."""
         return place in self._behind
 
-    def over(self, campaign: int, end_micros: int, *, ended: bool, now_micros: int) -> int | None:
+    def last_bid(
+        self, campaign: int, end_micros: int, *, ended: bool, now_micros: int
+    ) -> int | None:
         """When a campaign's last bid was made: at the end of its flight, or when it was ended.
 
-        Bids that were out when an end was moved into the past count from the moment of that.
+        Bids outstanding when an end was moved into the past count from the moment of that change.
         """
         with self._lock:
             before = self._flights.get(campaign) or self._store.flight(campaign)
-            flight = _seen(before, end_micros, ended, now_micros)
+            flight = observe_flight(before, end_micros, ended, now_micros)
             if flight != before and (before is not None or flight.ended_micros is not None):
                 self._store.store_flight(campaign, flight)
             self._flights[campaign] = flight
@@ -95,9 +95,9 @@ class ChapterWriter:
             over = min(over, flight.ended_micros)
         return over if over <= now_micros else None
 
-    # -- what is new --------------------------------------------------------------------------
+    # -- writing ------------------------------------------------------------------------------
 
-    def bring_up(
+    def update(
         self,
         now: Snapshot,
         rows: Mapping[Place, int],
@@ -106,54 +106,54 @@ class ChapterWriter:
     ) -> None:
         """Close the chapters of all these places that can be closed.
 
-        `rows` is how many rows of the log each has in all. Few questions are asked for all places
-        together, and none for places where no cell of the grid is newly over.
+        `rows` is the number of rows of each in the log. A few queries serve all places together;
+        places without a newly finished cell of the grid are skipped.
         """
         horizon = (now_micros - self._settle) // self._grid * self._grid
         with self._lock:
             places = [one for one in watched if self._may_grow(one, rows.get(one.log_place, 0))]
             for _ in range(_TRIES):
-                stale = [found for one in places if (found := self._stale(one, horizon))]
+                stale = [builder for one in places if (builder := self._stale(one, horizon))]
                 if not stale or self._extend(now, rows, stale, horizon):
                     return
 
     def _may_grow(self, one: WatchedPlace, rows: int) -> bool:
-        """Whether a place could have a new chapter, one to let go, or fewer rows than it had."""
+        """Whether a place could have a new chapter, one to release, or fewer rows than before."""
         chapters = self.chapters(one.place)
-        if rows < chapters.rows or (one.over_micros is not None and chapters.held):
+        if rows < chapters.rows or (one.over_micros is not None and chapters.newest_withheld):
             return True
         return one.people is not None and rows - chapters.rows >= self._floors.min_impressions
 
     def _stale(self, one: WatchedPlace, horizon: int) -> ChapterBuilder | None:
         chapters = self.chapters(one.place)
-        final = _NOT_IN_SIGHT
+        final = _NEVER
         if one.over_micros is not None:
             final = -(-(one.over_micros + self._closing) // self._grid) * self._grid
-        growth = ChapterBuilder(one, chapters, min(horizon, final), final=final <= horizon)
-        looked = max(growth.begin_micros, self._looked.get(one.place, growth.begin_micros))
+        builder = ChapterBuilder(one, chapters, min(horizon, final), final=final <= horizon)
+        checked = max(builder.begin_micros, self._checked.get(one.place, builder.begin_micros))
         if self._behind.get(one.place) == horizon:
             return None
-        ending = growth.final and chapters.held
-        return growth if ending or growth.until_micros > looked else None
+        ending = builder.final and chapters.newest_withheld
+        return builder if ending or builder.until_micros > checked else None
 
     def _extend(
         self, now: Snapshot, rows: Mapping[Place, int], stale: list[ChapterBuilder], horizon: int
     ) -> bool:
-        """Close what can be closed; False if another process was before us in a place."""
+        """Close what can be closed; False if another process wrote first in a place."""
         sizes = sizes_of(now, [one.stretch() for one in stale], self._grid)
         for one in stale:
             mine = sizes[one.log_place]
             surplus = rows.get(one.log_place, 0) - one.chapters.rows - sum(mine.values())
-            one.spoiled, one.late = surplus < 0, surplus > 0
+            one.rows_missing, one.late = surplus < 0, surplus > 0
             if one.late:
                 first = (one.begin_micros // self._grid + 1) * self._grid
                 mine[first] = mine.get(first, 0) + surplus
-        growing = {one.log_place: one for one in stale if not one.spoiled}
+        growing = {one.log_place: one for one in stale if not one.rows_missing}
         stretches = [one.stretch() for one in growing.values()]
         waiting = 0
         for log_place, end, content in cells_of(now, stretches, sizes, self._grid):
             waiting += growing[log_place].take(end, content, self._floors, self._store)
-            if waiting > _MAX_HELD:
+            if waiting > _MAX_UNWRITTEN:
                 self._write(stale, horizon, last=False)
                 waiting = 0
         return self._write(stale, horizon, last=True)
@@ -161,20 +161,20 @@ class ChapterWriter:
     def _write(self, growing: Iterable[ChapterBuilder], horizon: int, *, last: bool) -> bool:
         alone = True
         for one in growing:
-            if one.spoiled:
+            if one.rows_missing:
                 self._behind[one.place] = horizon
                 continue
-            if one.beaten or not one.write(self._store, last=last):
+            if one.lost_race or not one.write(self._store, last=last):
                 alone = False
             elif last:
-                self._looked[one.place] = one.until_micros
+                self._checked[one.place] = one.until_micros
                 self._behind.pop(one.place, None)
             self._chapters.pop(one.place, None)
         return alone
 
 
-def _seen(before: Flight | None, end_micros: int, ended: bool, now_micros: int) -> Flight:
-    """What is known of a campaign's end after another look at it."""
+def observe_flight(before: Flight | None, end_micros: int, ended: bool, now_micros: int) -> Flight:
+    """The end of a campaign as known after another observation."""
     if before is None:
         return Flight(end_micros, None, now_micros if ended else None)
     moved = before.moved_micros

@@ -1,4 +1,4 @@
-"""An answer as it is kept: the noisy vector, what is shown of it, and how it was made."""
+"""Noisy answers: the noisy vector, the consistent numbers that are shown, and their parameters."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.disclosure.noise.consistency import consistent, grown
-from kreach.adsystem.disclosure.noise.mechanism import Draw, Strength, Vector, exact_vector, noised
+from kreach.adsystem.disclosure.noise.consistency import consistent, running_max
+from kreach.adsystem.disclosure.noise.mechanism import (
+    Draw,
+    Strength,
+    Vector,
+    add_noise,
+    exact_vector,
+)
 from kreach.adsystem.measurement.exposure import expose
 from kreach.adsystem.reports.measure import measure_caps
 from kreach.boundary.audience import Audience, DisjointAudience
@@ -18,7 +24,7 @@ __all__ = ["AudienceFacts", "NoisyAnswer", "draw_answer", "exact_counts"]
 
 @dataclass(frozen=True)
 class AudienceFacts:
-    """What may be known of an audience without looking at a log.
+    """Facts of an audience that do not depend on a log.
 
     `everyone`: every impression is on a targeted person, so they add up to N. `independent`: who of
     a group sees an impression does not depend on who saw others (not so with dispersion, where
@@ -31,7 +37,7 @@ class AudienceFacts:
 
     @classmethod
     def of(cls, audience: Audience) -> "AudienceFacts":
-        """The facts of an audience; one impression on each group tells whom they are on."""
+        """The facts of an audience, from one impression on each group."""
         one_each = np.ones(audience.group_count, dtype=np.int64)
         lost = audience.group_count - expose(audience, one_each).targeted_impressions
         dispersed = isinstance(audience, DisjointAudience) and audience.dispersion is not None
@@ -40,7 +46,7 @@ class AudienceFacts:
 
 @dataclass(frozen=True)
 class NoisyAnswer:
-    """Numbers with noise. Intervals are made from `noisy`, everything else is `shown`."""
+    """Numbers with noise. Intervals come from `noisy`, all other figures from `shown`."""
 
     noisy: Vector
     shown: Vector
@@ -49,15 +55,15 @@ class NoisyAnswer:
     stride_seconds: int = 0  # of a point: how far it is to the next one
 
     def document(self) -> dict[str, Any]:
-        """Plain values, as the ledger keeps them."""
+        """Plain values, as the ledger stores them."""
         return asdict(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "NoisyAnswer":
-        """An answer as the ledger kept it."""
+        """An answer as the ledger stores it."""
         noisy, shown = (
-            Vector(tuple(told["at_least"]), told["rest"], told["impressions"], told["spend_micros"])
-            for told in (document["noisy"], document["shown"])
+            Vector(**(vector | {"at_least": tuple(vector["at_least"])}))
+            for vector in (document["noisy"], document["shown"])
         )
         strength, target = Strength(**document["strength"]), AudienceFacts(**document["target"])
         return cls(noisy, shown, strength, target, document["stride_seconds"])
@@ -66,7 +72,7 @@ class NoisyAnswer:
 def exact_counts(
     audience: Audience, counts: IntArray, spend_micros: int, strength: Strength
 ) -> Vector:
-    """The vector of impressions by group; it is not to be shown."""
+    """The exact vector of impressions by group; never shown."""
     (report,) = measure_caps(audience, counts, (1,))
     return exact_vector(report, strength.max_frequency, spend_micros)
 
@@ -79,9 +85,9 @@ def draw_answer(
     before: NoisyAnswer | None = None,
     stride_seconds: int = 0,
 ) -> NoisyAnswer:
-    """Noise on a vector, once, and what is shown of it: of a point, never less than before."""
-    noisy = noised(exact, strength, draw)
+    """Draw noise on a vector once, and derive the shown numbers; a point never falls."""
+    noisy = add_noise(exact, strength, draw)
     shown = consistent(noisy, strength, target.people, target.everyone)
     if before is not None:
-        shown = grown(before.shown, shown)
+        shown = running_max(before.shown, shown)
     return NoisyAnswer(noisy, shown, strength, target, stride_seconds)

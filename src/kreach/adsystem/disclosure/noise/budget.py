@@ -1,4 +1,4 @@
-"""What may be told in all, and what each answer costs; ρ in whole billionths."""
+"""The privacy budget and the charge of each answer; ρ in whole billionths."""
 
 from dataclasses import dataclass
 from math import ceil, floor, log, sqrt
@@ -22,29 +22,29 @@ def privacy_epsilon(rho: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """The settings in whole billionths of ρ. What does not divide is not spent."""
+    """The settings in whole billionths of ρ. Remainders of divisions are not spent."""
 
     settings: NoiseSettings
 
     @property
     def rho_nanos(self) -> int:
-        """What any `max_per_person` impressions of one person may cost in all."""
+        """The total budget for any `max_per_person` impressions of one person."""
         return floor(self.settings.rho * NANOS)
 
     @property
     def series_nanos(self) -> int:
-        """The part of it that is for the numbers so far."""
+        """The part of the budget for figures so far."""
         return floor(self.settings.rho * self.settings.series_share * NANOS)
 
     @property
     def point(self) -> Charge:
-        """The price of one point of the numbers so far."""
+        """The charge of one point of the figures so far."""
         pot = self.series_nanos
         return self._charge(pot // self.settings.max_points, pot)
 
     @property
     def question(self) -> Charge:
-        """The price of one window."""
+        """The charge of one window."""
         pot = self.rho_nanos - self.series_nanos
         return self._charge(pot // self.settings.max_questions, pot)
 
@@ -59,12 +59,12 @@ class Budget:
         return Strength(charge.rho_nanos, chosen.max_per_person, frequency, price_micros)
 
     def facts(self) -> dict[str, Any]:
-        """The promise and the noise in numbers, for whoever checks the settings."""
+        """The guarantee and the noise in numbers, for --check-config."""
         chosen = self.settings
-        told = {}
+        noise = {}
         for name, charge in (("point", self.point), ("question", self.question)):
             people, impressions, spend = self.strength(charge).parts
-            told[name] = {
+            noise[name] = {
                 "rho": charge.rho_nanos / NANOS,
                 "std_people": round(people.scale / MILLIS, 1),
                 "std_impressions": round(impressions.scale, 1),
@@ -75,5 +75,5 @@ class Budget:
             "epsilon": round(privacy_epsilon(chosen.rho, chosen.delta), 3),
             "delta": chosen.delta,
             "max_per_person": chosen.max_per_person,
-            **told,
+            **noise,
         }

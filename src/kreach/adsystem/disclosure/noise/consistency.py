@@ -1,6 +1,6 @@
-"""From noisy numbers to numbers that agree with each other. Nothing here sees the log.
+"""Makes noisy numbers consistent with each other, without access to the log.
 
-Whatever is done to a noisy answer tells no more than the answer (post-processing). The true
+Post-processing a noisy answer discloses no more than the answer. The true
 numbers obey people ≥ a_1 ≥ … ≥ a_K ≥ 0, rest ≥ 0 and Σ a_j + rest ≤ N, with = where everybody is
 targeted. What is shown is the nearest vector that does so too, with errors counted in units of
 their σ: that is a projection on a convex set that holds the truth, so it is never further away from
@@ -15,7 +15,7 @@ import numpy as np
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Strength, Vector
 from kreach.numeric.types import FloatArray
 
-__all__ = ["consistent", "grown"]
+__all__ = ["consistent", "running_max"]
 
 _HALVINGS = 100
 
@@ -70,13 +70,13 @@ def consistent(noisy: Vector, strength: Strength, people: int, everyone: bool) -
     return Vector(tuple(people_shown[:-1]), people_shown[-1], enough, spend)
 
 
-def _less(falling: list[int], much: int) -> list[int]:
-    """Take something off the end, so that what falls still does."""
+def _less(falling: list[int], amount: int) -> list[int]:
+    """Subtract an amount from the end of a falling list, so that it still falls."""
     left = []
     for value in reversed(falling):
-        taken = min(value, much)
-        much -= taken
-        left.append(value - taken)
+        step = min(value, amount)
+        amount -= step
+        left.append(value - step)
     return left[::-1]
 
 
@@ -97,8 +97,8 @@ def _multiplier(line: _Line, everyone: bool) -> float:
     return high
 
 
-def grown(before: Vector, now: Vector) -> Vector:
-    """Numbers so far never fall: the larger of each. Both obey the rules, and so does this."""
+def running_max(before: Vector, now: Vector) -> Vector:
+    """The larger of each number, since figures so far never fall. Keeps the rules of both."""
     top = min(len(before.at_least), len(now.at_least))
     pairs = zip(before.at_least[:top], now.at_least[:top], strict=True)
     at_least = tuple(max(pair) for pair in pairs)

@@ -1,4 +1,4 @@
-"""Which stretches of a flight can be told with noise: by the clock and the flight, never the log.
+"""The stretches of a flight that have noisy answers: set by clock and flight, never by the log.
 
 Time is cut into cells of `point_seconds`, from midnight UTC. Were cells to end where enough was
 shown, as chapters do, one person's impression could move the end and with it everything after:
@@ -42,12 +42,12 @@ class FlightGrid:
 
     def due(self, before: int | None, stride: int) -> list[int]:
         """The ends of all points after `before` that are over."""
-        found: list[int] = []
+        ends: list[int] = []
         end = self.next_end(before, stride)
         while end is not None and end <= self.over:
-            found.append(end)
+            ends.append(end)
             end = self.next_end(end, stride)
-        return found
+        return ends
 
     def periods(self, start: int, end: int, by: str) -> list[tuple[int, int]]:
         """The hours, days or weeks of a stretch; those at its ends may be cut off."""
@@ -75,7 +75,7 @@ def flight_grid(campaign: Campaign, settings: NoiseSettings, now: float) -> Flig
 
 
 def window_in(grid: FlightGrid, window: Window) -> tuple[int, int]:
-    """A window that was asked for, cut off at the flight; refused where it cannot be told."""
+    """A window clipped to the flight; refused off the grid or before it is over."""
     known = min(grid.over, grid.last)
     start = grid.first if window.start is None else max(window.start.timestamp(), grid.first)
     end = float(known) if window.end is None else min(window.end.timestamp(), grid.last)
@@ -83,14 +83,14 @@ def window_in(grid: FlightGrid, window: Window) -> tuple[int, int]:
         if moment % grid.cell:
             low = floor(moment / grid.cell) * grid.cell
             near = [iso_seconds(low), iso_seconds(low + grid.cell)]
-            said = f"lie at whole {grid.cell} seconds from midnight UTC ({' or '.join(near)})"
-            message = str(KreachError.rule(name, said, iso_seconds(moment)))
+            rule = f"lie at whole {grid.cell} seconds from midnight UTC ({' or '.join(near)})"
+            message = str(KreachError.rule(name, rule, iso_seconds(moment)))
             raise Withheld(message, OFF_GRID, Allowed(**{name: tuple(near)}))
     if end > known or start >= end:
         first, last = iso_seconds(grid.first), iso_seconds(max(known, grid.first))
-        said = f"lie within what is over of the flight, {first} to {last}"
+        rule = f"lie within what is over of the flight, {first} to {last}"
         message = str(
-            KreachError.rule("window", said, f"{iso_seconds(start)} to {iso_seconds(end)}")
+            KreachError.rule("window", rule, f"{iso_seconds(start)} to {iso_seconds(end)}")
         )
         raise Withheld(message, NOT_OVER, Allowed(start=(first,), end=(last,)))
     return int(start), int(end)

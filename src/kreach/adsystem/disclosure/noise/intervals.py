@@ -1,7 +1,7 @@
-"""How certain noisy numbers are: noise and model together, from what is shown alone.
+"""Intervals of noisy numbers, for noise and model together, from shown numbers alone.
 
-The exact variance of reach is a function of the log, so it may not be shown, and not be used.
-Bounds of it follow from the numbers that are shown. Exposure counts X_i are negatively associated
+The exact variance of reach is a function of the log, so it may be neither shown nor used. Bounds
+of it follow from the numbers that are shown. Exposure counts X_i are negatively associated
 (impressions of a group are dealt out to its members), so with P people
 
     Var Σ min(X_i, c) ≤ Σ Var min(X_i, c) ≤ Σ_{j≤c} (2j − 1) a_j − R(c)²/P

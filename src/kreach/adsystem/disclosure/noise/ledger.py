@@ -1,4 +1,4 @@
-"""The ledger of privacy: every noisy answer, kept for ever, is its own charge.
+"""The privacy ledger: every noisy answer, recorded for ever with its charge.
 
 An impression is of one campaign, on one catalogue, at one moment. An answer about a stretch that
 costs ρ for m impressions of a person costs ρ(d/m)² ≤ ρ d/m for d ≤ m of them: each impression bears
@@ -6,11 +6,11 @@ at most an m-th of every answer about its moment. So m impressions together cost
 sum of charges over any one moment of a campaign on a catalogue, and that is what is spent. Answers
 about stretches apart do not add up.
 
-A row holds the question, its cost and the answer. It is written in one transaction, and only then
-shown: a process that is killed has at most charged without showing. What was answered once is
-answered so for ever and for free. Beside the file lies a mark that says which ledger was here and
-how much was in it: one that is gone, another one or an older copy is refused, since drawing the
-same answers again would tell more than the budget allows.
+A row holds the question, its charge and the answer. It is committed before the answer is shown: a
+process that is killed has at most charged without showing. A recorded answer is repeated for free.
+A marker file beside the ledger holds its id and its number of answers: a ledger that is gone,
+another one or an older copy is refused, since drawing the same answers again would disclose more
+than the budget allows.
 """
 
 import json
@@ -23,7 +23,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.disclosure.noise.marker import Mark, Marked
+from kreach.adsystem.disclosure.noise.marker import Marker, MarkerContent
 from kreach.adsystem.disclosure.noise.questions import (
     BudgetExhausted,
     Charge,
@@ -48,11 +48,12 @@ __all__ = [
     "Charge",
     "LedgerQuestion",
     "LedgerUnavailable",
+    "MakeAnswer",
     "Peak",
     "PrivacyLedger",
     "RecordedAnswer",
+    "check_ledger",
 ]
-__all__ += ["check_ledger"]
 
 FILE = "noise.sqlite3"
 MARK = "noise.mark"
@@ -67,13 +68,13 @@ CREATE TABLE IF NOT EXISTS answers (
     answer TEXT NOT NULL, UNIQUE (campaign, catalogue, kind, start, end)
 );
 """
-_RULE = "hold a ledger of noise that can be used"
+_RULE = "hold a privacy ledger that can be used"
 _BUSY_SECONDS = 30.0
 _NEVER = -(2**62)
 _MINE = "campaign = ? AND catalogue = ?"
 
-Make = Callable[[LedgerQuestion, RecordedAnswer | None], dict[str, Any]]
-"""Makes an answer; beside the question it is told the last point before it, if it is a point."""
+MakeAnswer = Callable[[LedgerQuestion, RecordedAnswer | None], dict[str, Any]]
+"""Draws an answer to a question; for a point it also gets the last point before it."""
 
 
 def _rename_limits(connection: sqlite3.Connection) -> None:
@@ -98,28 +99,30 @@ class PrivacyLedger:
     """The ledger in a folder. For use by several threads; several processes may have it open."""
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._mark = folder / FILE, Mark(folder / MARK)
+        self._path, self._marker = folder / FILE, Marker(folder / MARK)
         self._lock = threading.Lock()
         with store_errors(_RULE, self._path):
             folder.mkdir(parents=True, exist_ok=True)
             self._id = self._open()
 
-    # -- the file and its mark ----------------------------------------------------------------
+    # -- the file and its marker --------------------------------------------------------------
 
     def _open(self) -> str:
-        mark = self._mark.read()
-        if mark is not None and not self._path.exists():
-            raise KreachError.rule("store", "hold the ledger of noise that was here", self._path)
+        marker = self._marker.read()
+        if marker is not None and not self._path.exists():
+            raise KreachError.rule(
+                "store", "hold the privacy ledger that its marker names", self._path
+            )
         self._connection = open_store(self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS)
         try:
             facts = os.stat(self._path)
             self._inode = (facts.st_dev, facts.st_ino)
             check_intact(self._connection)
-            ledger = self._ledger_id(fresh=mark is None)
-            if mark is not None and (mark.ledger != ledger or self._count() < mark.answers):
-                rule = "hold the ledger of noise that was here, not another one or an older copy"
+            ledger = self._ledger_id(fresh=marker is None)
+            if marker is not None and (marker.ledger != ledger or self._count() < marker.answers):
+                rule = "hold the privacy ledger that its marker names, not another or an older one"
                 raise KreachError.rule("store", rule, self._path)
-            self._mark.write(Marked(ledger, self._count()))
+            self._marker.write(MarkerContent(ledger, self._count()))
         except BaseException:
             self._connection.close()
             raise
@@ -133,7 +136,7 @@ class PrivacyLedger:
                 connection.execute("INSERT OR IGNORE INTO meta VALUES ('ledger', ?)", values)
             row = connection.execute("SELECT value FROM meta WHERE name = 'ledger'").fetchone()
         if row is None:
-            rule = "hold the ledger of noise that was here, not an empty file"
+            rule = "hold the privacy ledger that its marker names, not an empty file"
             raise KreachError.rule("store", rule, self._path)
         return str(row[0])
 
@@ -142,16 +145,16 @@ class PrivacyLedger:
         return int(self._connection.execute(sql).fetchone()[0])
 
     def _check_same(self) -> None:
-        """A file that was taken away or swapped under us is not the ledger any more."""
+        """Refuse a file that was removed or replaced while open."""
         try:
             facts = os.stat(self._path)
         except OSError as error:
-            raise LedgerUnavailable("the ledger of noise is gone") from error
+            raise LedgerUnavailable("the privacy ledger is gone") from error
         if (facts.st_dev, facts.st_ino) != self._inode:
-            raise LedgerUnavailable("the ledger of noise is another one than at the start")
+            raise LedgerUnavailable("the privacy ledger is another one than at the start")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -169,37 +172,37 @@ class PrivacyLedger:
             try:
                 yield self._connection
             except sqlite3.Error as error:
-                told = f"the ledger of noise cannot be read ({type(error).__name__})"
-                raise LedgerUnavailable(told) from error
+                message = f"the privacy ledger cannot be read ({type(error).__name__})"
+                raise LedgerUnavailable(message) from error
 
     def recorded(self, question: LedgerQuestion) -> RecordedAnswer | None:
-        """The answer that was given before, if there was one."""
+        """The recorded answer, if there is one."""
         with self._reading():
-            return self._found(question)
+            return self._recorded(question)
 
     def points(self, campaign: str, catalogue: str, after: int = _NEVER) -> list[RecordedAnswer]:
-        """The numbers so far that were told, those that end after a time."""
+        """Recorded figures so far that end after a time."""
         with self._reading():
             return self._rows(
                 f"{_MINE} AND kind = 'point' AND end > ?", (campaign, catalogue, after)
             )
 
     def catalogues(self, campaign: str) -> list[str]:
-        """The catalogues on which numbers so far were told."""
+        """The catalogues with recorded figures so far."""
         sql = "SELECT DISTINCT catalogue FROM answers WHERE campaign = ? AND kind = 'point'"
         with self._reading() as connection:
             return [str(row[0]) for row in connection.execute(sql, (campaign,))]
 
-    def stretches(self, campaign: str, catalogue: str, most: int) -> list[tuple[int, int]]:
-        """The newest stretches that were told, of either kind."""
+    def stretches(self, campaign: str, catalogue: str, limit: int) -> list[tuple[int, int]]:
+        """The newest stretches with a recorded answer, of either kind."""
         sql = f"SELECT start, end FROM answers WHERE {_MINE} ORDER BY number DESC LIMIT ?"
         with self._reading() as connection:
-            return list(connection.execute(sql, (campaign, catalogue, most)))
+            return list(connection.execute(sql, (campaign, catalogue, limit)))
 
     def peak(
         self, question: LedgerQuestion, max_per_person: int, *, any_kind: bool = False
     ) -> Peak:
-        """The most that was charged over any one moment of a question's stretch."""
+        """The largest total charge over any one moment of a question's stretch."""
         with self._reading():
             return self._peak(question, max_per_person, any_kind)
 
@@ -211,9 +214,9 @@ class PrivacyLedger:
         )
         return [RecordedAnswer(LedgerQuestion(*row[:5]), json.loads(row[5])) for row in rows]
 
-    def _found(self, question: LedgerQuestion) -> RecordedAnswer | None:
-        asked = (question.campaign, question.catalogue, question.kind, question.start, question.end)
-        rows = self._rows(f"{_MINE} AND kind = ? AND start = ? AND end = ?", asked)
+    def _recorded(self, question: LedgerQuestion) -> RecordedAnswer | None:
+        key = (question.campaign, question.catalogue, question.kind, question.start, question.end)
+        rows = self._rows(f"{_MINE} AND kind = ? AND start = ? AND end = ?", key)
         return rows[0] if rows else None
 
     def _peak(self, question: LedgerQuestion, max_per_person: int, any_kind: bool) -> Peak:
@@ -249,42 +252,46 @@ class PrivacyLedger:
                 yield connection
 
     def refusal(self, question: LedgerQuestion, charge: Charge) -> BudgetExhausted | None:
-        """What keeps a new question from being answered; also before the work of answering it."""
+        """Why the budget does not allow a new question, or None."""
         with self._reading():
             return self._refusal(question, charge)
 
     def _refusal(self, question: LedgerQuestion, charge: Charge) -> BudgetExhausted | None:
-        found = []
+        balances = []
         for limit, any_kind in ((charge.pot_nanos, False), (charge.total_nanos, True)):
             peak = self._peak(question, charge.max_per_person, any_kind)
-            found.append((limit - peak.nanos, peak.at))
-        left, at = min(found)
+            balances.append((limit - peak.nanos, peak.at))
+        left, at = min(balances)
         return BudgetExhausted(question, at, max(left, 0)) if left < charge.rho_nanos else None
 
     def ask(
-        self, questions: Sequence[LedgerQuestion], charge: Charge, make: Make
+        self, questions: Sequence[LedgerQuestion], charge: Charge, make: MakeAnswer
     ) -> list[RecordedAnswer | BudgetExhausted]:
-        """NoisyAnswer each question once: as before, or newly within the budget; on disk when told.
+        """Answer each question: as recorded, or newly within the budget.
 
-        All new answers are one transaction. Points are asked in their order, each after those
-        before it.
+        All new answers are committed in one transaction before any is returned. Points must come in
+        order of time.
         """
         try:
             with self._changing() as connection:
-                told = [self._answered(connection, one, charge, make) for one in questions]
+                answers = [self._answer(connection, one, charge, make) for one in questions]
                 count = self._count()
-            self._mark.write(Marked(self._id, count))
+            self._marker.write(MarkerContent(self._id, count))
         except (sqlite3.Error, OSError) as error:
-            told_so = f"the ledger of noise cannot be written ({type(error).__name__})"
-            raise LedgerUnavailable(told_so) from error
-        return told
+            message = f"the privacy ledger cannot be written ({type(error).__name__})"
+            raise LedgerUnavailable(message) from error
+        return answers
 
-    def _answered(
-        self, connection: sqlite3.Connection, question: LedgerQuestion, charge: Charge, make: Make
+    def _answer(
+        self,
+        connection: sqlite3.Connection,
+        question: LedgerQuestion,
+        charge: Charge,
+        make: MakeAnswer,
     ) -> RecordedAnswer | BudgetExhausted:
-        found = self._found(question)
-        if found is not None:
-            return found
+        recorded = self._recorded(question)
+        if recorded is not None:
+            return recorded
         refused = self._refusal(question, charge)
         if refused is not None:
             return refused
@@ -314,12 +321,12 @@ class PrivacyLedger:
 
 
 def check_ledger(folder: Path) -> int:
-    """How many answers the ledger of a folder holds, before a service uses it; changes nothing."""
+    """How many answers the ledger of a folder holds; for checks before a service opens it."""
     path = folder / FILE
     if not path.exists() and not (folder / MARK).exists():
-        return 0  # one will be made
+        return 0  # the service will create one
     if not path.exists():
-        raise KreachError.rule("store", "hold the ledger of noise that was here", path)
+        raise KreachError.rule("store", "hold the privacy ledger that its marker names", path)
     with (
         store_errors(_RULE, path),
         closing(open_read_only(path, _SCHEMA, older=True)) as connection,

@@ -1,4 +1,4 @@
-"""The mark beside the ledger of noise: which one was here, and how many answers it held."""
+"""The marker file beside the privacy ledger: the ledger's id and its number of answers."""
 
 import json
 import os
@@ -7,37 +7,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Mark", "Marked"]
+__all__ = ["Marker", "MarkerContent"]
 
 
-class Marked(NamedTuple):
-    """What a mark says."""
+class MarkerContent(NamedTuple):
+    """The id of a ledger, and how many answers it had."""
 
     ledger: str
     answers: int
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A small file of its own, so that a ledger that is lost or set back is missed.
+class Marker:
+    """A separate small file that reveals a ledger that was lost or restored from a backup.
 
-    It is written after the ledger: one that is behind by a crash is still a mark.
+    It is written after the ledger, so a crash may leave it behind the ledger, never ahead.
     """
 
     path: Path
 
-    def read(self) -> Marked | None:
-        """What is marked, if anything; OSError where it cannot be made out."""
+    def read(self) -> MarkerContent | None:
+        """The content, if the file exists; OSError where it cannot be parsed."""
         if not self.path.exists():
             return None
         try:
-            told = json.loads(self.path.read_text(encoding="utf-8"))
-            return Marked(str(told["ledger"]), int(told["answers"]))
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+            return MarkerContent(str(content["ledger"]), int(content["answers"]))
         except (ValueError, TypeError, KeyError):
-            raise OSError(f"{self.path.name} is not a mark") from None
+            raise OSError(f"{self.path.name} is not a ledger marker") from None
 
-    def write(self, now: Marked) -> None:
-        """Say what is in the ledger now; a higher mark of another process stays."""
+    def write(self, now: MarkerContent) -> None:
+        """Record the state of the ledger; a higher count of another process stays."""
         before = self.read()
         if before is not None and before.answers >= now.answers:
             return

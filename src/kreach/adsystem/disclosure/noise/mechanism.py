@@ -1,4 +1,4 @@
-"""Differential privacy: what is released of a stretch of a log, and the noise on it.
+"""The differentially private mechanism: the vector that is released, and the noise on it.
 
 The release is a vector: a_j, the expected people who saw an ad at least j times, for j = 1..K; the
 rest Σ a_j over j > K; impressions N; spend S, each price counted up to a limit. For one more
@@ -23,7 +23,7 @@ from kreach.adsystem.measurement.report import ReachReport
 from kreach.errors import KreachError
 from kreach.extras import require_extra
 
-__all__ = ["MILLIS", "NANOS", "Draw", "Part", "Strength", "Vector", "exact_vector", "noised"]
+__all__ = ["MILLIS", "NANOS", "Draw", "Part", "Strength", "Vector", "add_noise", "exact_vector"]
 __all__ += ["opendp_draw"]
 
 NANOS = 1_000_000_000  # of a unit of ρ
@@ -44,7 +44,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of a vector: how far a person can move it (L2), and what telling it costs."""
+    """One piece of a vector: how far a person can move it (L2), and its share of ρ."""
 
     distance: float
     rho_nanos: int
@@ -104,7 +104,7 @@ def exact_vector(report: ReachReport, max_frequency: int, spend_micros: int) -> 
     return Vector(tuple(rounded[:-1]), rounded[-1], report.impressions, spend_micros)
 
 
-def noised(vector: Vector, strength: Strength, draw: Draw) -> Vector:
+def add_noise(vector: Vector, strength: Strength, draw: Draw) -> Vector:
     """The vector with noise: the only form in which it may be shown."""
     people, impressions, spend = strength.parts
     moved = draw(people, [*vector.at_least, vector.rest])
@@ -118,16 +118,16 @@ def noised(vector: Vector, strength: Strength, draw: Draw) -> Vector:
 
 @lru_cache(maxsize=256)
 def _mechanism(part: Part) -> Any:
-    """OpenDP's discrete Gaussian of a part, held to what the part says that it costs."""
+    """OpenDP's discrete Gaussian of a part; checks that it costs no more than the part allows."""
     import opendp.prelude as dp  # noqa: PLC0415 - only where noise is on
 
     dp.enable_features("contrib")  # OpenDP's name for what is proven but not yet reviewed by all
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    made = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=part.scale)
-    cost = float(made.map(part.distance))  # type: ignore[no-untyped-call]
+    mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=part.scale)
+    cost = float(mechanism.map(part.distance))  # type: ignore[no-untyped-call]
     if cost * NANOS > part.rho_nanos:
         raise RuntimeError(f"a mechanism costs {cost} where {part.rho_nanos} nanos are allowed")
-    return made
+    return mechanism
 
 
 def opendp_draw() -> Draw:

@@ -1,4 +1,4 @@
-"""What the ledger of noise is asked, what that costs, and what it tells."""
+"""Questions to the privacy ledger, their charges, and the recorded answers."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,12 +19,12 @@ KINDS = ("point", "window")
 
 
 class LedgerUnavailable(RuntimeError):
-    """The ledger cannot be used, so nothing may be shown: not the fault of whoever asked."""
+    """The ledger cannot be used, so nothing may be shown; the caller is not at fault."""
 
 
 @dataclass(frozen=True)
 class LedgerQuestion:
-    """What is asked: a campaign on a catalogue from `start` up to `end`, in seconds since 1970.
+    """A campaign on a catalogue from `start` up to `end`, in seconds since 1970.
 
     A `point` is one of the numbers so far, a `window` any other stretch.
     """
@@ -57,22 +57,22 @@ class Charge:
     def __post_init__(self) -> None:
         if not 1 <= self.rho_nanos <= self.pot_nanos <= self.total_nanos:
             rule = "be at least 1, and at most its pot, which is at most the total"
-            told = (self.rho_nanos, self.pot_nanos, self.total_nanos)
-            raise KreachError.rule("rho_nanos", rule, told)
+            nanos = (self.rho_nanos, self.pot_nanos, self.total_nanos)
+            raise KreachError.rule("rho_nanos", rule, nanos)
         if self.max_per_person < 1:
             raise KreachError.rule("max_per_person", "be at least 1", self.max_per_person)
 
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """A question and its answer, as they were written down."""
+    """A question and its answer, as recorded."""
 
     question: LedgerQuestion
     answer: dict[str, Any]
 
 
 class Peak(NamedTuple):
-    """The most that was charged over any one moment of a stretch, and where that begins."""
+    """The largest total charge over any one moment of a stretch, and where it begins."""
 
     nanos: int
     at: int
@@ -80,7 +80,7 @@ class Peak(NamedTuple):
 
 @dataclass(frozen=True)
 class BudgetExhausted:
-    """A question that the budget does not allow: where it is short, and what is left there."""
+    """A question beyond the budget: where the budget is short, and what is left there."""
 
     question: LedgerQuestion
     at: int

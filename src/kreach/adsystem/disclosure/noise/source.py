@@ -1,4 +1,4 @@
-"""Noisy answers about campaigns: kept ones from the ledger, new ones from the log, within budget.
+"""Noisy answers about campaigns: recorded ones from the ledger, new ones within the budget.
 
 The log is read before the ledger is locked; the draw, the charge and the answer are one transaction
 of the ledger. What is on the grid, and which catalogues are followed, depends on the clock, the
@@ -7,7 +7,7 @@ flight and noisy numbers only.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ from kreach.adsystem.disclosure.noise.ledger import (
     Charge,
     LedgerQuestion,
     LedgerUnavailable,
+    MakeAnswer,
     PrivacyLedger,
     RecordedAnswer,
 )
@@ -44,12 +45,12 @@ from kreach.service.lru_cache import LruCache
 __all__ = ["NoisySource", "Point", "Points"]
 
 _MAX_SECONDS = 15.0  # of reading the log for one catch-up; the rest is for the next question
-_MAX_HELD = 2_000  # campaigns on catalogues whose points are at hand
+_MAX_CACHED = 2_000  # campaigns on catalogues whose points are cached
 
 
 @dataclass(frozen=True)
 class Point:
-    """One of the numbers so far."""
+    """Figures so far, up to `end`."""
 
     end: int
     answer: NoisyAnswer
@@ -57,7 +58,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Points:
-    """The numbers so far of a campaign on a catalogue, and what keeps them from going on."""
+    """The figures so far of a campaign on a catalogue; `refused` where the budget ended them."""
 
     points: tuple[Point, ...]
     refused: BudgetExhausted | None = None
@@ -81,53 +82,53 @@ class NoisySource:
         self._store, self._ledger, self._budget = store, ledger, budget
         self._draw, self._clock = draw, clock
         self._lock = threading.Lock()
-        self._held = LruCache[tuple[str, str], tuple[Point, ...]](_MAX_HELD)
+        self._point_cache = LruCache[tuple[str, str], tuple[Point, ...]](_MAX_CACHED)
         self._targets: dict[tuple[str, str], AudienceFacts] = {}
 
-    def span(self, stored: StoredCampaign) -> FlightGrid:
+    def grid(self, stored: StoredCampaign) -> FlightGrid:
         """A campaign's flight on the grid, as of now."""
         return flight_grid(stored.campaign, self._budget.settings, self._clock())
 
-    # -- numbers so far -----------------------------------------------------------------------
+    # -- figures so far -----------------------------------------------------------------------
 
     def points(self, stored: StoredCampaign, version: str) -> Points:
-        """All points that are over, those that are due drawn now."""
-        told = self._recorded_points(stored, version)
-        span, last = self.span(stored), told[-1] if told else None
-        stride = last.answer.stride_seconds if last else span.stride
+        """All points that are over; draws those that are due."""
+        recorded = self._recorded_points(stored, version)
+        grid, last = self.grid(stored), recorded[-1] if recorded else None
+        stride = last.answer.stride_seconds if last else grid.stride
         affordable = self._budget.settings.max_points + 1  # one more shows that it is refused
-        due = span.due(last.end if last else None, stride)[:affordable]
+        due = grid.due(last.end if last else None, stride)[:affordable]
         audience = self._audience(stored, version) if due else None
         if audience is None:
-            return Points(told)
+            return Points(recorded)
         questions = [
-            LedgerQuestion(stored.campaign.id, version, "point", span.first, end) for end in due
+            LedgerQuestion(stored.campaign.id, version, "point", grid.first, end) for end in due
         ]
         with _ledger_errors():
             refused = self._ledger.refusal(questions[0], self._budget.point)
         if refused is not None:
-            return Points(told, refused)
-        found = self._drawn_points(stored, version, audience, questions, stride)
-        new = tuple(_point(one) for one in found if isinstance(one, RecordedAnswer))
-        stopped = next((one for one in found if isinstance(one, BudgetExhausted)), None)
-        return Points(told + new, stopped)
+            return Points(recorded, refused)
+        answers = self._draw_points(stored, version, audience, questions, stride)
+        new = tuple(_point(one) for one in answers if isinstance(one, RecordedAnswer))
+        stopped = next((one for one in answers if isinstance(one, BudgetExhausted)), None)
+        return Points(recorded + new, stopped)
 
-    def begun(self, stored: StoredCampaign) -> list[str]:
-        """The catalogues on which points were told."""
+    def recorded_catalogues(self, stored: StoredCampaign) -> list[str]:
+        """The catalogues with recorded points."""
         with _ledger_errors():
             return self._ledger.catalogues(stored.campaign.id)
 
     def _recorded_points(self, stored: StoredCampaign, version: str) -> tuple[Point, ...]:
-        """Those at hand, and what the ledger has beyond: points are only ever added."""
+        """Cached points, and newer ones of the ledger: points are only ever added."""
         key = (stored.campaign.id, version)
-        held = self._held.get(key) or ()
+        cached = self._point_cache.get(key) or ()
         with _ledger_errors():
-            found = self._ledger.points(*key, *([held[-1].end] if held else []))
-        points = held + tuple(_point(one) for one in found)
-        self._held.put(key, points)
+            newer = self._ledger.points(*key, *([cached[-1].end] if cached else []))
+        points = cached + tuple(_point(one) for one in newer)
+        self._point_cache.put(key, points)
         return points
 
-    def _drawn_points(
+    def _draw_points(
         self,
         stored: StoredCampaign,
         version: str,
@@ -135,7 +136,7 @@ class NoisySource:
         questions: list[LedgerQuestion],
         stride: int,
     ) -> list[RecordedAnswer | BudgetExhausted]:
-        """Each point is of all impressions since the start, so what is late comes in later."""
+        """Each point counts all impressions since the start, so a later one includes late rows."""
         charge = self._budget.point
         strength = self._budget.strength(charge)
         target, exact = self._target(stored, version, audience), {}
@@ -144,7 +145,7 @@ class NoisySource:
             catalogue = self._store.catalogues.get(version)
             counts, spend, start = None, 0, questions[0].start
             for question in questions:
-                more, micros = self._counted(now, stored, catalogue, start, question.end)
+                more, micros = self._count(now, stored, catalogue, start, question.end)
                 counts = more if counts is None else counts + more
                 spend, start = spend + micros, question.end
                 exact[question.end] = exact_counts(audience, counts, spend, strength)
@@ -179,7 +180,7 @@ class NoisySource:
         if new:
             with self._store.live.snapshot() as now:
                 for question in new:
-                    counts, spend = self._counted(
+                    counts, spend = self._count(
                         now, stored, catalogue, question.start, question.end
                     )
                     exact[question] = exact_counts(audience, counts, spend, strength)
@@ -188,57 +189,58 @@ class NoisySource:
             del before
             return draw_answer(exact[question], strength, target, self._draw).document()
 
-        found = self._told(questions, exact, charge, make)
         return [
             one if isinstance(one, BudgetExhausted) else NoisyAnswer.from_document(one.answer)
-            for one in found
+            for one in self._ask(questions, exact, charge, make)
         ]
 
-    def known(
+    def recorded(
         self, stored: StoredCampaign, catalogue: Catalogue, start: int, end: int
     ) -> NoisyAnswer | None:
-        """The answer that was given for a stretch, if it was asked for before."""
+        """The recorded answer for a window, if there is one."""
         question = LedgerQuestion(stored.campaign.id, catalogue.version, "window", start, end)
         with _ledger_errors():
-            found = self._ledger.recorded(question)
-        return None if found is None else NoisyAnswer.from_document(found.answer)
+            answer = self._ledger.recorded(question)
+        return None if answer is None else NoisyAnswer.from_document(answer.answer)
 
     def _is_new(self, question: LedgerQuestion, charge: Charge) -> bool:
-        """Whether the log must be read for it: it was not answered, and there is budget for it."""
+        """Whether the log must be read: no answer is recorded, and the budget allows one."""
         with _ledger_errors():
             if self._ledger.recorded(question) is not None:
                 return False
             return self._ledger.refusal(question, charge) is None
 
-    def _told(
+    def _ask(
         self,
         questions: list[LedgerQuestion],
         exact: dict[LedgerQuestion, Vector],
         charge: Charge,
-        make: Callable[[LedgerQuestion, RecordedAnswer | None], dict[str, Any]],
+        make: MakeAnswer,
     ) -> list[RecordedAnswer | BudgetExhausted]:
-        """In the order asked; what was refused before the log was read is refused still."""
+        """Answers in the order of the questions; what was refused before stays refused."""
         with _ledger_errors():
-            found_now = self._ledger.ask(list(exact), charge, make) if exact else []
-            drawn = dict(zip(exact, found_now, strict=True))
-            told: list[RecordedAnswer | BudgetExhausted] = []
+            new = self._ledger.ask(list(exact), charge, make) if exact else []
+            drawn = dict(zip(exact, new, strict=True))
+            answers: list[RecordedAnswer | BudgetExhausted] = []
             for question in questions:
-                found = drawn.get(question) or self._ledger.recorded(question)
-                if found is None:
-                    found = self._ledger.refusal(question, charge)
-                if found is None:  # cannot be: charges are never taken back
-                    raise LedgerUnavailable("the ledger of noise lost a charge")
-                told.append(found)
-            return told
+                answer = drawn.get(question) or self._ledger.recorded(question)
+                if answer is None:
+                    answer = self._ledger.refusal(question, charge)
+                if answer is None:  # cannot be: charges are never taken back
+                    raise LedgerUnavailable("the privacy ledger lost a charge")
+                answers.append(answer)
+            return answers
 
-    def free(self, stored: StoredCampaign, version: str, most: int) -> list[tuple[int, int]]:
-        """Stretches that were told before and cost nothing any more, the newest first."""
+    def free_stretches(
+        self, stored: StoredCampaign, version: str, limit: int
+    ) -> list[tuple[int, int]]:
+        """Stretches with a recorded answer, which costs nothing more, the newest first."""
         with _ledger_errors():
-            return self._ledger.stretches(stored.campaign.id, version, most)
+            return self._ledger.stretches(stored.campaign.id, version, limit)
 
     # -- the log ------------------------------------------------------------------------------
 
-    def _counted(
+    def _count(
         self, now: Snapshot, stored: StoredCampaign, catalogue: Catalogue, start: int, end: int
     ) -> tuple[IntArray, int]:
         """Impressions by group in [start, end), and what they cost, each up to a limit."""
@@ -255,25 +257,23 @@ class NoisySource:
         catalogues = self._store.catalogues
         try:
             return catalogues.audience(catalogues.get(version), stored.campaign.audience)
-        except (
-            KreachError
-        ):  # not on the catalogues, or it has no such audience: nothing is bought there
+        except KreachError:  # unknown catalogue or audience: nothing is bought there
             return None
 
     def _target(self, stored: StoredCampaign, version: str, audience: Audience) -> AudienceFacts:
         key = (version, stored.campaign.audience)
         with self._lock:
-            found = self._targets.get(key)
-        if found is None:
-            found = AudienceFacts.of(audience)
+            facts = self._targets.get(key)
+        if facts is None:
+            facts = AudienceFacts.of(audience)
             with self._lock:
-                self._targets[key] = found
-        return found
+                self._targets[key] = facts
+        return facts
 
 
 @contextmanager
 def _ledger_errors() -> Iterator[None]:
-    """A ledger that cannot be used is told like a log that cannot be read: nothing is shown."""
+    """Report an unusable ledger like an unreadable log: nothing is shown."""
     try:
         yield
     except LedgerUnavailable as error:

@@ -1,6 +1,6 @@
-"""What an engine says where the zone of the machine is not UTC.
+"""Results of an engine on a machine whose time zone is not UTC.
 
-As a program: what the embedded engine says, which asks for the zone of its process once.
+Runs as a program for the embedded engine, which reads the zone of its process once.
 """
 
 import json
@@ -24,17 +24,17 @@ def answers(engine: Engine, folder: Path) -> dict[str, Any]:
     for name in ("naive.parquet", "zoned.parquet", "text.csv"):
         log = kr.ImpressionLog.open(engine, str(folder / name))
         result[name] = log.counts(None, naive, "2026-11-02")
-    made = kr.ImpressionLog.create(engine, str(folder / "made"))
+    created = kr.ImpressionLog.create(engine, str(folder / "made"))
     end = datetime(2026, 11, 2)  # received a second before it: hours later it would be late
     received = datetime(2026, 11, 1, 23, 59, 59)
-    made.append([kr.Impression("1", "c", "a", naive)], received=received)
-    result["appended"] = made.counts(None, naive, just_after)
+    created.append([kr.Impression("1", "c", "a", naive)], received=received)
+    result["appended"] = created.counts(None, naive, just_after)
     groups = kr.open_groups(engine, str(folder / "groups.parquet"))
-    series = kr.measure_series(made, groups, [1], by="day", end=end)
+    series = kr.measure_series(created, groups, [1], by="day", end=end)
     result["late"] = series.whole.warnings["late"]
     result["day"] = series.document().start
-    held = {"campaign": ["c"], "group": ["a"], "ts": [naive]}
-    result["memory"] = kr.ImpressionLog.open(engine, held).counts(None, naive, just_after)
+    in_memory = {"campaign": ["c"], "group": ["a"], "ts": [naive]}
+    result["memory"] = kr.ImpressionLog.open(engine, in_memory).counts(None, naive, just_after)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Stores of one or several bidders, written as bidders write them, and the truth about them."""
+"""Sample stores of one or several bidders, and the expected counts of their logs."""
 
 import hashlib
 import shutil
@@ -23,11 +23,12 @@ from kreach.adsystem.ledger.compaction import compact
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
+from kreach.boundary.times import to_micros
 from kreach.numeric.types import IntArray
-from tests.adsystem.api.stores import make_catalogue
+from tests.adsystem.api.live_stores import make_catalogue
 from tests.adsystem.ledger.sample_journals import journal, wait
 
-__all__ = ["DAY", "HOUR", "NOW", "START", "Room", "Sold", "days", "hours", "rows_of", "tree"]
+__all__ = ["DAY", "HOUR", "NOW", "START", "SampleStore", "Sold", "days", "hours", "rows_of", "tree"]
 
 START = datetime(2025, 11, 1, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -47,11 +48,7 @@ class Sold:
     micros: int
 
 
-def micros(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-class Room:
+class SampleStore:
     """A store with campaigns, and bidders that write and move rows as they do in service."""
 
     def __init__(self, folder: Path, *catalogues: Catalogue, bidders: Sequence[str] = ("",)):
@@ -71,23 +68,23 @@ class Room:
         self.sold: list[Sold] = []
         self._next = dict.fromkeys(bidders, 1)
 
-    def copy(self, folder: Path) -> "Room":
-        """The same room elsewhere, to be changed freely: making one takes longer."""
-        made = copy(self)
-        made.folder, made.sold = folder, list(self.sold)
-        made.numbers, made._next = dict(self.numbers), dict(self._next)
+    def copy(self, folder: Path) -> "SampleStore":
+        """A copy to be changed freely: writing a new one takes longer."""
+        other = copy(self)
+        other.folder, other.sold = folder, list(self.sold)
+        other.numbers, other._next = dict(self.numbers), dict(self._next)
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
 
         def moved(path: Path) -> Path:
             return folder / path.relative_to(self.folder)
 
         catalogues = tuple(map(moved, self.settings.catalogues))
-        made.settings = AdSystemSettings(store=moved(self.settings.store), catalogues=catalogues)
-        made.bidders = {name: moved(path) for name, path in self.bidders.items()}
-        return made
+        other.settings = AdSystemSettings(store=moved(self.settings.store), catalogues=catalogues)
+        other.bidders = {name: moved(path) for name, path in self.bidders.items()}
+        return other
 
     def add(self, name: str, **more: Any) -> Campaign:
-        """Keep a campaign."""
+        """Store a campaign."""
         given: dict[str, Any] = {
             "id": name,
             "budget": 10_000.0,
@@ -96,10 +93,10 @@ class Room:
             "caps": (Cap(limit=2),),
         }
         store = CampaignStore(self.settings.store)
-        kept = store.add(Campaign(**(given | more)))
+        stored = store.add(Campaign(**(given | more)))
         store.close()
-        self.numbers[name] = kept.number
-        return kept.campaign
+        self.numbers[name] = stored.number
+        return stored.campaign
 
     def write(self, rows: Sequence[Sold]) -> None:
         """Have bidders write rows, each its own, in their order."""
@@ -107,17 +104,19 @@ class Room:
             own = [row for row in rows if row.bidder == name]
             if not own and (folder / "live.sqlite3").exists():
                 continue
-            with journal(folder) as made:
-                by_version = {c.version: made.catalogue_number(c.version) for c in self.catalogues}
+            with journal(folder) as writer:
+                by_version = {
+                    c.version: writer.catalogue_number(c.version) for c in self.catalogues
+                }
                 for row in own:
-                    ts = micros(row.ts)
+                    ts = to_micros(row.ts)
                     number = 1 << 40 | self._next[name]
                     self._next[name] += 1
                     bid = ts - 2_000_000
                     place = (self.numbers[row.campaign], by_version[row.version], row.group)
                     expires = bid // 1_000_000 + EXPIRY_SECONDS
-                    made.submit("impression", (number, *place, ts, bid, expires, row.micros))
-                assert wait(made) is None
+                    writer.submit("impression", (number, *place, ts, bid, expires, row.micros))
+                assert wait(writer) is None
         self.sold += rows
 
     def move(self, now: datetime = NOW, bidder: str | None = None) -> None:
@@ -126,22 +125,27 @@ class Room:
         for name, folder in self.bidders.items():
             if bidder not in {None, name}:
                 continue
-            with journal(folder) as made:
+            with journal(folder) as writer:
                 groups = {
-                    made.catalogue_number(c.version): (c.version, np.array(c.groups, dtype=object))
+                    writer.catalogue_number(c.version): (
+                        c.version,
+                        np.array(c.groups, dtype=object),
+                    )
                     for c in self.catalogues
                 }
-                compact(made, folder, campaigns, groups, now.timestamp(), 1, name)
+                compact(writer, folder, campaigns, groups, now.timestamp(), 1, name)
 
-    def chance(self, rows: int, seed: int, start: datetime = START, span: timedelta = DAY) -> None:
+    def write_random(
+        self, rows: int, seed: int, start: datetime = START, span: timedelta = DAY
+    ) -> None:
         """Rows at random: of all campaigns, bidders, catalogues and groups, in order of time."""
         generator = np.random.default_rng(seed)
         whens = np.sort(generator.uniform(0.0, span / timedelta(seconds=1), rows))
-        made = []
+        rows_sold = []
         for seconds in whens.tolist():
             catalogue = self.catalogues[generator.integers(len(self.catalogues))]
             skewed = int(len(catalogue) * generator.random() ** 2)
-            made.append(
+            rows_sold.append(
                 Sold(
                     list(self.bidders)[generator.integers(len(self.bidders))],
                     list(self.numbers)[generator.integers(len(self.numbers))],
@@ -151,7 +155,7 @@ class Room:
                     int(generator.integers(100, 5_000)),
                 )
             )
-        self.write(made)
+        self.write(rows_sold)
 
     def options(self, **more: Any) -> JobOptions:
         """Options with `out` beside the store."""
@@ -191,8 +195,8 @@ def days(*starts: datetime) -> list[Period]:
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """The rows of one table of reach."""
-    found: list[dict[str, Any]] = pq.ParquetFile(folder / "reach.parquet").read().to_pylist()
-    return found
+    rows: list[dict[str, Any]] = pq.ParquetFile(folder / "reach.parquet").read().to_pylist()
+    return rows
 
 
 def tree(out: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A real log that a test writes row by row, and chapters kept beside it."""
+"""A real log that a test writes row by row, and a writer of its chapters."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,14 +34,14 @@ def settings(**given: int) -> GuardSettings:
     return GuardSettings(**chosen)  # type: ignore[arg-type]
 
 
-class WrittenLog:
+class SampleLog:
     """A journal and its readers, as bidder and reporting have them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.journal = Journal(folder, Log("bidder", write=lambda line: None))
         self.live = LiveLog(folder, "200MB")
-        self.standing = RunningCounts()
+        self.running = RunningCounts()
         self._rows = 0
         self.truth: list[tuple[int, str, int, int, int]] = []
         """Campaign, version, group, time, micros."""
@@ -74,13 +74,13 @@ class WrittenLog:
         self.journal.close()
 
 
-class WrittenChapters:
-    """A keeper on a log, without campaigns and catalogues: the test says what they are."""
+class SampleChapters:
+    """A chapter writer on a log, without campaigns and catalogues: the test sets them."""
 
-    def __init__(self, log: WrittenLog, floors: GuardSettings) -> None:
+    def __init__(self, log: SampleLog, floors: GuardSettings) -> None:
         self.log = log
-        self.archive = ChapterStore(log.folder)
-        self.keeper = ChapterWriter(self.archive, floors)
+        self.store = ChapterStore(log.folder)
+        self.writer = ChapterWriter(self.store, floors)
         self.questions = 0
 
     def look(
@@ -91,15 +91,15 @@ class WrittenChapters:
         version: str = "v1",
         people: Callable[[IntArray], int] | None = lambda groups: served_people(AUDIENCE, groups),
     ) -> ChapterList:
-        """Bring campaigns up to date; the book of the first."""
-        with self.log.live.snapshot() as taken:
-            totals = self.log.standing.totals(taken)
+        """Update the chapters of campaigns; returns those of the first."""
+        with self.log.live.snapshot() as snapshot:
+            totals = self.log.running.totals(snapshot)
             rows = {numbers: total.rows for numbers, total in totals.items()}
-            if version in taken.catalogue_numbers:
+            if version in snapshot.catalogue_numbers:
                 watched = [
                     WatchedPlace(
                         Place(campaign, version),
-                        taken.place(campaign, version),
+                        snapshot.place(campaign, version),
                         GROUPS,
                         START,
                         over,
@@ -107,18 +107,18 @@ class WrittenChapters:
                     )
                     for campaign in campaigns
                 ]
-                self.keeper.bring_up(self._counted(taken), rows, watched, now)
-        return self.keeper.chapters(Place(campaigns[0], version))
+                self.writer.update(self._counted(snapshot), rows, watched, now)
+        return self.writer.chapters(Place(campaigns[0], version))
 
-    def _counted(self, taken: Snapshot) -> Snapshot:
-        columns = taken.columns
+    def _counted(self, snapshot: Snapshot) -> Snapshot:
+        columns = snapshot.columns
 
         def counted(query: ir.Table) -> object:
             self.questions += 1
             return columns(query)
 
-        object.__setattr__(taken, "columns", counted)
-        return taken
+        object.__setattr__(snapshot, "columns", counted)
+        return snapshot
 
     def counts(
         self, chosen: range | None = None, campaign: int = 1, version: str = "v1"
@@ -126,9 +126,9 @@ class WrittenChapters:
         """Impressions by group in chapters, by default in all that are shown."""
         place = Place(campaign, version)
         if chosen is None:
-            chosen = range(self.keeper.chapters(place).shown)
-        return self.keeper.counts(place, chosen, GROUPS)
+            chosen = range(self.writer.chapters(place).shown_count)
+        return self.writer.counts(place, chosen, GROUPS)
 
     def close(self) -> None:
-        """Let go of the chapters."""
-        self.archive.close()
+        """Close the chapters."""
+        self.store.close()

@@ -1,6 +1,6 @@
 """Run something in processes that are killed at their n-th step. A program of its own:
 
-    python -m tests.adsystem.jobs.dying places|nightly FOLDER
+    python -m tests.adsystem.jobs.kill_points output|nightly FOLDER
 
 It forks while no engine has threads. A step is whatever leaves a trace on the disk, or is about
 to. On standard output: one JSON object a line, for each death.
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.jobs import output as places
-from kreach.adsystem.jobs.output import Places
+from kreach.adsystem.jobs import output
+from kreach.adsystem.jobs.output import OutputFolder
 
 __all__ = ["DEATHS"]
 
@@ -43,7 +43,7 @@ def died(last: int, work: Callable[[], object], *more: tuple[Any, str]) -> bool:
     child = os.fork()
     if child == 0:
         trace.steps = 0  # type: ignore[attr-defined]
-        disk = [(os, "fsync"), (os, "open"), (shutil, "rmtree"), (places, "exchanged")]
+        disk = [(os, "fsync"), (os, "open"), (shutil, "rmtree"), (output, "swap_folders")]
         for owner, name in (*disk, (Path, "rename"), (Path, "mkdir"), *more):
             trace(last, owner, name)
         code = 1
@@ -60,7 +60,7 @@ def died(last: int, work: Callable[[], object], *more: tuple[Any, str]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def in_places(folder: Path) -> None:
+def in_output(folder: Path) -> None:
     """Put a folder in place of another, killed before each step in turn."""
     out = folder / "out"
     for able in (True, False):
@@ -71,23 +71,23 @@ def in_places(folder: Path) -> None:
             put(out, "old")
             if not died(step, lambda able=able: put(out, "new", able)):  # type: ignore[misc]
                 break
-            left = held(out)
-            Places(out, "job").close()  # the next run
+            left = visible_texts(out)
+            OutputFolder(out, "job").close()  # the next run
             drafts = list((out / ".drafts").rglob("*"))
-            print(json.dumps([able, step, left, held(out), len(drafts)]))
+            print(json.dumps([able, step, left, visible_texts(out), len(drafts)]))
 
 
 def put(out: Path, text: str, able: bool = True) -> None:
     if not able:
-        places.exchanged = lambda *_: False
-    with Places(out, "job") as made, made.draft("draft") as draft:
+        output.swap_folders = lambda *_: False
+    with OutputFolder(out, "job") as target, target.draft("draft") as draft:
         for name in ("a.parquet", "b.parquet"):
             (draft / name).write_text(text)
-        facts = dict.fromkeys(places.SOURCE_FACTS, text)
-        made.put(draft, "kind/day=1", facts)
+        facts = dict.fromkeys(output.SOURCE_FACTS, text)
+        target.put(draft, "kind/day=1", facts)
 
 
-def held(out: Path) -> list[str]:
+def visible_texts(out: Path) -> list[str]:
     """What readers find: the different texts of the files, or nothing."""
     folder = out / "kind" / "day=1"
     files = sorted(folder.iterdir()) if folder.exists() else []
@@ -98,21 +98,20 @@ def held(out: Path) -> list[str]:
 
 def in_nightly(folder: Path) -> None:
     """Make a day anew that has changed, killed at steps drawn by chance."""
-    from kreach.adsystem.jobs import merge as gather
-    from kreach.adsystem.jobs import nightly, options
+    from kreach.adsystem.jobs import merge, nightly, options
     from kreach.adsystem.jobs.engines import EmbeddedJobs
     from kreach.adsystem.settings import AdSystemSettings
-    from tests.adsystem.jobs.rooms import NOW, START, days, tree
+    from tests.adsystem.jobs.sample_stores import NOW, START, days, tree
 
     out = folder / "out"
     settings = AdSystemSettings(store=folder / "store", catalogues=(folder / "v1",))
-    asked = options.JobOptions(settings=settings, out=out)
+    chosen = options.JobOptions(settings=settings, out=out)
 
     def work() -> None:
-        nightly.run_nightly(asked, days(START), NOW)
+        nightly.run_nightly(chosen, days(START), NOW)
 
     work()  # all is loaded now; what threads are left have nothing to do
-    more = ((EmbeddedJobs, "write_sorted"), (nightly, "write_reach"), (gather, "_sums"))
+    more = ((EmbeddedJobs, "write_sorted"), (nightly, "write_reach"), (merge, "_sums"))
     chance = random.Random(3)
     steps = [*chance.sample(range(1, 45), DEATHS), 10_000]
     for step in sorted(steps):
@@ -126,4 +125,4 @@ def in_nightly(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"places": in_places, "nightly": in_nightly}[sys.argv[1]](Path(sys.argv[2]))
+    {"output": in_output, "nightly": in_nightly}[sys.argv[1]](Path(sys.argv[2]))

@@ -192,21 +192,21 @@ def documents(*reports: kr.ReachReport) -> list[dict[str, Any]]:
 
 
 def assert_report(
-    found: kr.WindowReport, audience: kr.Audience, ids: Sequence[str], truth: Expected
+    measured: kr.WindowReport, audience: kr.Audience, ids: Sequence[str], truth: Expected
 ) -> None:
     """A report of an engine says what the library says about the counts of the reference."""
     impressions = [truth.counts.get(group, 0) for group in ids]
     unknown = sum(n for group, n in truth.counts.items() if group not in set(ids))
-    assert found.impressions == sum(impressions)
-    assert found.rejected["no_time"] == truth.no_time
-    assert found.rejected["no_group"] == truth.no_group
-    assert found.rejected["unknown_group"] == unknown
-    assert found.rejected["duplicate"] == truth.duplicate
-    if found.campaign is not None:
-        assert found.rejected["no_campaign"] == truth.no_campaign
+    assert measured.impressions == sum(impressions)
+    assert measured.rejected["no_time"] == truth.no_time
+    assert measured.rejected["no_group"] == truth.no_group
+    assert measured.rejected["unknown_group"] == unknown
+    assert measured.rejected["duplicate"] == truth.duplicate
+    if measured.campaign is not None:
+        assert measured.rejected["no_campaign"] == truth.no_campaign
     refused = truth.no_group + unknown + truth.duplicate
-    assert found.impressions + refused == truth.rows
-    for report in found.reports:
+    assert measured.impressions + refused == truth.rows
+    for report in measured.reports:
         plain = kr.measure(audience, impressions, report.cap)
         ours, theirs = documents(report)[0], documents(plain)[0]
         if isinstance(audience, OverlappingAudience):  # simulated, on groups in another order

@@ -1,4 +1,4 @@
-"""A store with a real bidder at work on it, whose clock the test sets, and reporting beside it."""
+"""A store with a running bidder, whose clock the test sets, and reporting on it."""
 
 import asyncio
 import json
@@ -67,8 +67,8 @@ def make_campaign(name: str, **more: Any) -> Campaign:
     return Campaign(**(given | more))
 
 
-class Shop:
-    """A bidder on a store, an exchange that sells it everything, and the truth about that."""
+class LiveStore:
+    """A bidder on a store, an exchange that sells it everything, and the expected counts."""
 
     def __init__(self, folder: Path, *catalogues: Catalogue) -> None:
         for catalogue in catalogues:
@@ -84,14 +84,14 @@ class Shop:
         self.state: BidderState | None = None
 
     def add(self, *campaigns: Campaign) -> None:
-        """Keep campaigns before the bidder starts."""
+        """Store campaigns before the bidder starts."""
         store = CampaignStore(self.shared.store)
         for campaign in campaigns:
             store.add(campaign)
         store.close()
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["Shop"]:
+    async def open(self) -> AsyncIterator["LiveStore"]:
         """With the bidder running."""
         settings = BidderSettings(expiry_seconds=60, pacing_seconds=0.05, compaction_seconds=3600)
         state = BidderState(
@@ -108,17 +108,17 @@ class Shop:
             await state.stop()
 
     async def _call(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Any:
-        told: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body}
 
         async def send(message: dict[str, Any]) -> None:
-            told.append(message)
+            messages.append(message)
 
         scope = {"type": "http", "method": method, "path": path, "query_string": query}
         await self._site(scope, receive, send)
-        return told[0]["status"], told[1]["body"]
+        return messages[0]["status"], messages[1]["body"]
 
     async def sell(self, groups: Sequence[int], catalogue: Catalogue | None = None) -> int:
         """Offer a place to each group in turn; whoever bids gets it and is billed."""
@@ -173,9 +173,9 @@ class Shop:
 
 
 @asynccontextmanager
-async def reporting(shop: Shop, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def reporting(live: LiveStore, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a reporting service on the store."""
-    app = reporting_app(shop.shared, ReportingSettings(**settings), quiet("reporting"))
+    app = reporting_app(live.shared, ReportingSettings(**settings), quiet("reporting"))
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),

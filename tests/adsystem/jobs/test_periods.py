@@ -1,4 +1,4 @@
-"""What a run is asked for: periods and options, and what is refused before anything is read."""
+"""The periods and options of a run, and what is refused before anything is read."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,11 +16,11 @@ NOW = datetime(2026, 11, 16, 4, 34, 54, 7, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def starts(by: str, **asked: Any) -> list[str]:
-    found = chosen_periods(by, NOW, **asked)
+def starts(by: str, **options: Any) -> list[str]:
+    periods = chosen_periods(by, NOW, **options)
     length = {"hour": HOUR, "day": DAY}[by]
-    assert all(period.end - period.start == length and period.by == by for period in found)
-    return [f"{period.start:%d %H}" for period in found]
+    assert all(period.end - period.start == length and period.by == by for period in periods)
+    return [f"{period.start:%d %H}" for period in periods]
 
 
 def test_without_being_asked_it_is_the_last_full_one() -> None:
@@ -29,7 +29,7 @@ def test_without_being_asked_it_is_the_last_full_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "asked", "found"),
+    ("by", "options", "expected"),
     [
         ("hour", {"at": "2026-11-01T13"}, ["01 13"]),
         ("hour", {"at": "2026-11-01T13:00+02:00"}, ["01 11"]),
@@ -42,12 +42,12 @@ def test_without_being_asked_it_is_the_last_full_one() -> None:
         ("hour", {"at": "2027-01-01T00"}, ["01 00"]),  # will be refused as not complete
     ],
 )
-def test_periods(by: str, asked: dict[str, Any], found: list[str]) -> None:
-    assert starts(by, **asked) == found
+def test_periods(by: str, options: dict[str, Any], expected: list[str]) -> None:
+    assert starts(by, **options) == expected
 
 
 @pytest.mark.parametrize(
-    ("by", "asked", "said"),
+    ("by", "options", "said"),
     [
         ("hour", {"at": "soon"}, "hour must be a time such as"),
         ("hour", {"at": "2026-11-01T13:30"}, "hour must be the start of an hour in UTC"),
@@ -68,9 +68,9 @@ def test_periods(by: str, asked: dict[str, Any], found: list[str]) -> None:
         ("hour", {"start": "2000-01-01"}, "window must hold at most 10000 periods"),
     ],
 )
-def test_periods_that_are_refused(by: str, asked: dict[str, Any], said: str) -> None:
+def test_periods_that_are_refused(by: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(KreachError, match=said):
-        chosen_periods(by, NOW, **asked)
+        chosen_periods(by, NOW, **options)
 
 
 def options(tmp_path: Path, **more: Any) -> JobOptions:

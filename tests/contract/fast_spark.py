@@ -1,4 +1,4 @@
-"""Spark is made for large logs; these settings make it bearable for small ones."""
+"""Settings that make Spark start and run quickly on small logs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.abroad import ZONE
+from tests.contract.other_time_zone import ZONE
 
-__all__ = ["brisk_spark", "on_engines"]
+__all__ = ["on_engines", "spark_arguments"]
 
 # No answer depends on them: few tasks, no compiling of queries that run once, little optimising,
 # no second look at classes that are known to be sound.
@@ -22,11 +22,11 @@ _SETTINGS = {
 _JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
-    f"-Duser.timezone={ZONE}"  # whatever asked the machine for its zone would be found out
+    f"-Duser.timezone={ZONE}"  # exposes code that uses the zone of the machine
 )
 
 
-def brisk_spark(warehouse: Path) -> str:
+def spark_arguments(warehouse: Path) -> str:
     """What to put into PYSPARK_SUBMIT_ARGS before Spark starts."""
     settings = _SETTINGS | {"spark.sql.warehouse.dir": str(warehouse)}
     given = " ".join(f"--conf {key}={value}" for key, value in settings.items())
