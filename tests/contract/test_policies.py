@@ -92,7 +92,7 @@ QUESTIONS: dict[str, Callable[[ReportService, str], msgspec.Struct]] = {
     "series": lambda service, name: service.series(name, "day", ReachQuestion(caps=(1, 2))),
     "curve": lambda service, name: service.curve(name, "day", ReachQuestion(caps=(1, 2))),
     "pacing": lambda service, name: service.pacing(name, Window(), 100),
-    "plan": lambda service, name: service.plan(name, PlanQuestion(budgets=(5.0,))),
+    "plan": lambda service, name: service.plan(name, PlanQuestion(requests=40, budgets=(0.01,))),
     "catalogues": lambda service, name: service.catalogues(),
 }
 
