@@ -49,7 +49,7 @@ _NO_PATH = {404: "there is no such path", 405: "this path does not have this met
 def advertiser_policy(
     store: ReportStore, guard: GuardSettings, noise: NoiseSettings, clock: Clock
 ) -> Policy:
-    """What advertisers may see, as the settings say: noise, chapters or everything."""
+    """The policy for advertisers that the settings choose: noise, chapters or open."""
     chapters = ChapterPolicy(store, guard, clock) if guard.enabled else None
     if noise.enabled:
         return NoisePolicy(store, noise, clock, chapters)
@@ -66,12 +66,12 @@ def reporting_app(
 ) -> FastAPI:
     """The service over a store, which is opened now and closed at the end.
 
-    The clock (seconds since 1970) tells which keys have expired, how fast limits refill, and what
-    an advertiser may see. Without keys everybody is an operator.
+    The clock (seconds since 1970) decides which keys have expired, how fast rate limits refill, and
+    what an advertiser may see. Without keys everybody is an operator.
     """
     metrics = Metrics("reporting")
     clock = SteadyClock() if clock is None else clock
-    with ExitStack() as opened:  # what was opened before something fails is closed again
+    with ExitStack() as opened:  # closes what is open if a later step fails
         store = ReportStore(shared, settings.memory, log)
         opened.callback(store.close)
         operators = ReportService(store, OpenPolicy(store), clock)
@@ -93,7 +93,7 @@ def reporting_app(
         if ring is not None:
             ring.start()
             if not len(ring):
-                log.warning("no keys yet: nobody can be let in")
+                log.warning("no keys yet: every request will be refused")
         yield
         services.close()
 
@@ -101,7 +101,7 @@ def reporting_app(
         title="kreach reporting",
         version="1",
         description="Campaigns, and their reach where only groups of people are known.",
-        docs_url=None,  # they would fetch scripts from elsewhere
+        docs_url=None,  # it would load scripts from a CDN
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,

@@ -1,5 +1,4 @@
-"""Bodies that the API accepts. What FastAPI checks here are types and ranges; the rules of a
-campaign are its own (`campaigns.campaign`)."""
+"""Request bodies. FastAPI checks types and ranges here, `campaigns.campaign` the other rules."""
 
 import re
 from typing import Annotated
@@ -55,7 +54,7 @@ class CreativeIn(_In):
 
 
 class CampaignIn(_In):
-    """A new campaign. Money is in the currency of the ad system, limits of bids per thousand."""
+    """A new campaign. Money is in the ad system's currency, bid limits are CPM."""
 
     id: Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f"^{ID}$"})]
     budget: Money
@@ -78,7 +77,7 @@ class CampaignIn(_In):
 
 
 class CampaignChange(_In):
-    """What may change while a campaign runs; what is left out stays."""
+    """Changes to a running campaign; omitted fields stay."""
 
     budget: Money | None = None
     daily_budget: Money | None = None

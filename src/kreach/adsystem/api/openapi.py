@@ -30,7 +30,7 @@ def _content(kind: type) -> dict[str, Any]:
 
 
 def returns(kind: type, *failures: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """What a route answers: a struct, or an error with one of these statuses (422 always)."""
+    """The responses of a route: a struct, or an error with one of these statuses (422 always)."""
     errors: dict[int | str, dict[str, Any]] = {
         code: {"description": "Error", "content": _content(report.ErrorDocument)}
         for code in sorted({422, *failures})

@@ -44,7 +44,7 @@ def add_routes(app: FastAPI, services: Services) -> None:
 
 
 def _campaign(name: str) -> str:
-    """A name that a campaign can have; any other is unknown without looking."""
+    """A valid campaign id; any other is unknown."""
     if not _ID.fullmatch(name):
         raise UnknownCampaign(name)
     return name
@@ -181,7 +181,7 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
         level: Level = 0.95,
         group_size: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
     ) -> Response:
-        """What budgets will reach, or what a reach will cost, with bands.
+        """Forecast reach of budgets, or the cost of a reach, with bands.
 
         `group_size` plans for the same people in groups of another size.
         """
@@ -237,7 +237,7 @@ def _add_monitoring(app: FastAPI, services: Services) -> None:
 def _add_suppressions(app: FastAPI, services: Services, advertisers: ReportService) -> None:
     @app.get("/v1/suppressions", responses=returns(report.SuppressionList))
     async def get_suppressions(viewer: Caller) -> Response:
-        """What was withheld from advertisers lately, and why: for operators and publishers."""
+        """Answers lately withheld from advertisers, and why: for operators and publishers."""
         if viewer.role not in ("operator", "publisher"):
             raise Forbidden(viewer.role)
         return json_response(await services.managing.run(advertisers.suppressions.document))

@@ -1,4 +1,4 @@
-"""Whose campaigns a caller may name: an operator any, an advertiser its own.
+"""The campaigns that a caller may name: an operator any, an advertiser its own.
 
 The campaign `spring` of `acme` is stored as `acme.spring`. The prefix is added to every id that
 comes in and removed from every id that goes out, so an advertiser cannot name a campaign of

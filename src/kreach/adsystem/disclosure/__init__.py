@@ -1,1 +1,1 @@
-"""What advertisers may be shown: nothing that speaks about few impressions or few people."""
+"""Disclosure policies: advertisers see no figure about few impressions or few people."""

@@ -11,7 +11,7 @@ most the number of people who are in one audience and not in the other.
 Audiences are looked at in the order of the settings, everyone first. One that is closer than the
 floor to one that may be used may not be used: by no advertiser, so that two who pool their reports
 learn no more than one. That holds for audiences that are the same, too: if they could be used, and
-those that differ by one person could not, being refused would tell whether that person is in both.
+those that differ by one person could not, a refusal would disclose whether that person is in both.
 Campaigns on the same people name the same audience.
 
 The same holds for sums of several audiences (combinations.py): everyone less two lists that leave

@@ -52,5 +52,5 @@ class JobOptions:
 
     @property
     def store(self) -> Path:
-        """Where campaigns and bidders' logs are; bidders with a name have a folder of their own."""
+        """The folder of campaigns and bidders' logs; named bidders have a subfolder each."""
         return self.settings.store

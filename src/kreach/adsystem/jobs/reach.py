@@ -60,7 +60,7 @@ def period_totals(engine: Engine, files: list[Path], period: Period) -> dict[Pla
 def refuse_duplicates(engine: Engine, files: list[Path], period: Period) -> None:
     """Refuse a log in which an impression of the period comes twice.
 
-    It was paid for once and would be counted twice, and nothing tells which of them is right.
+    It was paid for once and would be counted twice, and nothing shows which of them is right.
     """
     if not files:
         return

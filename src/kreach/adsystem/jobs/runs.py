@@ -187,7 +187,7 @@ class Run:
         return list(reach_rows(self.engine, flight, self.audiences, *about))
 
     def source_facts(self, period: Period, files: list[ListedFile]) -> dict[str, Any]:
-        """Which job, period and files a manifest is about."""
+        """The job, period and files of a manifest."""
         return {
             "job": self.job,
             "start": iso_text(period.start),

@@ -42,7 +42,7 @@ class Sources:
         return files + [file for file, first in self._first_times(day).items() if first < end]
 
     def of_day(self, day: date, end: datetime) -> list[Path]:
-        """What to read for the rows of a day before `end`."""
+        """The files with the rows of a day before `end`."""
         midnight = datetime.combine(day, time.min, UTC) + timedelta(days=1)
         merged = self.merged(day) if midnight <= end else None
         if merged is not None:
@@ -52,7 +52,7 @@ class Sources:
     def between(
         self, first: date, end: datetime, instead: Mapping[date, Sequence[Path]] | None = None
     ) -> list[Path]:
-        """What to read for the rows from a day on and before `end`; of some days, `instead`."""
+        """The files with the rows from a day on and before `end`; of some days, `instead`."""
         known = {file.day for file in self.view.before(end.date() + timedelta(days=1))}
         paths: list[Path] = []
         for day in sorted(day for day in known if day >= first):

@@ -52,12 +52,12 @@ def pair_histogram(members: ir.Table, totals: ir.Table, sizes: tuple[int, ...]) 
     coupled = members.filter(members["n"] > 0, members["size"] > 1)
     first = coupled.select("group", "size", "n", first="class")
     second = coupled.select(other="group", second="class")
-    met = first.inner_join(
+    pairs = first.inner_join(
         second, [first["group"] == second["other"], first["first"] < second["second"]]
     )
-    shared = met.group_by("first", "second").aggregate(
+    shared = pairs.group_by("first", "second").aggregate(
         **{
-            f"b{at}": met["n"].sum(where=met["size"] == size).fill_null(0).cast("int64")
+            f"b{at}": pairs["n"].sum(where=pairs["size"] == size).fill_null(0).cast("int64")
             for at, size in enumerate(sizes)
         }
     )

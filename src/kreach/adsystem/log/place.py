@@ -1,4 +1,4 @@
-"""Which rows of a log a question is about."""
+"""A place: the rows of a campaign on a catalogue."""
 
 from typing import NamedTuple
 

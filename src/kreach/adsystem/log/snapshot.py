@@ -53,7 +53,7 @@ _NEWER = """SELECT row, campaign, catalogue, grp, ts, micros FROM impressions
 _READY = """SELECT count(*) FROM sqlite_master WHERE type = 'table'
     AND name IN ('impressions', 'compacted', 'catalogues', 'pacing')"""
 _ROWS_PER_BATCH = 100_000
-_NO_NUMBER = -1  # of a catalogue that no bidder has met
+_NO_NUMBER = -1  # of a catalogue that is not in the log
 
 
 class LogUnavailable(RuntimeError):
@@ -85,7 +85,7 @@ class Snapshot:
     catalogue_numbers: Mapping[str, int]  # by version
 
     def place(self, campaign: int, version: str) -> Place:
-        """A campaign on a catalogue; one that no bidder has met yet has no rows."""
+        """A campaign on a catalogue; a catalogue that is not in the log has no rows."""
         return Place(campaign, self.catalogue_numbers.get(version, _NO_NUMBER))
 
     def table(self, window: Window | None = None) -> LogTable:

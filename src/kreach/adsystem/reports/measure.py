@@ -137,7 +137,7 @@ class ReportCache:
     ) -> tuple[CapReport, ...]:
         """The report at each cap."""
         key: _Key = ("full", id(audience), _digest(by_group), caps, level)
-        # the entry holds the audience, so that nobody else gets its identity meanwhile
+        # the entry holds the audience, so that no other object gets its id meanwhile
         entry = self._reports.get_or_make(
             key, lambda: (audience, cap_reports(measure_caps(audience, by_group, caps), level))
         )

@@ -74,11 +74,10 @@ def plan(
 def regrouped(audience: Audience, group_size: int) -> Audience:
     """The same people in groups of about this size, as even as can be; visits stay as uneven.
 
-    Which of them are targeted is spread evenly too. Only for groups that share nobody and of
-    whose visits no more is known than one dispersion.
+    Targeted people are spread evenly too. Only for disjoint groups with one dispersion.
     """
     if not isinstance(audience, DisjointAudience):
-        rule = "be left out: these groups share people, or tell their visits one by one"
+        rule = "be left out: these groups overlap, or have visit shares"
         raise KreachError.rule("group_size", rule, group_size)
     people, targeted = int(audience.group_sizes.sum()), audience.targeted_user_count
     if group_size > people:

@@ -38,7 +38,7 @@ class Withheld(KreachError):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: a campaign on a catalogue, and whom it targets there."""
+    """The subject of a report: a campaign on a catalogue, and its audience there."""
 
     stored: StoredCampaign
     catalogue: Catalogue
@@ -57,7 +57,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a policy shows of one window. Without impressions it shows nothing, and says why."""
+    """The figures of one window. Without impressions nothing is shown, and `notes` say why."""
 
     window: Window
     impressions: int | None = None
@@ -79,7 +79,7 @@ class Series:
 
 
 class View(Protocol):
-    """What a policy shows of some campaigns at one instant.
+    """The figures of some campaigns at one instant, as a policy shows them.
 
     `row_note` goes with documents that count rejected rows, `pacing_note` with those that show the
     bidder's own records, where the policy withholds these.
@@ -125,7 +125,7 @@ class View(Protocol):
 
 
 class Policy(Protocol):
-    """What callers of one kind may see. For use by several threads."""
+    """Decides what callers of one kind may see. For use by several threads."""
 
     def view(self, campaigns: Sequence[StoredCampaign]) -> AbstractContextManager[View]:
         """Look at some campaigns as of now."""

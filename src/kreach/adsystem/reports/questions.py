@@ -29,7 +29,7 @@ class ReachQuestion:
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """What budgets will reach, or what a reach will cost; defaults are the campaign's own.
+    """The reach of budgets, or the cost of a reach; defaults are the campaign's own.
 
     With `group_size` the plan is for the same people in even groups of that size: what would
     another k cost?

@@ -68,7 +68,7 @@ class Allowed(_Document, frozen=True, kw_only=True):
 
 
 class FieldError(_Document, frozen=True, kw_only=True):
-    """One wrong field: its name, a code for programs, a sentence for whoever filled it in."""
+    """One wrong field: its name, a code for programs, a message for people."""
 
     field: str
     code: str
@@ -91,7 +91,7 @@ class ErrorDocument(_Document, frozen=True, kw_only=True):
 
 
 class Suppressed(_Document, frozen=True, kw_only=True):
-    """What a document withholds from an advertiser, and why."""
+    """A part of a document that is withheld from an advertiser, and why."""
 
     what: str
     reason: str
@@ -100,7 +100,7 @@ class Suppressed(_Document, frozen=True, kw_only=True):
 
 
 class NoiseInfo(_Document, frozen=True, kw_only=True):
-    """How a noisy answer was drawn: its share of the budget (ρ), the σ of each number."""
+    """The noise of an answer: its share of the budget (ρ), the σ of each number."""
 
     rho: float
     max_per_person: int
@@ -212,7 +212,7 @@ class CapReport(_Document, frozen=True, kw_only=True):
 
 
 class Flight(_Document, frozen=True, kw_only=True):
-    """When a campaign runs."""
+    """The start and end of a campaign."""
 
     start: str
     end: str
@@ -274,7 +274,7 @@ class CurveReport(_Document, frozen=True, kw_only=True):
 
     @classmethod
     def short(cls, report: CapReport) -> "CurveReport":
-        """What a curve shows of a report."""
+        """The fields of a report that a curve shows."""
         return cls(**{name: getattr(report, name) for name in cls.__struct_fields__})
 
 
@@ -317,7 +317,7 @@ class Pace(_Document, frozen=True, kw_only=True):
 
 
 class PacingDocument(_Document, frozen=True, kw_only=True):
-    """How the budget was spent."""
+    """Spend of the budget over time."""
 
     campaign: str
     budget_micros: int
@@ -352,7 +352,7 @@ class Market(_Document, frozen=True, kw_only=True):
 
 
 class Outlook(_Document, frozen=True, kw_only=True):
-    """What to expect of a budget; `band` holds reach with probability `level`."""
+    """The forecast for a budget; `band` holds reach with probability `level`."""
 
     budget: float
     spend: float

@@ -188,7 +188,7 @@ class ReportService:
             )
 
     def pacing(self, campaign_id: str, window: Window, points: int) -> PacingDocument:
-        """How the budget was spent."""
+        """Spend of the budget over time."""
         stored = self.store.campaigns.get(campaign_id)
         with self.policy.view([stored]) as view:
             delivery = self._delivery(view, stored, "pacing")
@@ -201,7 +201,7 @@ class ReportService:
         )
 
     def plan(self, campaign_id: str, question: PlanQuestion) -> PlanDocument:
-        """What budgets would reach on the newest catalogue. Reads no log."""
+        """Forecast reach of budgets on the newest catalogue. Reads no log."""
         stored = self.store.campaigns.get(campaign_id)
         newest, name = self.store.catalogues.newest, stored.campaign.audience
         self._check_audience(campaign_id, name, newest, "plan")

@@ -1,4 +1,4 @@
-"""What was withheld from advertisers, and why: for operators and publishers."""
+"""A log of withheld answers and their reasons, for operators and publishers."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Suppressions:
                 self._entries.popitem(last=False)
 
     def by_reason(self) -> dict[str, float]:
-        """How often each reason came since the start, for metrics."""
+        """Counts by reason since the start, for metrics."""
         with self._lock:
             return dict(self._by_reason)
 

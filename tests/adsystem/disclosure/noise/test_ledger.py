@@ -17,16 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.noise.ledger import (
-    FILE,
-    MARK,
+from kreach.adsystem.disclosure.noise.ledger import FILE, MARKER, PrivacyLedger, check_ledger
+from kreach.adsystem.disclosure.noise.questions import (
     BudgetExhausted,
     Charge,
     LedgerQuestion,
     LedgerUnavailable,
-    PrivacyLedger,
     RecordedAnswer,
-    check_ledger,
 )
 from kreach.errors import KreachError
 
@@ -195,15 +192,15 @@ def test_many_threads_and_two_ledgers_draw_once_and_keep_to_the_budget(tmp_path:
 _TELLER = """
 import json, random, sys
 from pathlib import Path
-from kreach.adsystem.disclosure.noise.ledger import Charge, RecordedAnswer, PrivacyLedger
-from kreach.adsystem.disclosure.noise.questions import LedgerQuestion
+from kreach.adsystem.disclosure.noise.ledger import PrivacyLedger
+from kreach.adsystem.disclosure.noise.questions import Charge, LedgerQuestion, RecordedAnswer
 ledger = PrivacyLedger(Path(sys.argv[1]))
 charge = Charge(10, 500, 500, 10)
 for at in range(100_000):
     question = LedgerQuestion("spring", "v1", "window", at % 7, at % 7 + 1 + at // 7 % 50)
-    told = ledger.ask([question], charge, lambda q, _: {"value": random.getrandbits(60)})[0]
-    if isinstance(told, RecordedAnswer):
-        print(json.dumps([question.start, question.end, told.answer["value"]]), flush=True)
+    answer = ledger.ask([question], charge, lambda q, _: {"value": random.getrandbits(60)})[0]
+    if isinstance(answer, RecordedAnswer):
+        print(json.dumps([question.start, question.end, answer.answer["value"]]), flush=True)
 """
 
 
@@ -269,7 +266,7 @@ def spoil_older(folder: Path) -> None:
 
 
 def spoil_mark(folder: Path) -> None:
-    (folder / MARK).write_text("[]")
+    (folder / MARKER).write_text("[]")
 
 
 @pytest.mark.parametrize(
@@ -335,10 +332,10 @@ def test_a_start_that_was_cut_off_is_made_good(tmp_path: Path) -> None:
     ledger = PrivacyLedger(tmp_path)
     one(ledger.ask([window(0, 1)], WINDOW, Drawer()))
     ledger.close()
-    (tmp_path / MARK).unlink()  # killed between the ledger and its mark
+    (tmp_path / MARKER).unlink()  # killed between the ledger and its mark
     ledger = PrivacyLedger(tmp_path)
     assert len(ledger) == 1
-    assert json.loads((tmp_path / MARK).read_text())["answers"] == 1
+    assert json.loads((tmp_path / MARKER).read_text())["answers"] == 1
     ledger.close()
 
 

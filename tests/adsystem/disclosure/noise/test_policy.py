@@ -23,7 +23,7 @@ import kreach as kr
 from kreach.adsystem.campaigns.campaign import Cap
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
-from kreach.adsystem.disclosure.noise.ledger import FILE, MARK, PrivacyLedger
+from kreach.adsystem.disclosure.noise.ledger import FILE, MARKER, PrivacyLedger
 from kreach.adsystem.disclosure.noise.mechanism import Draw, Part
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy, check_noise
 from kreach.adsystem.log.snapshot import LogUnavailable
@@ -309,7 +309,7 @@ def check_grown(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> No
 def test_rules_hold_whatever_is_asked_and_drawn(
     opened: ReportStore, seed: int, day: int, windows: list[tuple[int, int]], rho: float
 ) -> None:
-    for name in (FILE, MARK, f"{FILE}-wal", f"{FILE}-shm"):
+    for name in (FILE, MARKER, f"{FILE}-wal", f"{FILE}-shm"):
         (opened.settings.store / name).unlink(missing_ok=True)
     now = START + (day + 0.1) * DAY
     chosen = NoiseSettings(rho=rho, max_questions=3)

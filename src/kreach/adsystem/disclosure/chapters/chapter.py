@@ -182,7 +182,7 @@ class ChapterList:
 
     @property
     def shown_count(self) -> int:
-        """How many chapters may be shown: all but a withheld one."""
+        """The number of chapters that may be shown: all but a withheld one."""
         return len(self) - self.newest_withheld
 
     @property
@@ -192,12 +192,12 @@ class ChapterList:
 
     @property
     def starts(self) -> IntArray:
-        """Where chapters begin that may be shown."""
+        """Starts of the chapters that may be shown."""
         return self.table[: self.shown_count, 0]
 
     @property
     def ends(self) -> IntArray:
-        """Where chapters end that may be shown."""
+        """Ends of the chapters that may be shown."""
         return self.table[: self.shown_count, 1]
 
     def impressions_at(self, moment_micros: int) -> int:
@@ -205,7 +205,7 @@ class ChapterList:
         return int(self.table[: self._ended(moment_micros), 2].sum())
 
     def spend_at(self, moment_micros: int) -> int:
-        """What shown chapters that end up to a moment cost."""
+        """Spend of all shown chapters that end up to a moment."""
         return int(self.table[: self._ended(moment_micros), 4].sum())
 
     def _ended(self, moment_micros: int) -> int:
@@ -244,7 +244,7 @@ class ChapterList:
         return [range(first, stop) for first, stop in pairwise(stops)]
 
     def edges(self, moment_micros: int, *, of_end: bool) -> Edges:
-        """Where a window could begin or end, next to a moment."""
+        """The nearest edges at which a window may begin or end."""
         edges = self.ends if of_end else self.starts
         before = int(np.searchsorted(edges, moment_micros, side="right")) - 1
         after = int(np.searchsorted(edges, moment_micros))

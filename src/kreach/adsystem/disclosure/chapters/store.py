@@ -62,7 +62,7 @@ def stored_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
     file = folder / FILE
     if not file.exists():
         return {}
-    still = not file.with_name(f"{FILE}-wal").exists()  # nobody has it open
+    still = not file.with_name(f"{FILE}-wal").exists()  # no process has it open
     with (
         store_errors(_RULE, folder),
         closing(open_read_only(file, _SCHEMA, immutable=still, older=True)) as connection,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import ceil, floor, log, sqrt
 from typing import Any
 
-from kreach.adsystem.disclosure.noise.ledger import Charge
 from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS, Strength
+from kreach.adsystem.disclosure.noise.questions import Charge
 from kreach.adsystem.settings import NoiseSettings
 
 __all__ = ["Budget", "privacy_epsilon"]

@@ -116,8 +116,8 @@ class Intervals:
         each = 1.0 - (1.0 - level) / 2.0
         low, high = self.targeted(each)
         fewest, most = self.at_least(1, each)
-        least = max(low / most, 1.0) if fewest > 0.0 else 0.0  # 0 is the average of nobody
-        largest = max(high / max(fewest, 1.0), least)  # whoever is reached is one person at least
+        least = max(low / most, 1.0) if fewest > 0.0 else 0.0  # nobody may be reached
+        largest = max(high / max(fewest, 1.0), least)  # at least one person is reached
         shown = self.average_frequency
         return min(least, shown), max(largest, shown)
 

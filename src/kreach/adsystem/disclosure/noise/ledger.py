@@ -43,20 +43,10 @@ from kreach.service.sqlite import (
     transaction,
 )
 
-__all__ = [
-    "BudgetExhausted",
-    "Charge",
-    "LedgerQuestion",
-    "LedgerUnavailable",
-    "MakeAnswer",
-    "Peak",
-    "PrivacyLedger",
-    "RecordedAnswer",
-    "check_ledger",
-]
+__all__ = ["MakeAnswer", "PrivacyLedger", "check_ledger"]
 
 FILE = "noise.sqlite3"
-MARK = "noise.mark"
+MARKER = "noise.mark"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
@@ -99,7 +89,7 @@ class PrivacyLedger:
     """The ledger in a folder. For use by several threads; several processes may have it open."""
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._marker = folder / FILE, Marker(folder / MARK)
+        self._path, self._marker = folder / FILE, Marker(folder / MARKER)
         self._lock = threading.Lock()
         with store_errors(_RULE, self._path):
             folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +149,7 @@ class PrivacyLedger:
             self._connection.close()
 
     def __len__(self) -> int:
-        """How many answers were given."""
+        """The number of recorded answers."""
         with self._reading():
             return self._count()
 
@@ -321,9 +311,9 @@ class PrivacyLedger:
 
 
 def check_ledger(folder: Path) -> int:
-    """How many answers the ledger of a folder holds; for checks before a service opens it."""
+    """The number of answers in the ledger of a folder, for checks before a service opens it."""
     path = folder / FILE
-    if not path.exists() and not (folder / MARK).exists():
+    if not path.exists() and not (folder / MARKER).exists():
         return 0  # the service will create one
     if not path.exists():
         raise KreachError.rule("store", "hold the privacy ledger that its marker names", path)

@@ -34,7 +34,7 @@ _SLACK = 1.0 + 1e-9  # on a scale, so that rounding never makes a mechanism cost
 
 @dataclass(frozen=True)
 class Vector:
-    """What is released, before or after noise. People are in thousandths."""
+    """The released numbers, before or after noise. People are in thousandths."""
 
     at_least: tuple[int, ...]  # 1+, 2+, ... K+ people
     rest: int  # the sum of those who saw it K + 1, K + 2, ... times or more
@@ -61,7 +61,7 @@ Draw = Callable[[Part, Sequence[int]], list[int]]
 
 @dataclass(frozen=True)
 class Strength:
-    """How strong the noise on an answer is: what it may cost, for how much of one person."""
+    """The parameters of the noise on an answer: its cost, for how many impressions of a person."""
 
     rho_nanos: int
     max_per_person: int

@@ -44,7 +44,7 @@ class LedgerQuestion:
 
 @dataclass(frozen=True)
 class Charge:
-    """What an answer costs, and what answers of its kind and all answers may cost together.
+    """The cost of an answer, and the limits for answers of its kind (the pot) and for all answers.
 
     All of it for `max_per_person` impressions of one person.
     """
@@ -88,7 +88,7 @@ class BudgetExhausted:
 
 
 def cost_of(rho_nanos: int, drawn_for: int, max_per_person: int) -> int:
-    """What an answer for some impressions of a person costs for another number of them.
+    """The cost of an answer, drawn for some impressions of a person, for another number of them.
 
     For more as the square, for fewer at most in proportion; rounded up.
     """

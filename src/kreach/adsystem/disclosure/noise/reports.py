@@ -44,7 +44,7 @@ def noisy_cap_reports(
 
 
 def noise_info(answer: NoisyAnswer) -> NoiseInfo:
-    """How an answer was drawn: what it cost, and the σ of each of its numbers."""
+    """The noise of an answer: its cost in ρ, and the σ of each of its numbers."""
     people, impressions, spend = answer.strength.parts
     return NoiseInfo(
         rho=answer.strength.rho_nanos / NANOS,

@@ -21,16 +21,15 @@ from kreach.adsystem.disclosure.noise.answers import (
 )
 from kreach.adsystem.disclosure.noise.budget import Budget
 from kreach.adsystem.disclosure.noise.grid import FlightGrid, flight_grid
-from kreach.adsystem.disclosure.noise.ledger import (
+from kreach.adsystem.disclosure.noise.ledger import MakeAnswer, PrivacyLedger
+from kreach.adsystem.disclosure.noise.mechanism import Draw, Vector
+from kreach.adsystem.disclosure.noise.questions import (
     BudgetExhausted,
     Charge,
     LedgerQuestion,
     LedgerUnavailable,
-    MakeAnswer,
-    PrivacyLedger,
     RecordedAnswer,
 )
-from kreach.adsystem.disclosure.noise.mechanism import Draw, Vector
 from kreach.adsystem.log.counts import count_window
 from kreach.adsystem.log.snapshot import LogUnavailable, Snapshot
 from kreach.adsystem.reports.store import ReportStore

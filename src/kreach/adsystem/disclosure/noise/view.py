@@ -280,7 +280,7 @@ class NoiseView:
     # -- pacing -------------------------------------------------------------------------------
 
     def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
-        """What all catalogues came to at each point of one of them."""
+        """Sums over all catalogues at each point of one of them."""
         series = self._points(stored)
         ends = sorted({point.end for one in series.values() for point in one.points})
         if window.start is not None:
