@@ -25,11 +25,11 @@ from kreach.adsystem.api.app import advertiser_policy
 from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import Journal
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Withheld
 from kreach.adsystem.reports.questions import ReachQuestion
 from kreach.adsystem.reports.report import Allowed
 from kreach.adsystem.reports.service import ReportService
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import (
     AdSystemSettings,
     GuardSettings,
@@ -160,7 +160,7 @@ class _Scene:
         return self._view
 
     def _open(self, mode: str) -> ReportService:
-        store = ReportStore(self.shared, "1500MB", Log("lab", lambda line: None))
+        store = ReportContext(self.shared, "1500MB", Log("lab", lambda line: None))
         self._open_ones.callback(store.close)
         guard = GuardSettings(enabled=mode != "open")
         noise = NoiseSettings(enabled=mode == "noise")

@@ -16,12 +16,12 @@ from kreach.adsystem.disclosure.noise.mechanism import Draw
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy
 from kreach.adsystem.disclosure.open import OpenPolicy
 from kreach.adsystem.measurement.report import ReachReport
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.measure import cap_reports
 from kreach.adsystem.reports.policy import Policy
 from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.report import to_json
 from kreach.adsystem.reports.service import ReportService
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import AdSystemSettings, GuardSettings, NoiseSettings
 from kreach.boundary.times import Window
 from kreach.service.clock import Clock
@@ -34,7 +34,7 @@ __all__ = [
     "open_reports",
     "plain",
     "plain_caps",
-    "report_store",
+    "report_context",
 ]
 
 D = TypeVar("D", bound=msgspec.Struct)
@@ -54,9 +54,9 @@ def plain_caps(reports: tuple[ReachReport, ...], level: float) -> list[dict[str,
     return result
 
 
-def report_store(shared: AdSystemSettings) -> ReportStore:
+def report_context(shared: AdSystemSettings) -> ReportContext:
     """A store whose log messages nobody reads."""
-    return ReportStore(shared, "200MB", Log("reporting", lambda line: None))
+    return ReportContext(shared, "200MB", Log("reporting", lambda line: None))
 
 
 class PlainReports:
@@ -133,9 +133,9 @@ class PlainReports:
 
 @contextmanager
 def _reports(
-    shared: AdSystemSettings, policy: Callable[[ReportStore], Policy], clock: Clock
+    shared: AdSystemSettings, policy: Callable[[ReportContext], Policy], clock: Clock
 ) -> Any:
-    with closing(report_store(shared)) as store:
+    with closing(report_context(shared)) as store:
         service = ReportService(store, policy(store), clock)
         try:
             yield PlainReports(service)

@@ -15,7 +15,7 @@ from kreach.adsystem.reports.service import ReportService
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue
-from tests.adsystem.report_services import PlainReports, open_reports, report_store
+from tests.adsystem.report_services import PlainReports, open_reports, report_context
 
 NEW = {
     "id": "spring",
@@ -175,7 +175,7 @@ class _Careless(ReportService):
 def test_anothers_campaign_is_never_shown_even_by_mistake(tmp_path: Path) -> None:
     live = LiveStore(tmp_path, make_catalogue("disjoint", groups=6))
     live.add(make_campaign("bob.theirs"))
-    with closing(report_store(live.shared)) as store:
+    with closing(report_context(live.shared)) as store:
         careless = _Careless(store, OpenPolicy(store), lambda: 0.0)
         with pytest.raises(RuntimeError, match="another advertiser"):
             PlainReports(careless, "acme").status("spring", 0.95)

@@ -24,10 +24,10 @@ from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy
 from kreach.adsystem.disclosure.open import OpenPolicy
 from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Policy
 from kreach.adsystem.reports.report import Health
 from kreach.adsystem.reports.service import ReportService
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import (
     AdSystemSettings,
     GuardSettings,
@@ -47,7 +47,7 @@ _NO_PATH = {404: "there is no such path", 405: "this path does not have this met
 
 
 def advertiser_policy(
-    store: ReportStore, guard: GuardSettings, noise: NoiseSettings, clock: Clock
+    store: ReportContext, guard: GuardSettings, noise: NoiseSettings, clock: Clock
 ) -> Policy:
     """The policy for advertisers that the settings choose: noise, chapters or open."""
     chapters = ChapterPolicy(store, guard, clock) if guard.enabled else None
@@ -72,7 +72,7 @@ def reporting_app(
     metrics = Metrics("reporting")
     clock = SteadyClock() if clock is None else clock
     with ExitStack() as opened:  # closes what is open if a later step fails
-        store = ReportStore(shared, settings.memory, log)
+        store = ReportContext(shared, settings.memory, log)
         opened.callback(store.close)
         operators = ReportService(store, OpenPolicy(store), clock)
         ring: KeyRing | None = None

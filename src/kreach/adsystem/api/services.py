@@ -12,8 +12,8 @@ from kreach.adsystem.access.ring import KeyRing
 from kreach.adsystem.api.errors import json_response
 from kreach.adsystem.api.scope import CampaignScope
 from kreach.adsystem.api.web import Workers
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.service import ReportService
-from kreach.adsystem.reports.store import ReportStore
 from kreach.service.metrics import Metrics
 
 __all__ = ["Forbidden", "HealthCheck", "Services"]
@@ -33,7 +33,7 @@ class Services:
 
     def __init__(
         self,
-        store: ReportStore,
+        store: ReportContext,
         metrics: Metrics,
         operators: ReportService,
         ring: KeyRing | None = None,

@@ -9,10 +9,10 @@ import numpy as np
 
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.log.counts import check_period_count
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.measure import basis_of
 from kreach.adsystem.reports.policy import Figures, Series, Subject
 from kreach.adsystem.reports.report import CurvePoint, CurveReport, SeriesPeriod, Suppressed
-from kreach.adsystem.reports.store import ReportStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError
@@ -58,7 +58,7 @@ class CountingView(ABC):
     pacing_note: Suppressed | None = None
     max_seconds = MAX_SECONDS
 
-    def __init__(self, store: ReportStore) -> None:
+    def __init__(self, store: ReportContext) -> None:
         self.store = store
 
     @abstractmethod

@@ -8,10 +8,10 @@ from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
 from kreach.adsystem.log.counts import PlaceTotal, closed_window, count_periods, count_window
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.pacing import last_pace, pacing_of
 from kreach.adsystem.reports.policy import Delivery, Subject
 from kreach.adsystem.reports.report import Pace, Suppressed
-from kreach.adsystem.reports.store import ReportStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
@@ -25,7 +25,7 @@ _NOTHING = PlaceTotal()
 class OpenPolicy:
     """Shows the log as it is. For use by several threads."""
 
-    def __init__(self, store: ReportStore) -> None:
+    def __init__(self, store: ReportContext) -> None:
         self._store = store
         self._unique: dict[int, tuple[tuple[object, ...], float | None]] = {}  # by campaign
 
@@ -37,7 +37,7 @@ class OpenPolicy:
             self._store.catalogues.refresh(now.catalogue_numbers)
             yield OpenView(self._store, now, self._unique)
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Every audience may be used."""
         del audience, catalogue
         return None
@@ -58,14 +58,14 @@ class OpenView(CountingView):
 
     def __init__(
         self,
-        store: ReportStore,
+        store: ReportContext,
         now: Snapshot,
         unique: dict[int, tuple[tuple[object, ...], float | None]],
     ) -> None:
         super().__init__(store)
         self._now, self._unique = now, unique
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def reach_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Every audience may be used."""
         del audience, catalogue
         return None

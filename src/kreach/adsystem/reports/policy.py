@@ -94,7 +94,7 @@ class View(Protocol):
     def catalogue(self, stored: StoredCampaign, version: str | None) -> Catalogue:
         """The requested version; else the newest with something to show of the campaign."""
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def reach_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why reach on this audience is withheld, or None."""
 
     def unique_reach(
@@ -130,7 +130,7 @@ class Policy(Protocol):
     def view(self, campaigns: Sequence[StoredCampaign]) -> AbstractContextManager[View]:
         """Look at some campaigns as of now."""
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why campaigns of these callers may not target this audience, or None."""
 
     def campaign_changed(self, stored: StoredCampaign) -> None:

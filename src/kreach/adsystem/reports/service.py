@@ -13,6 +13,7 @@ import msgspec
 from kreach.adsystem.campaigns.campaign import Campaign, campaign_from, check_runnable
 from kreach.adsystem.campaigns.store import StoredCampaign, UnknownCampaign
 from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
 from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
@@ -34,7 +35,6 @@ from kreach.adsystem.reports.report import (
     Summary,
     Suppressed,
 )
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.reports.suppressions import Suppressions
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.catalogue import Catalogue
@@ -52,7 +52,7 @@ _MAX_PLANS = 256
 class ReportService:
     """Campaigns, reach, series, pacing and plans as one policy shows them."""
 
-    def __init__(self, store: ReportStore, policy: Policy, clock: Clock) -> None:
+    def __init__(self, store: ReportContext, policy: Policy, clock: Clock) -> None:
         self.store, self.policy = store, policy
         self.suppressions = Suppressions(clock)
         self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
@@ -152,7 +152,7 @@ class ReportService:
     ) -> tuple[Suppressed, ...]:
         """Why there is no reach beside figures that are shown."""
         catalogue = self.store.catalogues.get(version)
-        return _as_tuple(view.check_audience(stored.campaign.audience, catalogue))
+        return _as_tuple(view.reach_refusal(stored.campaign.audience, catalogue))
 
     # -- reports ------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class ReportService:
         usable = [
             name
             for name in self.store.audience_names
-            if self.policy.check_audience(name, newest) is None
+            if self.policy.audience_refusal(name, newest) is None
         ]
         return CatalogueList(
             catalogues=tuple(_catalogue_summary(cache.get(version)) for version in cache.versions),
@@ -260,7 +260,7 @@ class ReportService:
     def _check_audience(
         self, campaign_id: str, audience: str, catalogue: Catalogue, question: str
     ) -> None:
-        note = self.policy.check_audience(audience, catalogue)
+        note = self.policy.audience_refusal(audience, catalogue)
         if note is not None:
             self.suppressions.add(note.reason, campaign_id, question)
             raise Withheld(f"audience {audience!r}: {note.why}", note.reason)

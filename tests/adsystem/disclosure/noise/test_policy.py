@@ -27,10 +27,10 @@ from kreach.adsystem.disclosure.noise.ledger import FILE, MARKER, PrivacyLedger
 from kreach.adsystem.disclosure.noise.mechanism import Draw, Part
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy, check_noise
 from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Withheld
 from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.service import ReportService
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import (
     AdSystemSettings,
     GuardSettings,
@@ -46,7 +46,7 @@ from tests.adsystem.api.live_stores import (
     make_catalogue,
 )
 from tests.adsystem.disclosure.noise.test_consistency import seeded
-from tests.adsystem.report_services import PlainReports, noisy_reports, report_store
+from tests.adsystem.report_services import PlainReports, noisy_reports, report_context
 
 Ask = Callable[[], Any]
 DAY = timedelta(days=1)
@@ -307,7 +307,7 @@ def check_grown(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> No
     rho=st.sampled_from([0.01, 0.25, 50.0]),
 )
 def test_rules_hold_whatever_is_asked_and_drawn(
-    opened: ReportStore, seed: int, day: int, windows: list[tuple[int, int]], rho: float
+    opened: ReportContext, seed: int, day: int, windows: list[tuple[int, int]], rho: float
 ) -> None:
     for name in (FILE, MARKER, f"{FILE}-wal", f"{FILE}-shm"):
         (opened.settings.store / name).unlink(missing_ok=True)
@@ -332,12 +332,12 @@ def test_rules_hold_whatever_is_asked_and_drawn(
 
 
 @pytest.fixture(scope="module")
-def opened(live: LiveStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportStore]:
+def opened(live: LiveStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportContext]:
     """A copy of the store, for many ledgers in turn."""
     folder = tmp_path_factory.mktemp("opened") / "store"
     shutil.copytree(live.shared.store, folder, ignore=_LEDGER)
     shared = msgspec.structs.replace(live.shared, store=folder)
-    with closing(report_store(shared)) as store:
+    with closing(report_context(shared)) as store:
         yield store
 
 
@@ -566,7 +566,7 @@ def test_totals_are_of_all_catalogues_and_reach_of_the_newest_that_has_impressio
 
 
 def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSettings) -> None:
-    store, clock = report_store(shared), LONG_AFTER.timestamp
+    store, clock = report_context(shared), LONG_AFTER.timestamp
     guard = ChapterPolicy(store, GuardSettings(min_audience=10_000), clock)
     policy = NoisePolicy(store, NoiseSettings(), clock, guard, without_noise)
     guarded = PlainReports(ReportService(store, policy, clock))

@@ -19,6 +19,7 @@ from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
 from kreach.adsystem.disclosure.notes import EVERYTHING, PACING, ROWS, thinned
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Delivery, Figures, Subject, Withheld
 from kreach.adsystem.reports.report import (
     Allowed,
@@ -26,7 +27,6 @@ from kreach.adsystem.reports.report import (
     Pace,
     Suppressed,
 )
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import GuardSettings
 from kreach.adsystem.store_layout import guard_key
 from kreach.boundary.catalogue import Catalogue
@@ -49,7 +49,7 @@ class ChapterPolicy:
     `clock` gives seconds since 1970; it decides which points of the grid are over.
     """
 
-    def __init__(self, store: ReportStore, settings: GuardSettings, clock: Clock) -> None:
+    def __init__(self, store: ReportContext, settings: GuardSettings, clock: Clock) -> None:
         self.store, self.settings, self._clock = store, settings, clock
         self._chapters = ChapterStore(store.settings.store)
         self.writer = ChapterWriter(self._chapters, settings)
@@ -70,7 +70,7 @@ class ChapterPolicy:
         """Whether advertisers may use an audience on a catalogue."""
         return self._rules.verdict(catalogue, audience)
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why advertisers may not use an audience."""
         return self._rules.note(catalogue, audience)
 
@@ -138,7 +138,7 @@ class ChapterView(CountingView):
 
     # -- what may be shown --------------------------------------------------------------------
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def reach_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why reach on an audience is withheld, also where the catalogue does not have it."""
         verdict = self._policy.verdict(audience, catalogue)
         if verdict.reason is None:
@@ -162,7 +162,7 @@ class ChapterView(CountingView):
             why = "the log lacks rows that were shown: newer ones are shown when it has them again"
             notes.append(Suppressed(what="newer numbers", reason=LOG_BEHIND, why=why))
         newest = self.store.catalogues.newest
-        refused = self._policy.check_audience(stored.campaign.audience, newest)
+        refused = self._policy.audience_refusal(stored.campaign.audience, newest)
         if refused is not None:
             notes.append(Suppressed(what=EVERYTHING, reason=refused.reason, why=refused.why))
             visible = []
@@ -242,7 +242,7 @@ class ChapterView(CountingView):
         for stored in campaigns:
             catalogue = self.catalogue(stored, None)
             reach = None
-            if self.check_audience(stored.campaign.audience, catalogue) is None:
+            if self.reach_refusal(stored.campaign.audience, catalogue) is None:
                 reach = self._people_reached(self.store.subject(stored, catalogue))
             result[stored.number] = (catalogue.version, reach)
         return result

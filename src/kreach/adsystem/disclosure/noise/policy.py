@@ -17,8 +17,8 @@ from kreach.adsystem.disclosure.noise.mechanism import Draw, opendp_draw
 from kreach.adsystem.disclosure.noise.source import NoisySource
 from kreach.adsystem.disclosure.noise.view import NoiseView
 from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.report import Suppressed
-from kreach.adsystem.reports.store import ReportStore
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.service.clock import Clock
@@ -43,7 +43,7 @@ class NoisePolicy:
 
     def __init__(
         self,
-        store: ReportStore,
+        store: ReportContext,
         settings: NoiseSettings,
         clock: Clock,
         guard: ChapterPolicy | None = None,
@@ -65,9 +65,9 @@ class NoisePolicy:
         """People are counted up to one impression more."""
         return self.budget.settings.max_frequency - 1
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """As the guard judges it."""
-        return None if self._guard is None else self._guard.check_audience(audience, catalogue)
+        return None if self._guard is None else self._guard.audience_refusal(audience, catalogue)
 
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """The guard's chapters depend on it, should noise be turned off."""
@@ -80,4 +80,4 @@ class NoisePolicy:
         del campaigns
         with suppress(LogUnavailable), self.store.live.snapshot() as now:
             self.store.catalogues.refresh(now.catalogue_numbers)
-        yield NoiseView(self.store.catalogues, self.source, self.budget, self.check_audience)
+        yield NoiseView(self.store.catalogues, self.source, self.budget, self.audience_refusal)

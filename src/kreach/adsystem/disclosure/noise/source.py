@@ -32,7 +32,7 @@ from kreach.adsystem.disclosure.noise.questions import (
 )
 from kreach.adsystem.log.counts import count_window
 from kreach.adsystem.log.snapshot import LogUnavailable, Snapshot
-from kreach.adsystem.reports.store import ReportStore
+from kreach.adsystem.reports.context import ReportContext
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, from_seconds
@@ -76,7 +76,7 @@ class NoisySource:
     """Answers with noise. For use by several threads."""
 
     def __init__(
-        self, store: ReportStore, ledger: PrivacyLedger, budget: Budget, draw: Draw, clock: Clock
+        self, store: ReportContext, ledger: PrivacyLedger, budget: Budget, draw: Draw, clock: Clock
     ) -> None:
         self._store, self._ledger, self._budget = store, ledger, budget
         self._draw, self._clock = draw, clock

@@ -56,11 +56,11 @@ class NoiseView:
         self, catalogues: CatalogueCache, source: NoisySource, budget: Budget, check: CheckAudience
     ) -> None:
         self._catalogues, self._source, self._budget = catalogues, source, budget
-        self._check_audience = check
+        self._audience_refusal = check
 
-    def check_audience(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
+    def reach_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """As the policy."""
-        return self._check_audience(audience, catalogue)
+        return self._audience_refusal(audience, catalogue)
 
     # -- which catalogue ----------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class NoiseView:
 
     def delivery(self, stored: StoredCampaign) -> Delivery:
         """Up to the last point of each catalogue; or nothing, and why."""
-        refused = self.check_audience(stored.campaign.audience, self._catalogues.newest)
+        refused = self.reach_refusal(stored.campaign.audience, self._catalogues.newest)
         if refused is not None:
             note = Suppressed(what=EVERYTHING, reason=refused.reason, why=refused.why)
             return Delivery(None, None, None, (note,))

@@ -11,10 +11,10 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["ReportStore"]
+__all__ = ["ReportContext"]
 
 
-class ReportStore:
+class ReportContext:
     """Opened once per process, shared by all policies. For use by several threads."""
 
     def __init__(self, settings: AdSystemSettings, memory: str, log: Log) -> None:
