@@ -126,10 +126,21 @@ class ReachReport:
         Cut off at 0 and at how many people can have seen it so often.
         """
         count = as_whole_number("count", count, minimum=1)
+        possible = count <= self.exposure.max_trials
+        mean = float(self.at_least(count)[-1]) if possible else 0.0
+        return self._at_least_interval(count, mean, level)
+
+    def at_least_intervals(self, top: int, level: float = 0.95) -> tuple[tuple[float, float], ...]:
+        """The same for 1, 2, ..., top times, from one frequency distribution."""
+        means = self.at_least(top).tolist()
+        return tuple(
+            self._at_least_interval(count, mean, level) for count, mean in enumerate(means, 1)
+        )
+
+    def _at_least_interval(self, count: int, mean: float, level: float) -> tuple[float, float]:
         level = as_probability("level", level)
         if count > self.exposure.max_trials:
             return 0.0, 0.0
-        mean = float(self.at_least(count)[-1])
         std = sqrt(self.exposure.at_least_variance(count))
         half = normal_half_width(level) * std
         most = min(self.targeted_user_count, self.impressions // count)

@@ -76,9 +76,7 @@ def cap_reports(reports: tuple[ReachReport, ...], level: float) -> tuple[CapRepo
     max_frequency = targeted / low if low > 0.0 else float(first.impressions)
     frequency = tuple(first.frequency(_MAX_FREQUENCY).tolist())
     at_least = tuple(first.at_least(_MAX_FREQUENCY).tolist())
-    at_least_intervals = tuple(
-        first.at_least_interval(count, level) for count in range(1, _MAX_FREQUENCY + 1)
-    )
+    at_least_intervals = first.at_least_intervals(_MAX_FREQUENCY, level)
     result = []
     for report in reports:
         method = interval_method(report)
