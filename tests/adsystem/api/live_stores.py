@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 
 import kreach as kr
@@ -18,6 +19,7 @@ from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.reports import report as types
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
@@ -177,8 +179,35 @@ async def reporting(live: LiveStore, **settings: Any) -> AsyncIterator[httpx.Asy
     """A client of a reporting service on the store."""
     app = reporting_app(live.shared, ReportingSettings(**settings), quiet("reporting"))
     transport = httpx.ASGITransport(app)
+    hooks: dict[str, list[Any]] = {"response": [_check_type]}
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://reporting") as client,
+        httpx.AsyncClient(
+            transport=transport, base_url="http://reporting", event_hooks=hooks
+        ) as client,
     ):
         yield client
+
+
+_ANSWERS = {
+    "reach": types.ReachDocument,
+    "series": types.SeriesDocument,
+    "curve": types.CurveDocument,
+    "pacing": types.PacingDocument,
+    "plan": types.PlanDocument,
+    "campaigns": types.CampaignList,
+    "catalogues": types.CatalogueList,
+}
+
+
+async def _check_type(response: httpx.Response) -> None:
+    """Every answer reads back as its report type, as the console reads it."""
+    await response.aread()
+    name = response.url.path.rpartition("/")[2]
+    kind: type[Any] | None = _ANSWERS.get(name)
+    if response.request.method == "GET" and response.url.path.startswith("/v1/campaigns/"):
+        kind = kind or types.CampaignStatus
+    if response.status_code >= 400:
+        kind = None if response.url.path == "/healthz" else types.ErrorDocument
+    if kind is not None and response.request.method == "GET":
+        msgspec.json.decode(response.content, type=kind)

@@ -246,8 +246,9 @@ def _totals(rows: ir.Table) -> dict[str, ir.Value]:
 
 
 def _sum(column: ir.Value) -> ir.Value:
-    """A sum as a 64-bit number; engines widen it."""
-    return column.sum().fill_null(0).cast("int64")
+    """An exact sum as a 64-bit number. DuckDB widens sums to 128 bits, which Ibis does not know:
+    without a cast that it cannot drop, NumPy would get them as floats."""
+    return column.sum().fill_null(0).cast("decimal(38, 0)").cast("int64")
 
 
 def with_running(counted: ir.Table, slots: int) -> ir.Table:

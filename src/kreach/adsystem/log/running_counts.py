@@ -77,7 +77,7 @@ class RunningCounts:
         newer = now.newer(before.rows, _NEWER_COUNTS)
         totals = dict(before.value)
         places = list(zip(newer["campaign"].tolist(), newer["catalogue"].tolist(), strict=True))
-        numbers = (newer[name].tolist() for name in ("n", "spend", "first"))
+        numbers = (newer[name].astype(np.int64).tolist() for name in ("n", "spend", "first"))
         for place, n, spend, first in zip(map(Place._make, places), *numbers, strict=True):
             totals[place] = totals.get(place, PlaceTotal()) + PlaceTotal(n, spend, first)
         for place, entry in self._counts.items():
