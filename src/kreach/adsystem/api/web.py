@@ -14,6 +14,7 @@ from fastapi.security.base import SecurityBase
 
 from kreach.adsystem.access.gate import OPERATOR, Admit, Refusal, Viewer
 from kreach.adsystem.api.errors import error_response
+from kreach.service.bodies import BodyTimeout, BodyTooLong, read_body
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
@@ -33,6 +34,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 _BODY_SECONDS = 10.0
+_CLOSE = {"connection": "close"}
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _VIEWER = "kreach.viewer"
@@ -128,16 +130,15 @@ class RequestGuard:
         try:
             refused = self._refused(scope)
             if refused is None:
-                body = await asyncio.wait_for(self._body(receive), _BODY_SECONDS)
+                first = await asyncio.wait_for(receive(), _BODY_SECONDS)
+                body = await read_body(first, receive, self._max_body_bytes, _BODY_SECONDS)
                 if body is None:
                     return
-                refused = self._too_long(body)
-                if refused is None:
-                    await self._app(scope, _again(body, receive), counted)
-        except TimeoutError:
-            refused = error_response(
-                408, "the body did not arrive in time", headers={"connection": "close"}
-            )
+                await self._app(scope, _again(body, receive), counted)
+        except BodyTooLong as error:
+            refused = error_response(413, str(error), headers=_CLOSE)
+        except (BodyTimeout, TimeoutError):
+            refused = error_response(408, "the body did not arrive in time", headers=_CLOSE)
         except Exception as error:
             refused = self._failed(error, scope)
         if refused is not None and not status:
@@ -153,31 +154,11 @@ class RequestGuard:
         scope[_VIEWER] = viewer
         return None
 
-    def _too_long(self, body: bytes) -> Response | None:
-        if len(body) <= self._max_body_bytes:
-            return None
-        rule = f"the body must have at most {self._max_body_bytes} bytes"
-        return error_response(413, rule, headers={"connection": "close"})
-
     def _failed(self, error: Exception, scope: Any) -> Response:
         kind = type(error).__name__
         self._failures.add(kind)
         self._log.error("request failed", kind=kind, where=_where(error), route=_route(scope))
         return error_response(500, "internal error")
-
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The body, cut soon after the limit; None if the client has disconnected."""
-        parts: list[bytes] = []
-        size = 0
-        while size <= self._max_body_bytes:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if not message.get("more_body"):
-                break
-        return b"".join(parts)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
