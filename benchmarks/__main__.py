@@ -20,6 +20,7 @@ NAMES = (
     "bidder",
     "notices",
     "restart",
+    "reporting",
     "attacks",
     "fleet",
 )
