@@ -5,8 +5,7 @@ BOOT := .uv
 UV := $(BOOT)/bin/uv
 RUN := .venv/bin/
 SYNC := $(UV) sync --frozen --quiet --inexact --python $(PYTHON)
-# Many tests wait for processes that they started, so two more than cores.
-WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
 .PHONY: demo test quick check bench docs clean
 
