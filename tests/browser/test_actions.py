@@ -227,7 +227,7 @@ def test_withheld_figures_are_shown_with_their_reason(new_page: NewPage, tmp_pat
             line = named(page, "campaign own")
             expect(named(line, "People reached")).to_contain_text("withheld")
             expect(named(line, "budget")).to_contain_text("spend is withheld")
-            expect(line).to_contain_text("of at least 100 impressions")
+            expect(line).to_contain_text("figures appear in batches of at least 100 impressions")
             page.goto(f"{base}/campaign/own")
             expect(named(page, "People reached")).to_contain_text("withheld")
             expect(named(page, "Win rate")).to_contain_text("withheld")
@@ -240,7 +240,7 @@ def test_withheld_figures_are_shown_with_their_reason(new_page: NewPage, tmp_pat
             expect(page.get_by_text(re.compile(re.escape(message), re.IGNORECASE))).to_be_visible()
             page.goto(f"{base}/privacy")
             expect(page.get_by_text("No access with this key")).to_be_visible()
-            expect(page.get_by_text("advertiser may not")).to_be_visible()
+            expect(page.get_by_text("the role advertiser may not do this")).to_be_visible()
             expect(page.get_by_text("The audit cannot be shown")).to_be_visible()
             key_file.write_text(operator + "\n")  # taken up when the old key is refused
             revoked = kreach("keys", "revoke", acme.split("_")[1], *where)

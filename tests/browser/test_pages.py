@@ -104,7 +104,7 @@ def test_any_window_of_a_campaign(services: Services, page: Page) -> None:
     named(page, "window end").fill("2026-11-01T00:00")
     page.get_by_role("button", name="Report this window").click()
     end = page.locator("label", has=named(page, "window end"))
-    expect(end).to_contain_text("after")
+    expect(end).to_contain_text("end must be after start")
 
 
 def test_a_window_is_dragged_on_the_chart(services: Services, page: Page) -> None:
