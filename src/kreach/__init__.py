@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.requests import measure_with_requests
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
+    from kreach.adsystem.measurement.times import measure_times
     from kreach.adsystem.reports.window import (
         SeriesReport,
         WindowReport,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kreach.boundary.audience import Audience
     from kreach.boundary.events import Impression
     from kreach.boundary.visit_law import VisitLaw
+    from kreach.boundary.visit_model import VisitModel
 
 __version__ = "0.1.0"
 
@@ -75,12 +77,14 @@ __all__ = [
     "SparkEngine",
     "StackedValuation",
     "VisitLaw",
+    "VisitModel",
     "WindowReport",
     "__version__",
     "baselines",
     "hindsight_limit",
     "measure",
     "measure_series",
+    "measure_times",
     "measure_window",
     "measure_with_requests",
     "offline_multiplier",
@@ -114,10 +118,12 @@ _HOME = {
     "SparkEngine": f"{_LOG}.spark_engine",
     "StackedValuation": f"{_BIDDING}.valuation",
     "VisitLaw": "kreach.boundary.visit_law",
+    "VisitModel": "kreach.boundary.visit_model",
     "WindowReport": "kreach.adsystem.reports.window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
     "measure_series": "kreach.adsystem.reports.window",
+    "measure_times": "kreach.adsystem.measurement.times",
     "measure_window": "kreach.adsystem.reports.window",
     "measure_with_requests": "kreach.adsystem.measurement.requests",
     "offline_multiplier": f"{_BIDDING}.offline",

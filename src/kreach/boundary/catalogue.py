@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kreach.boundary.audience import Audience
 from kreach.boundary.checks import as_counts, as_whole_number, read_only
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -35,6 +36,7 @@ class Catalogue:
     visit_shares: tuple[FloatArray, ...] | None = None
     classes: tuple[MembershipClass, ...] | None = None  # overlapping groups only
     class_floor: int = 1
+    model: VisitModel | None = None  # how the site's people visit; disjoint groups only
 
     def __post_init__(self) -> None:
         as_whole_number("group_size", self.group_size, minimum=1)
@@ -63,6 +65,8 @@ class Catalogue:
                 raise KreachError.rule("visit_shares", "hold one share per member", "other lengths")
         if self.visit_shares is not None and self.classes is not None:
             raise KreachError.rule("visit_shares", "not come with overlapping groups", "both")
+        if self.model is not None and self.classes is not None:
+            raise KreachError.rule("model", "not come with overlapping groups", "both")
 
     @cached_property
     def _index(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Catalogue files: `catalogue.json`, `groups.parquet` and `classes.parquet`."""
+"""Catalogue files: `catalogue.json`, `groups.parquet`, `classes.parquet`, `visit_model.json`."""
 
 import json
 from datetime import datetime
@@ -16,6 +16,7 @@ from kreach.boundary.duckdb import (
     sql_text,
     translate_errors,
 )
+from kreach.boundary.visit_model import FILE, VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -36,6 +37,8 @@ def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
         "groups": len(catalogue),
         "overlapping": catalogue.classes is not None,
     }
+    if catalogue.model is not None:
+        catalogue.model.save(folder)
     (folder / "catalogue.json").write_text(json.dumps(facts, indent=2) + "\n")
 
 
@@ -120,6 +123,7 @@ def read_catalogue(folder: Path) -> Catalogue:
         tuple(np.asarray(s) for s in rows["visit_shares"]) if "visit_shares" in rows else None,
         None if classes is None else tuple(_class_row(index, *row) for row in classes),
         class_floor,
+        VisitModel.load(folder) if (folder / FILE).exists() else None,
     )
 
 

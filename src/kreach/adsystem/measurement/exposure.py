@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kreach.boundary.audience import Audience
+from kreach.boundary.visit_model import ModelError
 from kreach.errors import KreachError
 from kreach.numeric.exposure import ExposureLaw
 from kreach.numeric.groupreach import GroupKind
@@ -49,6 +50,7 @@ class Exposure(ABC):
     """Impressions on an audience, folded to rows of people who are alike."""
 
     basis: str  # theorem and assumptions that the numbers rest on
+    model_error: ModelError | None = None  # of the visit model in replays of history
 
     @property
     @abstractmethod

@@ -1,0 +1,109 @@
+"""Reach from impressions with their times, through the site's visit model."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from kreach.adsystem.measurement.drawn import DrawnExposure, WindowDraws, fold_draws
+from kreach.adsystem.measurement.report import ReachReport
+from kreach.boundary.audience import Audience, DisjointAudience
+from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.boundary.times import to_micros
+from kreach.boundary.visit_model import VisitModel
+from kreach.errors import KreachError
+from kreach.numeric.draws import HOUR_US, sum_by
+from kreach.numeric.meetings import PART_US, calendar
+from kreach.numeric.types import IntArray
+
+__all__ = ["as_instants", "draws_of", "measure_times"]
+
+
+def measure_times(
+    audience: Audience,
+    groups: npt.ArrayLike,
+    times: npt.ArrayLike | Sequence[datetime],
+    caps: Sequence[int],
+    *,
+    model: VisitModel,
+    traffic: float = 1.0,
+    hours: float | None = None,
+) -> dict[int, ReachReport]:
+    """Measure impressions of known times: one report per cap, right in any window.
+
+    `groups` are group indices and `times` datetimes (UTC if they have no zone), NumPy datetimes or
+    seconds since 1970, in any order. `traffic` is how busy the site is relative to the history
+    that the model was fitted on; more traffic means that fewer impressions are one person's.
+    `hours` is the length of the window (default: from the first impression to the last).
+
+    >>> model = VisitModel.flat(group_size=20)
+    >>> reports = measure_times(Audience.disjoint([20]), [0, 0], [0, 60], [1, 3], model=model)
+    >>> round(reports[1].reach, 2), round(reports[3].reach, 2)
+    (1.95, 2.0)
+    """
+    if not isinstance(audience, DisjointAudience):
+        kind = type(audience).__name__
+        raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
+    if not isinstance(model, VisitModel):
+        raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
+    if not 0.0 < traffic < 1e6:
+        raise KreachError.rule("traffic", "be a positive number", traffic)
+    group = as_counts("groups", groups)
+    if group.size and group.max() >= audience.group_count:
+        rule = f"lie below the number of groups ({audience.group_count})"
+        raise KreachError.rule("groups", rule, int(group.max()))
+    at_us = as_instants("times", times, len(group))
+    window = draws_of(audience, group, at_us, model, traffic, hours)
+    exposure = DrawnExposure(window, model, traffic)
+    return {
+        cap: ReachReport(cap, len(group), audience.targeted_user_count, exposure)
+        for cap in (as_whole_number("caps", cap, minimum=1) for cap in caps)
+    }
+
+
+def draws_of(
+    audience: DisjointAudience,
+    group: IntArray,
+    at_us: IntArray,
+    model: VisitModel,
+    traffic: float = 1.0,
+    hours: float | None = None,
+) -> WindowDraws:
+    """The effective draws of impressions in any order."""
+    order = np.lexsort((at_us, group))
+    group, at_us = group[order], at_us[order]
+    share = model.draw_shares(group, at_us, traffic)
+    count = audience.group_count
+    cells = fold_draws(
+        audience,
+        np.bincount(group, minlength=count),
+        sum_by(group, share, count),
+        sum_by(group, share * (1.0 - share), count),
+    )
+    if hours is None:
+        hours = float(at_us.max() - at_us.min()) / HOUR_US if len(at_us) else 0.0
+    return WindowDraws(cells, calendar(at_us // PART_US, share), hours)
+
+
+def as_instants(name: str, times: npt.ArrayLike | Sequence[datetime], length: int) -> IntArray:
+    """Microseconds since 1970 of datetimes, NumPy datetimes or seconds."""
+    values = np.asarray(times)
+    if values.dtype == object:
+        if not all(isinstance(moment, datetime) for moment in values.tolist()):
+            raise KreachError.rule(name, "be datetimes or seconds since 1970", values[0])
+        result = np.array([to_micros(moment) for moment in values.tolist()], dtype=np.int64)
+    elif np.issubdtype(values.dtype, np.datetime64):
+        if np.isnat(values).any():
+            raise KreachError.rule(name, "have no missing time", "NaT")
+        result = values.astype("datetime64[us]").astype(np.int64)
+    elif values.size == 0:
+        result = np.zeros(0, dtype=np.int64)
+    elif np.issubdtype(values.dtype, np.number) and np.isfinite(values.astype(float)).all():
+        result = np.round(values.astype(np.float64) * 1e6).astype(np.int64)
+    else:
+        raise KreachError.rule(name, "be datetimes or seconds since 1970", str(values.dtype))
+    if result.shape != (length,):
+        rule = f"have one entry per impression ({length})"
+        raise KreachError.rule(name, rule, result.shape)
+    return result

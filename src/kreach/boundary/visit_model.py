@@ -1,0 +1,234 @@
+"""The visit model: how a site's people visit, about the site as a whole and never about a group.
+
+The publisher fits it on its history and releases it with the groups. It holds
+
+    1. sessions     the odds that a request continues the session of one of the group's nearest
+                    previous requests, by the gap between them; traffic by hour; requests a session
+    2. meetings     the probability that two sessions of a group are one person's, by the parts of
+                    the day of both and the days between them
+    3. visitors     what share of people are regulars, and how much of the unevenness is lasting
+    4. errors       how far off reports were when the publisher replayed its own history
+
+Formulas: `numeric/draws.py`, `numeric/meetings.py`, `numeric/visitors.py`. docs/visit-model.md says
+what each number means, how it is fitted, and what it can and cannot tell about anybody.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kreach.boundary.checks import read_only
+from kreach.errors import KreachError
+from kreach.numeric.draws import draw_shares
+from kreach.numeric.meetings import DAY_EDGES, PARTS, crowded_meeting, mean_meeting
+from kreach.numeric.types import FloatArray, IntArray
+from kreach.numeric.visitors import VisitorKinds, visitor_kinds
+
+__all__ = ["FILE", "ModelError", "VisitModel"]
+
+FILE = "visit_model.json"
+_FORMAT = 1
+_MAX_LAGS = 16
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """How far off reports were on windows up to so long, in replays of history.
+
+    `bias` and `spread` are the mean and the standard deviation of measured / true − 1 over buying
+    patterns and shares won; `higher_…` the same for caps above 1.
+    """
+
+    max_hours: float  # windows up to this length; infinite for the last
+    bias: float
+    spread: float
+    higher_bias: float
+    higher_spread: float
+
+
+@dataclass(frozen=True, eq=False)
+class VisitModel:
+    """How a site's people visit. `VisitModel.load("groups/release")` reads a released one.
+
+    >>> model = VisitModel.flat(group_size=20, dispersion=0.6)  # no sessions, no hours
+    >>> model.meeting_probability(np.ones((1, 12)))
+    0.12307692307692308
+    """
+
+    group_size: float  # mean size of the groups that it was fitted on
+    gap_edges_seconds: tuple[float, ...]  # rising; from the last on, a request continues nothing
+    continuation_odds: FloatArray  # a row per lag, a column per gap
+    hourly_traffic: FloatArray  # by UTC hour, mean 1
+    requests_per_session: FloatArray  # share of sessions with 1, 2, ... requests
+    meetings: FloatArray  # (earlier part of day, later part of day, range of days apart)
+    regulars: float  # share of people
+    lasting: float  # share of the unevenness that is who people are, not chance
+    meeting_scale: float = 1.0  # won sessions over all sessions: busy people have longer ones
+    requests_per_person_day: float = 0.0  # traffic that the odds and meetings hold for
+    errors: tuple[ModelError, ...] = ()
+    people: int = 0  # that it was fitted on
+    history_days: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("continuation_odds", "hourly_traffic", "requests_per_session", "meetings"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        edges = self.gap_edges_seconds
+        if any(not low < high for low, high in zip((0.0, *edges), edges, strict=False)):
+            raise KreachError.rule("gap_edges_seconds", "rise from above 0", edges)
+        odds = self.continuation_odds
+        if odds.ndim != 2 or odds.shape[1] != len(edges) or not 1 <= len(odds) <= _MAX_LAGS:
+            rule = f"have 1 to {_MAX_LAGS} rows of {len(edges)} numbers, one per gap"
+            raise KreachError.rule("continuation_odds", rule, odds.shape)
+        _shape("hourly_traffic", self.hourly_traffic, (24,))
+        _shape("meetings", self.meetings, (PARTS, PARTS, len(DAY_EDGES) + 1))
+        _within("hourly_traffic", self.hourly_traffic, above=0.0)
+        _within("continuation_odds", odds)
+        _within("meetings", self.meetings, most=1.0)
+        pmf = self.requests_per_session
+        _within("requests_per_session", pmf, most=1.0)
+        if pmf.ndim != 1 or len(pmf) == 0 or abs(float(pmf.sum()) - 1.0) > 1e-6:
+            rule = "be shares of sessions that sum to 1"
+            raise KreachError.rule("requests_per_session", rule, float(pmf.sum()))
+        for name, low, high in (
+            ("group_size", 1.0, np.inf),
+            ("regulars", 1e-6, 1.0 - 1e-6),
+            ("lasting", 0.0, 1.0),
+            ("meeting_scale", 1e-3, 1e3),
+            ("requests_per_person_day", 0.0, np.inf),
+        ):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and low <= value <= high):
+                raise KreachError.rule(name, f"lie between {low:g} and {high:g}", value)
+
+    @property
+    def lags(self) -> int:
+        """How many previous requests of its group a request may continue."""
+        return len(self.continuation_odds)
+
+    @property
+    def gap_edges_us(self) -> IntArray:
+        """The edges of the gaps in microseconds."""
+        return np.round(np.array(self.gap_edges_seconds) * 1e6).astype(np.int64)
+
+    def draw_shares(self, group: IntArray, at_us: IntArray, traffic: float = 1.0) -> FloatArray:
+        """The share of a draw of each impression; rows come ordered by group, then time."""
+        hourly = self.hourly_traffic * traffic
+        return draw_shares(group, at_us, self.gap_edges_us, self.continuation_odds, hourly)
+
+    def meeting_probability(self, days: FloatArray, traffic: float = 1.0) -> float:
+        """The probability that two draws of a campaign are one person's, at `group_size`.
+
+        `days` are its draws by day and part of the day (`numeric.meetings.calendar`).
+        """
+        mean = mean_meeting(crowded_meeting(self.meetings, traffic), days)
+        return self.meeting_scale * mean
+
+    def kinds(self, meeting: float, sizes: FloatArray) -> VisitorKinds:
+        """The law of visit shares in groups of these sizes for a probability at `group_size`."""
+        others = (sizes - 1.0) / max(self.group_size - 1.0, 1e-9)
+        each = crowded_meeting(np.full(len(sizes), min(meeting, 0.99)), others)
+        return visitor_kinds(each, sizes, self.regulars, self.lasting)
+
+    def error(self, hours: float) -> ModelError | None:
+        """How far off reports on windows of this length were in replays; None if none were made."""
+        return next((e for e in self.errors if hours <= e.max_hours), None)
+
+    @classmethod
+    def flat(cls, group_size: float, dispersion: float | None = None) -> "VisitModel":
+        """Without sessions and hours: the paper's formulas, uniform or with one dispersion.
+
+        (a + 1)/(ka + 1) is the probability that two draws from Dirichlet(a, ..., a) shares agree.
+        """
+        k = float(group_size)
+        a = np.inf if dispersion is None else dispersion
+        meeting = 1.0 / k if np.isinf(a) else (a + 1.0) / (k * a + 1.0)
+        return cls(
+            k,
+            (1.0,),
+            np.zeros((1, 1)),
+            np.ones(24),
+            np.ones(1),
+            np.full((PARTS, PARTS, len(DAY_EDGES) + 1), meeting),
+            0.5,
+            0.0,
+        )
+
+    # -- files --------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The released document."""
+        document: dict[str, Any] = {"format": _FORMAT}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "errors":
+                value = [
+                    {f.name: _finite(getattr(entry, f.name)) for f in fields(ModelError)}
+                    for entry in value
+                ]
+            elif isinstance(value, np.ndarray):
+                value = value.tolist()
+            document[field.name] = value
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "VisitModel":
+        """Read a released document; everything is checked again."""
+        known = {field.name for field in fields(cls)}
+        try:
+            if document["format"] != _FORMAT:
+                raise KreachError.rule("format", f"be {_FORMAT}", document["format"])
+            values = {name: value for name, value in document.items() if name in known}
+            values["gap_edges_seconds"] = tuple(map(float, values["gap_edges_seconds"]))
+            values["errors"] = tuple(
+                ModelError(**{name: np.inf if v is None else float(v) for name, v in entry.items()})
+                for entry in values.get("errors", ())
+            )
+            return cls(**values)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, KreachError):
+                raise
+            raise KreachError.rule("visit model", "be a released document", str(error)) from None
+
+    def save(self, folder: Path) -> None:
+        """Write `visit_model.json` into a release."""
+        (folder / FILE).write_text(json.dumps(self.to_json()) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "VisitModel":
+        """Read the model of a release (its folder, or the file itself)."""
+        path = Path(folder)
+        path = path / FILE if path.is_dir() else path
+        try:
+            document = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            rule = f"be a release that holds {FILE}"
+            raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
+        return cls.from_json(document)
+
+
+def _finite(value: float) -> float | None:
+    return None if np.isinf(value) else value
+
+
+def _numbers(name: str, values: object) -> FloatArray:
+    try:
+        return read_only(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise KreachError.rule(name, "be a table of numbers", type(values).__name__) from None
+
+
+def _shape(name: str, values: FloatArray, shape: tuple[int, ...]) -> None:
+    if values.shape != shape:
+        raise KreachError.rule(name, f"have the shape {shape}", values.shape)
+
+
+def _within(name: str, values: FloatArray, above: float | None = None, most: float = 1e12) -> None:
+    low = values <= above if above is not None else values < 0.0
+    wrong = low | (values > most) | ~np.isfinite(values)
+    if wrong.any():
+        rule = f"lie {'above 0' if above is not None else 'between 0'} and {most:g}"
+        raise KreachError.rule(name, rule, float(values[wrong][0]))
