@@ -68,7 +68,6 @@ SLOW = (
     "tests/lab/test_tradeoff.py",
     "tests/numeric/test_bounds.py",
     "tests/numeric/test_overlap.py",
-    "tests/numeric/test_rarefaction.py",
     "tests/numeric/test_variance.py",
     "tests/property/test_limits.py",
     "tests/property/test_one_kernel.py",

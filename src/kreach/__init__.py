@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.meter import ReachMeter
     from kreach.adsystem.measurement.probability import reach_probability
     from kreach.adsystem.measurement.report import ReachReport, measure
-    from kreach.adsystem.measurement.requests import measure_with_requests
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.adsystem.measurement.times import measure_times
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     )
     from kreach.boundary.audience import Audience
     from kreach.boundary.events import Impression
-    from kreach.boundary.visit_law import VisitLaw
     from kreach.boundary.visit_model import VisitModel
 
 __version__ = "0.1.0"
@@ -76,7 +74,6 @@ __all__ = [
     "SeriesReport",
     "SparkEngine",
     "StackedValuation",
-    "VisitLaw",
     "VisitModel",
     "WindowReport",
     "__version__",
@@ -86,7 +83,6 @@ __all__ = [
     "measure_series",
     "measure_times",
     "measure_window",
-    "measure_with_requests",
     "offline_multiplier",
     "open_groups",
     "reach_probability",
@@ -117,7 +113,6 @@ _HOME = {
     "SeriesReport": "kreach.adsystem.reports.window",
     "SparkEngine": f"{_LOG}.spark_engine",
     "StackedValuation": f"{_BIDDING}.valuation",
-    "VisitLaw": "kreach.boundary.visit_law",
     "VisitModel": "kreach.boundary.visit_model",
     "WindowReport": "kreach.adsystem.reports.window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
@@ -125,7 +120,6 @@ _HOME = {
     "measure_series": "kreach.adsystem.reports.window",
     "measure_times": "kreach.adsystem.measurement.times",
     "measure_window": "kreach.adsystem.reports.window",
-    "measure_with_requests": "kreach.adsystem.measurement.requests",
     "offline_multiplier": f"{_BIDDING}.offline",
     "open_groups": f"{_LOG}.group_table",
     "reach_probability": "kreach.adsystem.measurement.probability",

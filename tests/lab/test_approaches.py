@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from kreach.adsystem.measurement.requests import measure_with_requests
 from kreach.boundary.audience import DisjointAudience, ProfiledAudience
-from kreach.boundary.visit_law import VisitLaw
+from kreach.boundary.visit_model import VisitModel
 from kreach.lab.approaches import APPROACHES, GroupedCampaign
-from kreach.lab.site import Site, draw_campaigns, open_site, read_markets
+from kreach.lab.site import Site, draw_campaigns, open_site, read_markets, restricted_site
 from kreach.numeric.types import IntArray
 from kreach.publisher.grouping import AtRandom, ByRates, Strategy
+from kreach.publisher.visit_fit import fit_visit_model
 from tests.lab.logs_made import write_prices, write_visits
 
 SHARES = (0.02, 0.1, 0.4, 1.0)
@@ -26,15 +26,9 @@ def grouped_of(
 ) -> GroupedCampaign:
     prices = write_prices(folder.mktemp("prices") / "prices.csv")
     campaign = draw_campaigns(site, read_markets(prices), 1, 1_200, seed)[0]
-    flight = np.bincount(site.after.user, minlength=site.people.count)
-    return GroupedCampaign(
-        campaign,
-        strategy,
-        size,
-        seed,
-        VisitLaw.of_people(np.bincount(site.people.visits)),
-        VisitLaw.of_people(np.bincount(flight)),
-    )
+    everybody = restricted_site(site, np.arange(site.people.count))
+    model = fit_visit_model(everybody[1], everybody[0], strategy, size, seed, replays=False)
+    return GroupedCampaign(campaign, strategy, size, seed, model)
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +45,17 @@ def wins(grouped: GroupedCampaign, share: float, seed: int = 0) -> tuple[IntArra
 def test_groups_requests_and_sizes_belong_together(grouped: GroupedCampaign) -> None:
     assert grouped.sizes.sum() == grouped.campaign.people.count
     assert grouped.sizes.min() >= 20
-    assert grouped.requests.sum() == len(grouped.campaign.person)
     by_person = np.zeros(len(grouped.sizes))
     np.add.at(by_person, grouped.group_of, grouped.campaign.flight_visits)
-    np.testing.assert_array_equal(grouped.requests, by_person)
+    np.testing.assert_array_equal(np.bincount(grouped.groups), by_person)
+    assert isinstance(grouped.model, VisitModel)
     assert grouped.applicable_approaches() == list(APPROACHES)
 
 
 @pytest.mark.parametrize("share", SHARES)
 def test_the_side_on_which_each_errs(grouped: GroupedCampaign, share: float) -> None:
     """A counts impressions and B groups: never too low, never too high. Unequal people make C too
-    high; counting requests is right, with z-tolerance 4."""
+    high; the visit model knows sessions and is near."""
     won, reached = wins(grouped, share)
     found = {name: grouped.measure_reach(name, won) for name in grouped.applicable_approaches()}
     by_group = np.bincount(grouped.groups[won], minlength=len(grouped.sizes))
@@ -71,17 +65,7 @@ def test_the_side_on_which_each_errs(grouped: GroupedCampaign, share: float) -> 
     assert found["groups"] <= reached
     assert found["uniform"] > reached
     assert all(0.0 < value <= len(won) * (1.0 + 1e-6) for value in found.values())
-    audience = grouped.audience("uniform")
-    assert isinstance(audience, DisjointAudience)
-    counted = measure_with_requests(audience, grouped.flight_law, grouped.requests, by_group)
-    assert counted.std is not None
-    assert found["counted"] == pytest.approx(counted.reach)
-    # the site's law is itself a sample of the campaign's people: somewhat wider than std
-    assert abs(found["counted"] - reached) < 4.0 * max(counted.std, 1.0)
-    if share >= 0.1:
-        assert found["counted"] == pytest.approx(reached, rel=0.04)
-    # fitted on 60 groups: 7 % of standard error, here three of them
-    assert found["counted_history"] == pytest.approx(reached, rel=0.21)
+    assert found["model"] == pytest.approx(reached, rel=0.06)
 
 
 def test_the_uniform_formula_is_the_worst_of_those_that_know_sizes(
@@ -90,7 +74,7 @@ def test_the_uniform_formula_is_the_worst_of_those_that_know_sizes(
     won, reached = wins(grouped, 0.4)
     errors = {
         name: abs(grouped.measure_reach(name, won) / reached - 1.0)
-        for name in ("uniform", "profiled", "dispersed", "counted", "counted_history")
+        for name in ("uniform", "profiled", "dispersed", "model")
     }
     assert errors["uniform"] == max(errors.values())
     assert errors["uniform"] > 0.1
@@ -116,16 +100,11 @@ def test_what_each_approach_is_told(grouped: GroupedCampaign) -> None:
     assert 0.05 < grouped.dispersion < 3.0  # log-normal rates, σ = 1.2
 
 
-def test_the_adapted_law_has_the_requests_of_the_flight(grouped: GroupedCampaign) -> None:
-    mean = len(grouped.campaign.person) / grouped.campaign.people.count
-    assert grouped.adapted_law.mean == pytest.approx(mean, rel=1e-6)
-
-
 def test_groups_formed_by_visits(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Their requests say who they are: counting them would assume what is not so."""
+    """They are more alike than people at random, on visits that did not form them."""
     grouped = grouped_of(site, tmp_path_factory, ByRates(), 20)
     assert grouped.formed_by_visits
-    assert set(APPROACHES) - set(grouped.applicable_approaches()) == {"counted", "counted_history"}
+    assert grouped.applicable_approaches() == list(APPROACHES)
     won, reached = wins(grouped, 0.4)
     at_random = grouped_of(site, tmp_path_factory, AtRandom(), 20)
     assert grouped.campaign.person.tolist() == at_random.campaign.person.tolist()
@@ -142,5 +121,5 @@ def test_groups_of_one_leave_nothing_to_measure(
 ) -> None:
     grouped = grouped_of(site, tmp_path_factory, AtRandom(), 1)
     won, reached = wins(grouped, 0.2)
-    for name in ("groups", "uniform", "profiled", "dispersed", "counted", "counted_history"):
+    for name in ("groups", "uniform", "profiled", "dispersed"):
         assert grouped.measure_reach(name, won) == pytest.approx(reached, rel=1e-6), name

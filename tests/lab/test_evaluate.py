@@ -15,13 +15,14 @@ from kreach.lab.buyers import BUYERS, buy_at_k1, full_reach_cost
 from kreach.lab.evaluate import (
     BUDGET_SHARES,
     OTHER_STRATEGY_BUYERS,
-    WIN_SHARES,
     Row,
     StudyOptions,
     evaluate,
 )
 from kreach.lab.evaluate_report import advice_of, exhibits_of, summary_of
 from kreach.lab.exhibits import write_study
+from kreach.lab.judge import CAPS, WIN_SHARES, WINDOWS, cells_of
+from kreach.lab.patterns import PATTERNS
 from kreach.lab.site import Site
 from tests.lab.logs_made import few_plans, study_quickly, write_prices, write_visits
 
@@ -64,23 +65,38 @@ def rows_of(study: tuple[Site, list[Row]], kind: str, **wanted: object) -> list[
     ]
 
 
-def test_every_measurement_is_there_once(study: tuple[Site, list[Row]]) -> None:
-    """Counting is left out where groups were formed by visits."""
-    found = [
-        (row["campaign"], row["strategy"], row["approach"], row["win_share"])
-        for row in rows_of(study, "measurement")
-    ]
-    counted = {"counted", "counted_history"}
+def test_every_random_measurement_of_the_flight_is_there_once(
+    study: tuple[Site, list[Row]],
+) -> None:
+    names = ("campaign", "strategy", "approach", "win_share", "cap")
+    rows = rows_of(study, "measurement", pattern="random", window="flight")
+    found = [tuple(row[name] for name in names) for row in rows]
+    enough = {row["win_share"] for row in rows}  # a small share reaches too few to say anything
     expected = {
-        (f"campaign {at}", strategy, approach, share)
+        (f"campaign {at}", strategy, approach, share, cap)
         for at in (1, 2, 3)
         for strategy in ("random", "rates")
         for approach in APPROACHES
-        for share in WIN_SHARES
-        if not (strategy == "rates" and approach in counted)
+        for share in enough
+        for cap in CAPS
     }
+    assert {0.3, 1.0} <= enough <= set(WIN_SHARES)
     assert len(found) == len(set(found))
-    assert set(found) == expected
+    assert set(found) <= expected
+    assert {entry for entry in expected if entry[3] == 1.0} <= set(found)
+
+
+def test_every_pattern_and_buyer_is_judged_in_several_windows(
+    study: tuple[Site, list[Row]],
+) -> None:
+    rows = rows_of(study, "measurement", approach="model", cap=1)
+    patterns = {str(row["pattern"]).partition(",")[0] for row in rows}
+    assert set(PATTERNS) <= patterns
+    assert {"buyer: uniform", "buyer: planning", "buyer: planning recency"} <= patterns
+    assert {"day", "3 days", "flight"} <= {row["window"] for row in rows} <= set(WINDOWS)
+    for cell in cells_of(rows).values():
+        assert 0.0 <= cell.coverage <= 1.0
+        assert cell.width > 0.0
 
 
 def test_measurements_err_on_their_side(study: tuple[Site, list[Row]]) -> None:
@@ -88,15 +104,12 @@ def test_measurements_err_on_their_side(study: tuple[Site, list[Row]]) -> None:
         assert row["error"] == pytest.approx(row["measured_reach"] / row["true_reach"] - 1.0)
         if row["approach"] == "impressions":
             assert row["error"] >= -1e-9
-        if row["approach"] == "groups":
+        if row["approach"] == "groups" and row["cap"] == 1:
             assert row["error"] <= 1e-9
     # the same requests are won under every approach and way of grouping
-    for share in WIN_SHARES:
-        true = {
-            (row["campaign"], row["true_reach"])
-            for row in rows_of(study, "measurement", win_share=share)
-        }
-        assert len(true) == 3
+    wanted = {"pattern": "random", "window": "flight", "win_share": 1.0, "cap": 1}
+    true = {(row["campaign"], row["true_reach"]) for row in rows_of(study, "measurement", **wanted)}
+    assert len(true) == 3
 
 
 def test_every_purchase_is_there_once(study: tuple[Site, list[Row]]) -> None:
@@ -126,7 +139,7 @@ def test_no_buyer_spends_above_its_budget(study: tuple[Site, list[Row]]) -> None
 
 
 def test_budgets_are_shares_of_everybodys_cheapest(options: StudyOptions) -> None:
-    _, tasks = module.tasks_of(options)
+    tasks = module.tasks_of(options, module.site_of(options), replays=False)
     campaign = tasks[0].campaign
     by_hand = sum(
         campaign.price[campaign.person == who].min() for who in np.unique(campaign.person)
@@ -152,7 +165,7 @@ def test_groups_of_one_lose_nothing(options: StudyOptions) -> None:
         assert row["relative_reach"] == pytest.approx(1.0, abs=0.01)
         assert row["relative_roas"] == pytest.approx(1.0, abs=0.01)
     found = summary_of(replace(options, group_size=1, campaigns=1, others=()), site, rows)
-    for name in ("groups", "uniform", "profiled", "dispersed", "counted"):
+    for name in ("groups", "uniform", "profiled", "dispersed"):
         assert found["measurement"][name]["mean_absolute_error"] < 1e-6, name
 
 
@@ -179,9 +192,8 @@ def test_the_summary_has_the_promised_shape(summary: dict[str, Any]) -> None:
 def test_the_summary_is_the_mean_of_its_rows(
     study: tuple[Site, list[Row]], summary: dict[str, Any]
 ) -> None:
-    errors = [
-        row["error"] for row in rows_of(study, "measurement", approach="uniform", strategy="random")
-    ]
+    wanted = {"approach": "uniform", "strategy": "random", "pattern": "random", "cap": 1}
+    errors = [row["error"] for row in rows_of(study, "measurement", window="flight", **wanted)]
     found = summary["measurement"]["uniform"]
     assert found["mean_error"] == pytest.approx(np.mean(errors))
     assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(errors)))
@@ -203,7 +215,7 @@ def test_the_summary_is_the_mean_of_its_rows(
 def test_advice_says_what_the_numbers_say(options: StudyOptions, summary: dict[str, Any]) -> None:
     lines = advice_of(options, summary)
     assert len(lines) == 3
-    assert lines[0].startswith("Measure with “counted”")
+    assert lines[0].startswith("Measure with “model”")
     kept = summary["optimisation"]["uniform"]["relative_reach_mean"]
     assert f"the paper's bidder keeps {kept:.0%} of the reach" in lines[1]
     assert "rates groups" in lines[2]
@@ -236,8 +248,10 @@ FILES = ("csv", "png", "svg")
 
 
 def test_another_seed_is_another_study(options: StudyOptions) -> None:
+    site = module.site_of(options)
     first, other = (
-        module.tasks_of(replace(options, seed=seed))[1][0].campaign.price for seed in (2, 3)
+        module.tasks_of(replace(options, seed=seed), site, replays=False)[0].campaign.price
+        for seed in (2, 3)
     )
     assert first.tolist()[:50] != other.tolist()[:50]
 

@@ -14,6 +14,7 @@ what each number means, how it is fitted, and what it can and cannot tell about 
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -118,6 +119,15 @@ class VisitModel:
         """The share of a draw of each impression; rows come ordered by group, then time."""
         hourly = self.hourly_traffic * traffic
         return draw_shares(group, at_us, self.gap_edges_us, self.continuation_odds, hourly)
+
+    def continuation(self, gap_seconds: float, at_seconds: float, lag: int = 1) -> float:
+        """The probability that a request continues the session of the `lag`-th previous one of
+        its group, so long before, given that it continues none nearer."""
+        place = bisect_right(self.gap_edges_seconds, gap_seconds)
+        if place == len(self.gap_edges_seconds):
+            return 0.0
+        odds = float(self.continuation_odds[lag - 1, place])
+        return odds / (odds + float(self.hourly_traffic[int(at_seconds // 3_600.0) % 24]))
 
     def meeting_probability(self, days: FloatArray, traffic: float = 1.0) -> float:
         """The probability that two draws of a campaign are one person's, at `group_size`.

@@ -3,16 +3,17 @@
 The names are those of `summary.json`. A to D are the paper's; "needs" says what has to be shared.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from kreach.adsystem.measurement import baselines
-from kreach.adsystem.measurement.report import measure
-from kreach.adsystem.measurement.requests import adapted, measure_with_requests
+from kreach.adsystem.measurement.report import ReachReport, measure
+from kreach.adsystem.measurement.times import measure_times
 from kreach.boundary.audience import Audience
-from kreach.boundary.visit_law import VisitLaw
+from kreach.boundary.visit_model import VisitModel
 from kreach.lab.site import StudyCampaign
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.crossfit import cross_fitted_on_halves
@@ -33,8 +34,7 @@ APPROACHES = {
     "profiled": "D: visit shares of the flight itself, one vector per group",
     "profiled_history": "D with visit shares of history, one vector per group",
     "dispersed": "one dispersion number, from history",
-    "counted_history": "requests counted, visit law of history adapted to them",
-    "counted": "requests counted, one histogram of visits per person in the flight",
+    "model": "effective draws with the site's visit model, from history",
 }
 _MIN_ANONYMITY = 2.0
 
@@ -47,8 +47,10 @@ class GroupedCampaign:
     strategy: Strategy
     group_size: int
     seed: int
-    history_law: VisitLaw  # of the whole site, before the split
-    flight_law: VisitLaw  # and after it
+    model: VisitModel | None  # of the site, fitted on the history of people outside the campaign
+
+    flight_only = frozenset({"impressions", "groups", "profiled", "profiled_history"})
+    """Approaches that are judged on the whole flight only: the paper's, as far as it takes them."""
 
     @cached_property
     def group_of(self) -> IntArray:
@@ -66,11 +68,6 @@ class GroupedCampaign:
         return self.group_of[self.campaign.person]
 
     @cached_property
-    def requests(self) -> IntArray:
-        """Requests of each group in the flight."""
-        return np.bincount(self.groups, minlength=len(self.sizes))
-
-    @cached_property
     def formed_by_visits(self) -> bool:
         """Whether the strategy uses how often people visit."""
         return self.strategy.name in FORMED_BY_VISITS
@@ -83,10 +80,6 @@ class GroupedCampaign:
             return match_dispersion(people.visits, self.group_of)
         halves = self.campaign.halves()
         return cross_fitted_on_halves(people, *halves, self.strategy, self.group_size, self.seed)
-
-    @cached_property
-    def adapted_law(self) -> VisitLaw:
-        return adapted(self.history_law, self.sizes, self.requests)
 
     def audience(self, approach: str) -> Audience:
         """What the ad system knows under an approach."""
@@ -113,14 +106,38 @@ class GroupedCampaign:
 
     def measure_reach(self, approach: str, won: IntArray) -> float:
         """Measured unique reach of the won requests, given by index in the flight."""
+        return self.reports(approach, won, (1,))[1].reach
+
+    def reports(
+        self, approach: str, won: IntArray, caps: Sequence[int], hours: float | None = None
+    ) -> dict[int, ReachReport]:
+        """Reports on the won requests of a window of so many hours (default: the flight)."""
+        if approach == "model":
+            assert self.model is not None
+            if hours is None:
+                hours = self.campaign.seconds / 3_600.0
+            return measure_times(
+                Audience.disjoint(self.sizes),
+                self.groups[won],
+                self.campaign.starts_us / 1e6 + self.campaign.at[won],
+                caps,
+                model=self.model,
+                hours=hours,
+            )
         impressions = np.bincount(self.groups[won], minlength=len(self.sizes))
-        if approach in {"counted", "counted_history"}:
-            law = self.flight_law if approach == "counted" else self.adapted_law
-            audience = Audience.disjoint(self.sizes)
-            return measure_with_requests(audience, law, self.requests, impressions).reach
-        return measure(self.audience(approach), impressions, 1).reach
+        audience = self._audiences(approach)
+        return {cap: measure(audience, impressions, cap) for cap in caps}
+
+    def _audiences(self, approach: str) -> Audience:
+        """The audience under an approach; it does not depend on what was won."""
+        if approach not in self._cache:
+            self._cache[approach] = self.audience(approach)
+        return self._cache[approach]
+
+    @cached_property
+    def _cache(self) -> dict[str, Audience]:
+        return {}
 
     def applicable_approaches(self) -> list[str]:
-        """All approaches, without counted requests if the groups depend on visits."""
-        excluded = {"counted", "counted_history"} if self.formed_by_visits else set()
-        return [name for name in APPROACHES if name not in excluded]
+        """All approaches, without the visit model if history was too short to fit one."""
+        return [name for name in APPROACHES if name != "model" or self.model is not None]

@@ -22,7 +22,7 @@ class Stream:
     people: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """The result of a bidder; `reach` is the truth, which it never sees."""
 
@@ -30,6 +30,7 @@ class Outcome:
     spend: float
     impressions: int
     expected_reach: float  # as the ad system would measure it
+    won: IntArray  # requests, by index
 
 
 def paper_stream(
@@ -62,7 +63,7 @@ def run_auctions(
     With `gateway_cap` the publisher rejects bids for people at the cap: lost auctions.
     """
     seen = [0] * stream.people
-    impressions, expected = 0, 0.0
+    won, expected = [], 0.0
     rows = zip(
         stream.person.tolist(),
         stream.group.tolist(),
@@ -70,7 +71,7 @@ def run_auctions(
         stream.price.tolist(),
         strict=True,
     )
-    for person, group, now, price in rows:
+    for at, (person, group, now, price) in enumerate(rows):
         bid = bidder.bid(group, now)
         if bid <= 0.0:
             continue
@@ -78,11 +79,12 @@ def run_auctions(
             paid = price if auction == "second_price" else bid
             bidder.won(group, bid, paid, now)
             seen[person] += 1
-            impressions += 1
+            won.append(at)
         else:
             bidder.lost(group, bid)
     meter = getattr(bidder.valuation, "meter", None)
     if meter is not None:
         expected = float(meter.reach[cap])
     reach = int(np.minimum(np.array(seen), cap).sum())
-    return Outcome(reach, bidder.purse.spent, impressions, expected)
+    requests = np.array(won, dtype=np.int64)
+    return Outcome(reach, bidder.purse.spent, len(won), expected, requests)

@@ -16,7 +16,6 @@ from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from kreach.lab.site import StudyCampaign
 from kreach.numeric.types import IntArray
-from kreach.publisher.recency import fit_recency
 
 __all__ = [
     "BUYERS",
@@ -48,10 +47,10 @@ def _arrivals(campaign: StudyCampaign, groups: int) -> Arrivals:
 
 def _valuation(grouped: GroupedCampaign, approach: str, cap: int, *, recent: bool) -> Valuation:
     audience = grouped.audience(approach)
-    if not recent:
+    if not recent or grouped.model is None:
         return CapValuation(audience, cap)
-    table = fit_recency(grouped.campaign.before, grouped.group_of)
-    return RecencyValuation(audience, cap, table)
+    starts = grouped.campaign.starts_us / MICROS
+    return RecencyValuation(audience, cap, grouped.model, starts)
 
 
 def _paper(approach: str, *, recent: bool = False) -> Make:

@@ -1,9 +1,11 @@
 """The paper's real-world study (Section 5.3) on the user's visits and prices.
 
-History and flight are split in time. Campaigns are people drawn at random, or the largest values of
-a column. Measurement: a share of the flight's requests is won at random and unique reach measured
-under every approach. Optimisation: every buyer gets the same budget in the same auctions; reach and
-reach per spend are relative to k = 1 with the paper's bidder, and stand beside the hindsight limit.
+History and flight are split in time, and people in two halves: the visit model is fitted on the
+history of one, campaigns are people of the other, drawn at random or by the largest values of a
+column. Measurement: requests of the flight are won by several patterns and by the buyers, and reach
+is measured in windows from an hour to the flight under every approach (`judge.py`). Optimisation:
+every buyer gets the same budget in the same auctions; reach and reach per spend are relative to
+k = 1 with the paper's bidder, and stand beside the hindsight limit.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.visit_law import VisitLaw
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Outcome
@@ -27,21 +29,30 @@ from kreach.lab.buyers import (
     full_reach_cost,
     hindsight_reach,
 )
-from kreach.lab.site import Site, StudyCampaign, draw_campaigns, open_site, read_markets
+from kreach.lab.judge import judge_campaign
+from kreach.lab.site import (
+    Site,
+    StudyCampaign,
+    draw_campaigns,
+    open_site,
+    read_markets,
+    restricted_site,
+)
 from kreach.lab.trials import Progress, generator_for, run_trials, silent
+from kreach.numeric.types import IntArray
 from kreach.publisher.build import BuildOptions, strategy_named
 from kreach.publisher.grouping import Strategy
-from kreach.publisher.visit_knowledge import people_by_visits
+from kreach.publisher.visit_fit import fit_visit_model
 
-__all__ = ["BUDGET_SHARES", "WIN_SHARES", "StudyOptions", "evaluate", "strategies_of"]
+__all__ = ["BUDGET_SHARES", "StudyOptions", "evaluate", "site_of", "strategies_of", "tasks_of"]
 
-WIN_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 BUDGET_SHARES = (0.05, 0.2, 0.6)  # of what reaching everybody costs in hindsight at k = 1
 OTHER_STRATEGY_BUYERS = (
     "uniform",
     "uniform_recency",
     "planning_recency",
 )  # run on the other strategies
+JUDGED_BUYERS = ("uniform", "planning", "planning_recency")  # whose own wins are measured
 _CAP = 1
 
 Row = dict[str, Any]
@@ -105,8 +116,7 @@ class Task:
     strategies: dict[str, Strategy]
     group_size: int
     seed: int
-    history_law: VisitLaw
-    flight_law: VisitLaw
+    models: dict[str, VisitModel | None]  # by strategy
 
     def grouped(self, strategy: str) -> GroupedCampaign:
         return GroupedCampaign(
@@ -114,43 +124,63 @@ class Task:
             self.strategies[strategy],
             self.group_size,
             self.seed + self.at,
-            self.history_law,
-            self.flight_law,
+            self.models[strategy],
         )
 
 
 def evaluate(options: StudyOptions, progress: Progress = silent) -> tuple[Site, list[Row]]:
     """All rows of the study: kind "measurement" or "optimisation", one per campaign and setting."""
     progress("reading visits and prices")
-    site, tasks = tasks_of(options)
+    site = site_of(options)
+    tasks = tasks_of(options, site, progress)
     results = run_trials(
         study_campaign, tasks, processes=options.processes, progress=progress, what="campaigns"
     )
     return site, [row for rows in results for row in rows]
 
 
-def tasks_of(options: StudyOptions) -> tuple[Site, list[Task]]:
-    """The campaigns of a study, ready to run."""
+def site_of(options: StudyOptions) -> Site:
+    """The visits of a study, with the columns that it groups or targets by."""
     names = dict.fromkeys((*options.segments, *options.attributes))
     if options.by_segment is not None:
         names[options.by_segment] = None
-    site = open_site(options.visits, options.split, tuple(names), options.by_segment)
+    return open_site(options.visits, options.split, tuple(names), options.by_segment)
+
+
+def tasks_of(
+    options: StudyOptions, site: Site, progress: Progress = silent, *, replays: bool = True
+) -> list[Task]:
+    """The campaigns of a study, ready to run: one half of the people; models from the other."""
     strategies = strategies_of(options)
-    size = min(options.campaign_size, site.people.count)
+    chosen = generator_for(options.seed, 0).permutation(site.people.count)
+    half = site.people.count // 2
+    pool, others = np.sort(chosen[:half]), np.sort(chosen[half:])
+    size = min(options.campaign_size, len(pool))
     if size < 2 * options.group_size:
         rule = f"be small enough for two groups in a campaign of {size}"
         raise KreachError.rule("group_size", rule, options.group_size)
     markets = read_markets(options.prices)
     campaigns = draw_campaigns(
-        site, markets, options.campaigns, size, options.seed, options.by_segment
+        site, markets, options.campaigns, size, options.seed, options.by_segment, pool
     )
-    history = VisitLaw.of_people(people_by_visits(site.people.visits))
-    flight = np.bincount(site.after.user, minlength=site.people.count)
-    law = VisitLaw.of_people(people_by_visits(flight))
-    return site, [
-        Task(at, campaign, strategies, options.group_size, options.seed, history, law)
+    models = {}
+    for name, strategy in strategies.items():
+        progress(f"fitting the visit model of {name} groups of {options.group_size}")
+        models[name] = fitted_model(site, others, strategy, options, replays=replays)
+    return [
+        Task(at, campaign, strategies, options.group_size, options.seed, models)
         for at, campaign in enumerate(campaigns)
     ]
+
+
+def fitted_model(
+    site: Site, members: IntArray, strategy: Strategy, options: StudyOptions, *, replays: bool
+) -> VisitModel | None:
+    """The visit model of some of the people, from their history; None if that is too short."""
+    people, before = restricted_site(site, members)
+    return fit_visit_model(
+        before, people, strategy, options.group_size, options.seed, replays=replays
+    )
 
 
 def study_campaign(task: Task) -> list[Row]:
@@ -158,41 +188,20 @@ def study_campaign(task: Task) -> list[Row]:
     rows = []
     for at, strategy in enumerate(task.strategies):
         grouped = task.grouped(strategy)
-        rows += _errors(task, grouped, strategy)
         buyers: Sequence[str] = list(BUYERS) if at == 0 else OTHER_STRATEGY_BUYERS
-        rows += _purchases(task, grouped, strategy, buyers, with_limits=at == 0)
-    return rows
-
-
-def _errors(task: Task, grouped: GroupedCampaign, strategy: str) -> list[Row]:
-    generator = generator_for(task.seed, 2, task.at)
-    campaign = task.campaign
-    rows = []
-    for share in WIN_SHARES:
-        won = np.flatnonzero(generator.random(len(campaign.person)) < share)
-        reached = len(np.unique(campaign.person[won]))
-        if not reached:
-            continue
-        for approach in grouped.applicable_approaches():
-            measured = grouped.measure_reach(approach, won)
-            rows.append(
-                {
-                    "kind": "measurement",
-                    "campaign": campaign.name,
-                    "strategy": strategy,
-                    "approach": approach,
-                    "win_share": share,
-                    "true_reach": reached,
-                    "measured_reach": measured,
-                    "error": measured / reached - 1.0,
-                }
-            )
+        purchases, wins = _purchases(task, grouped, strategy, buyers, with_limits=at == 0)
+        generator = generator_for(task.seed, 2, task.at)
+        base = {"kind": "measurement", "campaign": task.campaign.name, "strategy": strategy}
+        rows += judge_campaign(grouped, wins, generator, base)
+        rows += purchases
     return rows
 
 
 def _purchases(
     task: Task, grouped: GroupedCampaign, strategy: str, buyers: Sequence[str], *, with_limits: bool
-) -> list[Row]:
+) -> tuple[list[Row], dict[str, IntArray]]:
+    """Rows of all buyers at all budgets, and the wins of some, for the judge."""
+    wins: dict[str, IntArray] = {}
     campaign = task.campaign
     everybody = full_reach_cost(campaign)
     rows = []
@@ -201,6 +210,9 @@ def _purchases(
         reference = buy_at_k1(campaign, budget, _CAP)
         limit = hindsight_reach(grouped, [budget], _CAP)[0]
         outcomes = {name: buy(name, grouped, budget, _CAP) for name in buyers}
+        for name in JUDGED_BUYERS:
+            if name in outcomes:
+                wins[f"{name.replace('_', ' ')}, budget {share:.0%}"] = outcomes[name].won
         if with_limits:
             outcomes["gateway_cap"] = buy_with_gateway_cap(grouped, budget, _CAP)
             outcomes["planning_k1"] = buy_at_k1(campaign, budget, _CAP, planning=True)
@@ -223,7 +235,7 @@ def _purchases(
                     "relative_hindsight": limit / max(reference.reach, 1),
                 }
             )
-    return rows
+    return rows, wins
 
 
 def _per_spend(outcome: Outcome) -> float:

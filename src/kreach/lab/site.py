@@ -18,7 +18,14 @@ from kreach.publisher.people import Attribute, People
 
 _FLIGHT = 0.995  # share of the visits after the split that make the flight
 
-__all__ = ["Site", "StudyCampaign", "draw_campaigns", "open_site", "read_markets"]
+__all__ = [
+    "Site",
+    "StudyCampaign",
+    "draw_campaigns",
+    "open_site",
+    "read_markets",
+    "restricted_site",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,26 +135,41 @@ def draw_campaigns(
     size: int,
     seed: int,
     segment: str | None = None,
+    among: IntArray | None = None,
 ) -> list[StudyCampaign]:
     """Campaigns that target people drawn at random, or the largest values of a column.
+
+    `among` are the people that campaigns may have (default: everybody).
 
     No log holds visits and prices together: visits are real, prices are real, the pairing is ours.
     StudyCampaign i draws its prices from market i mod their number.
     """
+    everybody = np.arange(site.people.count) if among is None else among
     codes = None if segment is None else site.people.attribute(segment).codes
     chosen = np.argsort(-np.bincount(codes), kind="stable") if codes is not None else None
     campaigns = []
     for at in range(count):
         generator = generator_for(seed, 1, at)
         if codes is None or chosen is None:
-            pool, name = np.arange(site.people.count), f"campaign {at + 1}"
+            pool, name = everybody, f"campaign {at + 1}"
         else:
             if at >= len(chosen):
                 break
-            pool, name = np.flatnonzero(codes == chosen[at]), f"{segment} {at + 1}"
+            pool, name = everybody[codes[everybody] == chosen[at]], f"{segment} {at + 1}"
         members = np.sort(generator.choice(pool, min(size, len(pool)), replace=False))
         campaigns.append(_campaign(site, name, members, markets[at % len(markets)], generator))
     return campaigns
+
+
+def restricted_site(site: Site, members: IntArray) -> tuple[People, Visits]:
+    """Some of the people, numbered anew in this order, and their visits before the split."""
+    local = np.full(site.people.count, -1, dtype=np.int64)
+    local[members] = np.arange(len(members))
+    attributes = {
+        key: Attribute(value.codes[members], value.labels)
+        for key, value in site.people.attributes.items()
+    }
+    return People(site.people.visits[members], attributes), _restricted(site.before, local)
 
 
 def _campaign(
@@ -157,23 +179,20 @@ def _campaign(
     market: EmpiricalMarket,
     generator: np.random.Generator,
 ) -> StudyCampaign:
+    people, before = restricted_site(site, members)
     local = np.full(site.people.count, -1, dtype=np.int64)
     local[members] = np.arange(len(members))
-    before, after = (_restricted(visits, local) for visits in (site.before, site.after))
+    after = _restricted(site.after, local)
     if not len(after):
         rule = "make campaigns whose people visit after the split"
         raise KreachError.rule("target", rule, f"{name}, {len(members)} people without a request")
-    attributes = {
-        key: Attribute(value.codes[members], value.labels)
-        for key, value in site.people.attributes.items()
-    }
     listed, counts = np.asarray(market.prices), np.asarray(market.counts)
     price = generator.choice(listed, size=len(after.user), p=counts / counts.sum())
     # ties between equal list prices would be bought all or none: spread them a little
     price = price * (1.0 + 1e-6 * generator.random(len(price)))
     return StudyCampaign(
         name,
-        People(site.people.visits[members], attributes),
+        people,
         before,
         after.user,
         after.at_us / 1e6 - site.split.timestamp(),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kreach.lab.buyers import buy, buy_at_k1, full_reach_cost
-from kreach.lab.evaluate import Row, StudyOptions, Task, tasks_of
+from kreach.lab.evaluate import Row, StudyOptions, Task, site_of, tasks_of
 from kreach.lab.exhibits import COLOURS, MUTED, Exhibit, new_figure
 from kreach.lab.site import Site
 from kreach.lab.trials import Progress, generator_for, run_trials, silent
@@ -16,7 +16,7 @@ __all__ = ["advice_of", "exhibits_of", "summary_of", "tradeoff"]
 
 _BUDGET_SHARE, _WIN_SHARE, _CAP = 0.2, 0.1, 1
 _BUYERS = ("uniform", "planning_recency")
-_ESTIMATORS = ("uniform", "dispersed", "counted")
+_ESTIMATORS = ("uniform", "dispersed", "model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,11 @@ def tradeoff(
 ) -> tuple[Site, list[Row]]:
     """A row for each campaign, k, way of grouping and buyer or estimator."""
     progress("reading visits and prices")
-    site, tasks = tasks_of(replace(options, group_size=max(group_sizes)))
-    cells = [_Cell(task, size) for size in group_sizes for task in tasks]
+    site = site_of(options)
+    cells = []
+    for size in group_sizes:
+        tasks = tasks_of(replace(options, group_size=size), site, progress, replays=False)
+        cells += [_Cell(task, size) for task in tasks]
     results = run_trials(
         _study_cell, cells, processes=options.processes, progress=progress, what="settings"
     )

@@ -27,7 +27,6 @@ __all__ = [
     "fit_dispersion",
     "match_dispersion",
     "match_pseudo_visits",
-    "people_by_visits",
     "shrunk_shares",
     "visit_profiles",
 ]
@@ -176,25 +175,6 @@ def _dispersed_reach(kinds: IntArray, groups: IntArray, a: float, s: float) -> f
         missed = np.where(total <= top, won @ never, typical)
         reach += size * float(groups[of_size] @ (1.0 - missed))
     return reach
-
-
-def people_by_visits(visits: IntArray, floor: int = 20) -> IntArray:
-    """How many people made 0, 1, 2, ... visits, for a `VisitLaw`, without revealing anybody.
-
-    Numbers of visits that fewer than `floor` people made are pooled, from the busiest down, at
-    their mean: the number of people is exact, that of visits up to rounding.
-    """
-    floor = as_whole_number("floor", floor, minimum=1)
-    counts = np.bincount(visits)
-    result = np.zeros(len(counts), dtype=np.int64)
-    pooled_people, pooled_visits = 0, 0
-    for number in range(len(counts) - 1, -1, -1):
-        here = int(counts[number])
-        pooled_people, pooled_visits = pooled_people + here, pooled_visits + here * number
-        if pooled_people >= floor or (number == 0 and pooled_people):
-            result[round(pooled_visits / pooled_people)] += pooled_people
-            pooled_people, pooled_visits = 0, 0
-    return result
 
 
 def shrunk_shares(visits: IntArray, group_of: IntArray, pseudo_visits: float) -> FloatArray:

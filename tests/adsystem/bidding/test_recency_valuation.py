@@ -1,5 +1,7 @@
 """Requests that come in sessions: the chance of the previous visitor enters the value."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,14 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.boundary.recency import RecencyTable
 from tests.strategies import audiences, caps
 
 FloatArray = npt.NDArray[np.float64]
 
 MINUTE, HOUR = 60.0, 3_600.0
-SESSIONS = RecencyTable((MINUTE, HOUR), (0.9, 0.4, 0.05))
-NEVER = RecencyTable((MINUTE,), (0.0, 0.0))
+SAME = {MINUTE: 0.9, HOUR: 0.4, 1e9: 0.05}  # probability to continue, for gaps below
+SESSIONS = replace(
+    kr.VisitModel.flat(5),
+    gap_edges_seconds=tuple(SAME),
+    continuation_odds=np.array([[same / (1.0 - same) for same in SAME.values()]]),
+)
+NEVER = kr.VisitModel.flat(5)
 
 
 def shares(audience: kr.Audience, trials: int, generator: np.random.Generator) -> FloatArray:
@@ -45,7 +51,7 @@ def test_a_world_of_two_kinds_of_request(audience: kr.Audience, cap: int, gap: f
     drawn = [
         (generator.random(trials)[:, None] > edges).sum(axis=1).clip(0, 4) for _ in range(wins + 1)
     ]
-    same = generator.random(trials) < SESSIONS.same(gap)
+    same = generator.random(trials) < SESSIONS.continuation(gap, 0.0)
     author = np.where(same, drawn[wins - 1], drawn[wins])
     seen = sum((drawn[turn] == author).astype(int) for turn in range(wins))
     targeted = 3 if audience is PARTLY else 5

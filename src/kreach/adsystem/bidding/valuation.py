@@ -15,7 +15,7 @@ import numpy as np
 from kreach.adsystem.measurement.meter import ReachMeter
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.recency import RecencyTable
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.exposure import binomial_law, exposure_law
 from kreach.numeric.stacked import open_share
@@ -76,23 +76,19 @@ class RecencyValuation:
 
     If our ad was shown on the previous request of the group, its visitor has seen it once more
     than chance would have it: under the cap with the probability of a request at cap c − 1 and one
-    impression fewer. With s the chance of the same visitor at this gap,
+    impression fewer. With s the probability that the request continues the session before it,
 
         p = (1 − s)·p(n, c) + s·p(n − 1, c − 1)      after a win, else p(n, c).
 
-    >>> import kreach as kr
-    >>> from kreach.boundary.recency import RecencyTable
-    >>> sessions = RecencyTable(edges_seconds=(300.0, 3_600.0), same_visitor=(0.9, 0.5, 0.1))
-    >>> valuation = kr.RecencyValuation(kr.Audience.disjoint([20]), 1, sessions)
-    >>> first = valuation.probability(0, now=0.0)
-    >>> valuation.record(0, now=0.0)
-    >>> round(valuation.probability(0, now=60.0), 3)  # a minute later: most likely the same visitor
-    0.095
+    `model` is the site's visit model, of which this takes the nearest previous request;
+    `starts_seconds` is the time that `now` counts from, in seconds since 1970.
     """
 
-    def __init__(self, audience: Audience, cap: int, recency: RecencyTable) -> None:
+    def __init__(
+        self, audience: Audience, cap: int, model: VisitModel, starts_seconds: float = 0.0
+    ) -> None:
         self.cap = as_whole_number("cap", cap, minimum=1)
-        self._recency = recency
+        self._model, self._starts = model, starts_seconds
         self.meter = ReachMeter(audience, [self.cap])
         self._lower = ReachMeter(audience, [self.cap - 1]) if self.cap > 1 else None
         self._last: dict[int, tuple[float, float]] = {}  # group: last request, p if it was won
@@ -106,7 +102,7 @@ class RecencyValuation:
         last = self._last.get(group)
         value = fresh
         if last is not None and last[1] >= 0.0:
-            same = self._recency.same(now - last[0])
+            same = self._model.continuation(now - last[0], self._starts + now)
             value = (1.0 - same) * fresh + same * last[1]
         self._last[group] = (now, -1.0)  # until `record` says that it was won
         return value

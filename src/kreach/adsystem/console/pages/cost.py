@@ -30,7 +30,7 @@ _APPROACHES = {
     "uniform": "the paper's bidder or estimator: everybody visits equally often",
     "planning_recency": "a bidder that plans ahead and uses how recently groups saw the ad",
     "dispersed": "an estimator that knows how unevenly people visit",
-    "counted": "an estimator that counts over past visits",
+    "model": "effective draws with the site's visit model",
 }
 
 
