@@ -137,10 +137,10 @@ class VisitModel:
         mean = mean_meeting(crowded_meeting(self.meetings, traffic), days)
         return self.meeting_scale * mean
 
-    def kinds(self, meeting: float, sizes: FloatArray) -> VisitorKinds:
+    def kinds(self, meeting: float | FloatArray, sizes: FloatArray) -> VisitorKinds:
         """The law of visit shares in groups of these sizes for a probability at `group_size`."""
         others = (sizes - 1.0) / max(self.group_size - 1.0, 1e-9)
-        each = crowded_meeting(np.full(len(sizes), min(meeting, 0.99)), others)
+        each = crowded_meeting(np.minimum(np.full(len(sizes), meeting), 0.99), others)
         return visitor_kinds(each, sizes, self.regulars, self.lasting)
 
     def error(self, hours: float) -> ModelError | None:

@@ -36,8 +36,8 @@ def build(
     ] = None,
     buyer: Annotated[str, typer.Option(help="Buyer that the group ids are for.")] = "default",
     knowledge: Annotated[
-        str, typer.Option(help="Visit statistics to release: none, dispersion or shares.")
-    ] = "dispersion",
+        str, typer.Option(help="Visit statistics to release: none, dispersion, model or shares.")
+    ] = "model",
     class_floor: Annotated[int, typer.Option(help="Minimum people per membership class.")] = 10,
     effective_floor: Annotated[
         float, typer.Option(help="Minimum effective (equally active) people per group.")

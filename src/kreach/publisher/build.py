@@ -25,6 +25,7 @@ from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, Release, new_key, release
+from kreach.publisher.site_model import SiteModel, fit_site_model
 from kreach.publisher.store import check_folder, write_build
 from kreach.publisher.visit_knowledge import fit_dispersion
 
@@ -48,7 +49,7 @@ class BuildOptions:
     partitions: int = 2
     history_end: datetime | None = None
     buyer: str = "default"
-    knowledge: str = "dispersion"
+    knowledge: str = "model"
     floors: Floors = field(default_factory=Floors)
     seed: int = 0
 
@@ -84,6 +85,10 @@ def build_groups(
     progress(f"grouping {people.count:,} people ({strategy.name})")
     assignment = form_groups(people, options.group_size, strategy, options.seed)
     dispersion = _cross_fitted(options, directory, people, strategy, progress)
+    site = SiteModel(None, None, ())
+    if options.knowledge == "model":
+        visits = directory.visits(end=options.history_end)
+        site = fit_site_model(visits, people, assignment, strategy, options.seed, progress)
     progress("checking and releasing")
     key = new_key()
     released = release(
@@ -95,9 +100,10 @@ def build_groups(
         now=now,
         knowledge=options.knowledge,
         dispersion=dispersion,
+        model=site.model,
         floors=options.floors,
     )
-    facts = _facts(options, people, assignment, released)
+    facts = _facts(options, people, assignment, released, site)
     progress("writing")
     write_build(options.out, directory.user_ids(), people, assignment, released, key, facts)
     return facts
@@ -114,7 +120,7 @@ def _cross_fitted(
     if strategy.name not in FORMED_BY_VISITS or options.knowledge == "none":
         return None
     if options.knowledge == "shares":  # these groups look even on the visits that formed them
-        rule = "be dispersion or none for groups formed by visits"
+        rule = "be model, dispersion or none for groups formed by visits"
         raise KreachError.rule("knowledge", rule, options.knowledge)
     progress("fitting dispersion on visits that did not form the groups")
     return cross_fitted_dispersion(
@@ -123,7 +129,11 @@ def _cross_fitted(
 
 
 def _facts(
-    options: BuildOptions, people: People, assignment: Assignment, released: Release
+    options: BuildOptions,
+    people: People,
+    assignment: Assignment,
+    released: Release,
+    site: SiteModel,
 ) -> dict[str, Any]:
     """The contents of build.json."""
     return {
@@ -142,7 +152,8 @@ def _facts(
         "likelihood_dispersion": _likelihood(people, assignment),
         "information_kept": information_kept(people, assignment.groups[:, 0], options.attributes),
         "coverage": _coverages(people, assignment, options.segments),
-        "warnings": list(released.warnings),
+        "visit_model": site.facts(),
+        "warnings": [*released.warnings, *site.warnings],
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, FloatArray, IntArray
 from kreach.publisher.grouping.base import Assignment
@@ -27,7 +28,7 @@ from kreach.publisher.visit_knowledge import (
 
 __all__ = ["Floors", "Release", "ReleaseRefused", "new_key", "release"]
 
-KNOWLEDGE = ("none", "dispersion", "shares")
+KNOWLEDGE = ("none", "dispersion", "model", "shares")
 _KEY_BYTES = 32
 
 
@@ -75,15 +76,17 @@ def release(
     buyer: str,
     version: str,
     now: datetime,
-    knowledge: str = "dispersion",
+    knowledge: str = "model",
     dispersion: float | None = None,
+    model: VisitModel | None = None,
     floors: Floors | None = None,
 ) -> "Release":
     """Turn people in groups into a catalogue for one buyer, or refuse with every reason.
 
     Group ids are keyed by version and buyer: two buyers, or one buyer in two versions, cannot
     match ids. Groups are listed in the order of their ids, so their position says nothing either.
-    `knowledge` is what the catalogue says about visits: "none", one "dispersion", or "shares".
+    `knowledge` is what the catalogue says about visits: "none", one "dispersion", the visit "model"
+    of the site beside it (`model`, where one could be fitted), or "shares" of every group.
     `dispersion` is matched to the history in `people` unless given: where the groups themselves
     were formed by visits, give one that was fitted on other visits (`cross_fitted_dispersion`).
     """
@@ -125,6 +128,7 @@ def release(
         profiles,
         classes,
         class_floor,
+        model if knowledge == "model" and not assignment.overlapping else None,
     )
     return Release(catalogue, group_indices, floors, _warnings(assignment, masked))
 

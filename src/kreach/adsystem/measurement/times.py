@@ -6,15 +6,14 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from kreach.adsystem.measurement.drawn import DrawnExposure, WindowDraws, fold_draws
+from kreach.adsystem.measurement.drawn import DrawnExposure
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.boundary.draw_cells import WindowDraws, draws_in_order
 from kreach.boundary.times import to_micros
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
-from kreach.numeric.draws import HOUR_US, sum_by
-from kreach.numeric.meetings import PART_US, calendar
 from kreach.numeric.types import IntArray
 
 __all__ = ["as_instants", "draws_of", "measure_times"]
@@ -73,17 +72,7 @@ def draws_of(
     """The effective draws of impressions in any order."""
     order = np.lexsort((at_us, group))
     group, at_us = group[order], at_us[order]
-    share = model.draw_shares(group, at_us, traffic)
-    count = audience.group_count
-    cells = fold_draws(
-        audience,
-        np.bincount(group, minlength=count),
-        sum_by(group, share, count),
-        sum_by(group, share * (1.0 - share), count),
-    )
-    if hours is None:
-        hours = float(at_us.max() - at_us.min()) / HOUR_US if len(at_us) else 0.0
-    return WindowDraws(cells, calendar(at_us // PART_US, share), hours)
+    return draws_in_order(audience, group, at_us, model, traffic, hours)
 
 
 def as_instants(name: str, times: npt.ArrayLike | Sequence[datetime], length: int) -> IntArray:

@@ -1,0 +1,134 @@
+"""Groups counted by impressions and effective draws: what a window of a log tells a visit model.
+
+Whoever reads a log counts, for every group, its impressions n, its effective draws d (the sum of
+the shares of a draw, `numeric/draws.py`) and their doubt Σ w(1 − w). Folded by (kind of group, n,
+whole part of d) these are `DrawCells`; with the draws by day and part of the day they are all that
+a report on a window needs.
+
+A group with 3.4 draws is taken as one of 3 draws with probability 0.6 and one of 4 with 0.4: every
+figure is then that of a proper law, and linear in between.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.visit_model import VisitModel
+from kreach.numeric.draws import HOUR_US, sum_by
+from kreach.numeric.meetings import PART_US, calendar
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["DrawCells", "WholeDraws", "WindowDraws", "draws_in_order", "fold_draws"]
+
+
+@dataclass(frozen=True, eq=False)
+class DrawCells:
+    """A histogram: `groups[i]` groups of this size and targeting with n impressions and draws.
+
+    `draws` is the whole part; `fraction` sums the rest of the draws over the groups of the cell,
+    and `doubt` sums Σ w(1 − w), the variance of the number of sessions given the shares.
+    """
+
+    size: FloatArray
+    targeted: FloatArray
+    impressions: FloatArray
+    draws: FloatArray
+    groups: FloatArray
+    fraction: FloatArray
+    doubt: FloatArray
+
+    @property
+    def total_impressions(self) -> float:
+        """Impressions of all groups."""
+        return float(self.groups @ self.impressions)
+
+    @property
+    def total_draws(self) -> float:
+        """Effective draws of all groups."""
+        return float(self.groups @ self.draws + self.fraction.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class WindowDraws:
+    """One window of a log: its cells, its draws by day and part of the day, and its length."""
+
+    cells: DrawCells
+    days: FloatArray  # numeric.meetings.calendar
+    hours: float  # length of the window
+
+
+def draws_in_order(
+    audience: DisjointAudience,
+    group: IntArray,
+    at_us: IntArray,
+    model: VisitModel,
+    traffic: float = 1.0,
+    hours: float | None = None,
+) -> WindowDraws:
+    """The effective draws of impressions that come ordered by group, then time."""
+    share = model.draw_shares(group, at_us, traffic)
+    count = audience.group_count
+    cells = fold_draws(
+        audience,
+        np.bincount(group, minlength=count),
+        sum_by(group, share, count),
+        sum_by(group, share * (1.0 - share), count),
+    )
+    if hours is None:
+        hours = float(at_us.max() - at_us.min()) / HOUR_US if len(at_us) else 0.0
+    return WindowDraws(cells, calendar(at_us // PART_US, share), hours)
+
+
+def fold_draws(
+    audience: DisjointAudience, impressions: IntArray, draws: FloatArray, doubt: FloatArray
+) -> DrawCells:
+    """Count groups by (kind, impressions, whole draws)."""
+    kinds = audience.kinds
+    kind = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
+    some = (impressions > 0) & (kinds.targeted[kind] > 0.0 if len(kinds) else False)
+    kind, n, d, v = kind[some], impressions[some], draws[some], doubt[some]
+    d = np.minimum(d, n)  # rounding may not make more draws than impressions
+    whole = np.floor(d + 1e-12).astype(np.int64)
+    order = np.lexsort((whole, n, kind))
+    kind, n, whole, d, v = kind[order], n[order], whole[order], d[order], v[order]
+    new = np.ones(len(n), dtype=bool)
+    new[1:] = (kind[1:] != kind[:-1]) | (n[1:] != n[:-1]) | (whole[1:] != whole[:-1])
+    first = np.flatnonzero(new)
+    cell = np.cumsum(new) - 1
+    fraction = sum_by(cell, np.maximum(d - whole, 0.0), len(first))
+    return DrawCells(
+        kinds.size[kind[first]],
+        kinds.targeted[kind[first]],
+        n[first].astype(np.float64),
+        whole[first].astype(np.float64),
+        np.bincount(cell, minlength=len(first)).astype(np.float64),
+        fraction,
+        sum_by(cell, v, len(first)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WholeDraws:
+    """Cells with whole draws only: each cell as groups with `draws` and with one draw more."""
+
+    size: FloatArray
+    targeted: FloatArray
+    impressions: FloatArray
+    draws: FloatArray
+    groups: FloatArray
+    doubt: FloatArray
+
+    @classmethod
+    def of(cls, cells: DrawCells) -> "WholeDraws":
+        """Split the groups of each cell by the fraction of a draw that they have left."""
+        more = np.minimum(cells.fraction, cells.groups)
+        stay = cells.groups - more
+        share = np.divide(more, cells.groups, out=np.zeros_like(more), where=cells.groups > 0)
+        twice = [np.concatenate([c, c]) for c in (cells.size, cells.targeted, cells.impressions)]
+        groups = np.concatenate([stay, more])
+        doubt = np.concatenate([cells.doubt * (1.0 - share), cells.doubt * share])
+        draws = np.concatenate([cells.draws, cells.draws + 1.0])
+        some = groups > 0.0
+        size, targeted, impressions = (column[some] for column in twice)
+        return cls(size, targeted, impressions, draws[some], groups[some], doubt[some])

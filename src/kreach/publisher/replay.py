@@ -1,0 +1,159 @@
+"""How far off the visit model is: history bought again, on people and at times not fitted to.
+
+Groups are split in two at random and history in two halves by time. A model fitted on one half of
+the groups in the first half of time measures what campaigns of several patterns, shares and window
+lengths would have won among the others in the second half, and the other way round. As the truth is
+known, so is the error, measured / true − 1. What chance alone would explain (the variance that a
+report states anyway) is taken out.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kreach.boundary.draw_cells import draws_in_order
+from kreach.boundary.draw_law import DrawLaw
+from kreach.boundary.visit_model import ModelError, VisitModel
+from kreach.numeric.draws import HOUR_US
+from kreach.numeric.types import FloatArray
+from kreach.publisher.buying import PATTERNS, won_rows
+from kreach.publisher.visit_fit import fit_visit_model, too_little_history
+from kreach.publisher.visit_history import VisitHistory
+from kreach.publisher.visitor_fit import CAPS, audience_of, true_reach
+
+__all__ = ["ReplayErrors", "replay_errors", "summary"]
+
+WINDOW_HOURS = (1.0, 6.0, 24.0, 72.0, 168.0)  # errors are released by these, and for longer ones
+TRIED_HOURS = (*WINDOW_HOURS, 720.0)  # and all of the replayed half
+SHARES = (0.02, 0.1, 0.3, 1.0)
+_WINDOWS_OF_LENGTH = (8, 8, 6, 4, 3, 2)
+_MIN_REACH = 30  # people: fewer carry mostly sampling error
+_MIN_CASES = 12  # of a window length, else it takes over a neighbour's
+_MIN_DAYS = 1.0  # of each half of history
+_UNKNOWN = 0.15  # spread where history is too short to be replayed
+_MIN_SPREAD = 0.005
+
+_Case = tuple[float, ...]  # errors at the caps, then their sampling variances
+
+
+@dataclass
+class ReplayErrors:
+    """Errors by window length, and what they were computed from."""
+
+    by_window: tuple[ModelError, ...]
+    cases: dict[float, dict[str, list[_Case]]] = field(default_factory=dict)  # hours, pattern
+
+    @property
+    def measured(self) -> bool:
+        """Whether history was long enough to be replayed."""
+        return bool(self.cases)
+
+
+def replay_errors(history: VisitHistory, *, seed: int = 0) -> ReplayErrors:
+    """The errors of models like the one fitted on this history."""
+    generator = np.random.default_rng([seed, 1])
+    first, last = int(history.at_us.min()), int(history.at_us.max())
+    middle = (first + last) // 2
+    early, late = history.between(first, middle), history.between(middle, last + 1)
+    chosen = generator.permutation(len(history.sizes)) < len(history.sizes) // 2
+    cases: dict[float, dict[str, list[_Case]]] = {}
+    for people in (chosen, ~chosen):
+        fitted_on, tried_on = early.of_groups(people), late.of_groups(~people)
+        if too_little_history(fitted_on, _MIN_DAYS) or too_little_history(tried_on, _MIN_DAYS):
+            return ReplayErrors((ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),))
+        model, _ = fit_visit_model(fitted_on, seed=seed, min_days=_MIN_DAYS)
+        _try_windows(tried_on, model, generator, cases)
+    return ReplayErrors(summary(cases, late.days * 24.0), cases)
+
+
+def _try_windows(
+    history: VisitHistory,
+    model: VisitModel,
+    generator: np.random.Generator,
+    cases: dict[float, dict[str, list[_Case]]],
+) -> None:
+    """Measure every pattern and share in windows of every length that history holds."""
+    first, last = int(history.at_us.min()), int(history.at_us.max())
+    total = (last - first) / HOUR_US
+    lengths = [(h, n) for h, n in zip(TRIED_HOURS, _WINDOWS_OF_LENGTH, strict=True) if h < total]
+    lengths.append((total, 1))
+    for pattern in PATTERNS:
+        for share in SHARES:
+            if share == 1.0 and pattern in {"burst", "first of each group"}:
+                continue  # is everything, as at random
+            for hours, windows in lengths:
+                won = history.where(won_rows(history, pattern, share, generator))
+                for _ in range(windows):
+                    start = first + generator.random() * (last - first - hours * HOUR_US)
+                    case = _case(won.between(start, start + hours * HOUR_US + 1), model, hours)
+                    if case is not None:
+                        by_pattern = cases.setdefault(_bucket(hours), defaultdict(list))
+                        by_pattern[pattern].append(case)
+
+
+def _bucket(hours: float) -> float:
+    return next((limit for limit in WINDOW_HOURS if hours <= limit), np.inf)
+
+
+def _case(won: VisitHistory, model: VisitModel, hours: float) -> _Case | None:
+    """Errors at the caps and their sampling variances; None if too few people were reached."""
+    if len(won) < _MIN_REACH:
+        return None
+    truth = true_reach(won.person)
+    if truth[0] < _MIN_REACH:
+        return None
+    window = draws_in_order(audience_of(won), won.group, won.at_us, model, hours=hours)
+    law = DrawLaw(window, model)
+    errors = [law.reach(cap) / true - 1.0 for cap, true in zip(CAPS, truth, strict=True)]
+    variances = [law.variance(cap) / true**2 for cap, true in zip(CAPS, truth, strict=True)]
+    return (*errors, *variances)
+
+
+def summary(
+    cases: dict[float, dict[str, list[_Case]]], replayed_hours: float
+) -> tuple[ModelError, ...]:
+    """Bias and spread by window length, for every length from an hour to beyond a week.
+
+    A length without enough cases takes over the errors of the next longer one; those longer than
+    any replay the last one's, with a spread wider by the root of the ratio of the lengths: drift
+    of traffic and habits adds up like a random walk.
+    """
+    found: dict[float, tuple[float, ...]] = {}
+    for limit in (*WINDOW_HOURS, np.inf):
+        by_pattern = cases.get(limit, {})
+        if sum(map(len, by_pattern.values())) >= _MIN_CASES:
+            rows = {pattern: np.array(each) for pattern, each in by_pattern.items()}
+            found[limit] = tuple(n for cap in range(len(CAPS)) for n in _moments(rows, cap))
+    if not found:
+        return (ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),)
+    result = []
+    longest = max(found)
+    for limit in (*WINDOW_HOURS, np.inf):
+        at = next((length for length in found if length >= limit), longest)
+        bias, spread, higher_bias, higher_spread = found[at]
+        wider = 1.0
+        if replayed_hours < limit and longest <= limit < np.inf or limit > longest:
+            longer = max(min(limit, 2.0 * replayed_hours), WINDOW_HOURS[-1])
+            wider = max(float(np.sqrt(longer / replayed_hours)), 1.0)
+        numbers = (bias, wider * spread, higher_bias, wider * higher_spread)
+        result.append(ModelError(limit, *(round(number, 4) for number in numbers)))
+    return tuple(result)
+
+
+def _moments(by_pattern: dict[str, FloatArray], cap: int) -> tuple[float, float]:
+    """Bias and spread over patterns, each of which counts alike.
+
+    One replay shows the model's bias together with the drift of traffic between the halves, which
+    need not repeat: half of it moves the centre, the other half widens the interval. The spread S
+    is such that a 95 % interval holds in 90 of 100 campaigns of *every* pattern: with mean B and
+    deviation s of a pattern's errors around the centre, 1.96 S ≥ |B| + 1.28 s.
+    """
+    means = [float(rows[:, cap].mean()) for rows in by_pattern.values()]
+    bias = 0.5 * float(np.mean(means))
+    spread = _MIN_SPREAD
+    for rows, mean in zip(by_pattern.values(), means, strict=True):
+        variance = float(rows[:, cap].var() - rows[:, len(CAPS) + cap].mean())
+        off = abs(mean - bias) + 1.28 * float(np.sqrt(max(variance, 0.0)))
+        spread = max(spread, off / 1.96)
+    return bias, spread

@@ -1,0 +1,89 @@
+"""The visit model of a build: which history it is fitted on, its errors, and what a build says.
+
+Groups formed by visits look perfectly even on the visits that formed them. Their model is therefore
+fitted as their dispersion is (`crossfit.py`): the same strategy forms groups by the earlier half of
+history, and the model is fitted on the later half.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kreach.boundary.visit_model import VisitModel
+from kreach.publisher.directory import Visits
+from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment, Strategy, form_groups
+from kreach.publisher.people import People
+from kreach.publisher.replay import replay_errors
+from kreach.publisher.visit_fit import FitQuality, fit_visit_model, too_little_history
+from kreach.publisher.visit_history import VisitHistory
+
+__all__ = ["SiteModel", "fit_site_model", "history_to_fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class SiteModel:
+    """The model of a build, if there is one, and why there is none."""
+
+    model: VisitModel | None
+    quality: FitQuality | None
+    warnings: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any] | None:
+        """What was fitted, for build.json; it stays with the publisher."""
+        if self.model is None or self.quality is None:
+            return None
+        model, errors = self.model, self.quality.replay_errors
+        return {
+            "lags": model.lags,
+            "regulars": model.regulars,
+            "lasting": model.lasting,
+            "meeting_scale": model.meeting_scale,
+            "requests_per_person_day": model.requests_per_person_day,
+            "recent_traffic": self.quality.recent_traffic,
+            "people": model.people,
+            "history_days": model.history_days,
+            "min_people_behind_odds": self.quality.min_people_behind_odds,
+            "min_people_behind_meetings": self.quality.min_people_behind_meetings,
+            "fit_error": float(np.sqrt(np.mean(errors**2))) if errors.size else None,
+            "errors": model.to_json()["errors"],
+        }
+
+
+def fit_site_model(
+    visits: Visits,
+    people: People,
+    assignment: Assignment,
+    strategy: Strategy,
+    seed: int,
+    progress: Callable[[str], None],
+) -> SiteModel:
+    """The visit model of a site in these groups, with its errors, or the reason for none."""
+    if assignment.overlapping:
+        return SiteModel(None, None, ("no visit model: groups overlap",))
+    history = history_to_fit(visits, people, assignment, strategy, seed)
+    reason = too_little_history(history)
+    if reason is not None:
+        alone = assignment.group_size == 1
+        return SiteModel(None, None, () if alone else (f"no visit model: {reason}",))
+    progress(f"fitting the visit model on {len(history):,} requests")
+    model, quality = fit_visit_model(history, seed=seed)
+    progress("replaying history to find the errors of the model")
+    errors = replay_errors(history, seed=seed)
+    warnings = (
+        () if errors.measured else ("too little history to find the errors of the visit model",)
+    )
+    return SiteModel(replace(model, errors=errors.by_window), quality, warnings)
+
+
+def history_to_fit(
+    visits: Visits, people: People, assignment: Assignment, strategy: Strategy, seed: int
+) -> VisitHistory:
+    """The visits in these groups; for groups formed by visits, the later ones in like groups."""
+    if strategy.name not in FORMED_BY_VISITS or len(visits) == 0:
+        return VisitHistory.of(visits.user, assignment.group_of(), visits.at_us, seed)
+    middle = len(visits) // 2
+    earlier = np.bincount(visits.user[:middle], minlength=people.count)
+    like = form_groups(People(earlier, people.attributes), assignment.group_size, strategy, seed)
+    return VisitHistory.of(visits.user[middle:], like.group_of(), visits.at_us[middle:], seed)

@@ -1,0 +1,218 @@
+"""Requests of people in groups, as a visit model is fitted on them.
+
+A *session* is a run of requests of one person, each less than `SESSION_GAP_US` after the one
+before. What the model says about sessions is counted here: how often a request continues the
+session of one of its group's nearest requests, traffic by hour, and requests per session.
+
+Every number that leaves has at least `MIN_PEOPLE` people behind it, or is pooled with others until
+it has.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.errors import KreachError
+from kreach.numeric.draws import hour_of_day
+from kreach.numeric.types import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "GAP_EDGES_SECONDS",
+    "MIN_PEOPLE",
+    "VisitHistory",
+    "continuation_odds",
+    "hourly_traffic",
+    "requests_per_session",
+    "round_digits",
+    "sessions",
+]
+
+SESSION_GAP_US = 3_600_000_000
+GAP_EDGES_SECONDS = (30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0)
+MIN_PEOPLE = 20  # behind every released number
+_MIN_ROWS = 50  # behind odds
+_THINNED = (1.0, 0.3, 0.3, 0.1, 0.1)  # shares of requests that copies of history keep
+_MIN_TRAFFIC = 0.02
+_MAX_REQUESTS = 100  # of a session that are told apart
+
+
+@dataclass(frozen=True, eq=False)
+class VisitHistory:
+    """Requests ordered by group, then time; `sizes` are the members of every group.
+
+    Requests of one group at one instant come in random order: a log of days says nothing about
+    who of a day was first.
+    """
+
+    person: IntArray
+    group: IntArray
+    at_us: IntArray
+    sizes: IntArray
+
+    @classmethod
+    def of(
+        cls, person: IntArray, group_of: IntArray, at_us: IntArray, seed: int = 0
+    ) -> "VisitHistory":
+        """From requests in any order and the group of every person."""
+        if len(person) != len(at_us):
+            rule = f"have one entry per request ({len(person)})"
+            raise KreachError.rule("at_us", rule, len(at_us))
+        if len(person) and not 0 <= person.min() <= person.max() < len(group_of):
+            rule = f"be people with a group (0 to {len(group_of) - 1})"
+            raise KreachError.rule("person", rule, int(person.max()))
+        group = group_of[person]
+        ties = np.random.default_rng(seed).random(len(person), dtype=np.float32)
+        order = np.lexsort((ties, at_us, group))
+        return cls(person[order], group[order], at_us[order], np.bincount(group_of))
+
+    def __len__(self) -> int:
+        return len(self.at_us)
+
+    @property
+    def days(self) -> float:
+        """From the first request to the last."""
+        span = int(self.at_us.max() - self.at_us.min()) if len(self) else 0
+        return span / 86_400_000_000
+
+    @property
+    def people(self) -> int:
+        """Members of all groups."""
+        return int(self.sizes.sum())
+
+    @property
+    def returning_people(self) -> int:
+        """People with two requests or more."""
+        return int(np.count_nonzero(np.bincount(self.person) > 1)) if len(self) else 0
+
+    def where(self, rows: BoolArray | IntArray) -> "VisitHistory":
+        """Some of the requests."""
+        return VisitHistory(self.person[rows], self.group[rows], self.at_us[rows], self.sizes)
+
+    def between(self, start_us: float, end_us: float) -> "VisitHistory":
+        """The requests in [start, end)."""
+        return self.where((self.at_us >= start_us) & (self.at_us < end_us))
+
+    def of_groups(self, chosen: BoolArray) -> "VisitHistory":
+        """The requests of some groups, which are numbered anew."""
+        rows = chosen[self.group]
+        number = np.cumsum(chosen) - 1
+        return VisitHistory(
+            self.person[rows], number[self.group[rows]], self.at_us[rows], self.sizes[chosen]
+        )
+
+
+def round_digits(values: FloatArray, digits: int = 3) -> FloatArray:
+    """Rounded to so many significant digits."""
+    size = np.floor(np.log10(np.where(values == 0.0, 1.0, np.abs(values))))
+    step = 10.0 ** (size - digits + 1)
+    result: FloatArray = np.round(np.round(values / step) * step, 12)
+    return result
+
+
+def sessions(person: IntArray, at_us: IntArray) -> tuple[IntArray, BoolArray]:
+    """The session number of each request, and whether it starts its session; in any order."""
+    order = np.lexsort((at_us, person))
+    new = np.ones(len(person), dtype=np.bool_)
+    new[1:] = (np.diff(person[order]) != 0) | (np.diff(at_us[order]) >= SESSION_GAP_US)
+    session = np.empty(len(person), dtype=np.int64)
+    session[order] = np.cumsum(new) - 1
+    start = np.empty(len(person), dtype=np.bool_)
+    start[order] = new
+    return session, start
+
+
+def hourly_traffic(history: VisitHistory) -> FloatArray:
+    """Requests by UTC hour over the mean, at least 0.02.
+
+    Hours in which fewer than `MIN_PEOPLE` people came are pooled: each gets their mean.
+    """
+    hour = hour_of_day(history.at_us)
+    seen = np.unique(hour * (int(history.person.max(initial=0)) + 1) + history.person)
+    people = np.bincount(seen // (int(history.person.max(initial=0)) + 1), minlength=24)
+    traffic = np.bincount(hour, minlength=24) * (24.0 / max(len(history), 1))
+    few = people < MIN_PEOPLE
+    if few.any():
+        traffic[few] = traffic[few].mean()
+    return round_digits(np.maximum(traffic, _MIN_TRAFFIC))
+
+
+def requests_per_session(person: IntArray, session: IntArray) -> FloatArray:
+    """The share of sessions with 1, 2, ... requests.
+
+    From the longest down, numbers of requests are pooled at their mean until `MIN_PEOPLE` people
+    had such a session.
+    """
+    length = np.minimum(np.bincount(session), _MAX_REQUESTS)
+    who = np.zeros(len(length), dtype=np.int64)
+    who[session] = person
+    order = np.argsort(length)
+    length, who = length[order], who[order]
+    result = np.zeros(int(length.max(initial=1)) + 1)
+    first = np.searchsorted(length, np.arange(len(result) + 1))
+    end = len(length)
+    for number in range(len(result) - 1, 0, -1):
+        pool = slice(first[number], end)
+        if number > 1 and len(np.unique(who[pool])) < MIN_PEOPLE:
+            continue
+        if end > first[number]:
+            result[round(float(length[pool].mean()))] += end - first[number]
+        end = first[number]
+    last = int(np.flatnonzero(result).max(initial=1))
+    pmf: FloatArray = np.round(result[1 : last + 1] / max(result.sum(), 1.0), 6)
+    pmf[0] += 1.0 - pmf.sum()
+    return pmf
+
+
+def continuation_odds(
+    history: VisitHistory,
+    session: IntArray,
+    traffic: FloatArray,
+    lags: int,
+    generator: np.random.Generator,
+) -> tuple[FloatArray, int]:
+    """The odds that a request continues the session of the l-th previous one, by gap; and support.
+
+    Counted among requests that continue none nearer, on all requests and on copies of which a
+    share is left, as a campaign wins them. With τ the traffic of the hour, the odds o of a cell
+    solve Σ o/(o + τ) = hits over its requests. Cells of few requests or people have odds 0. The
+    support is the number of people behind the rarest cell that has odds.
+    """
+    edges = np.round(np.array(GAP_EDGES_SECONDS) * 1e6).astype(np.int64)
+    columns = len(edges)
+    rows_by_hour = np.zeros((lags, columns, 24))
+    hits = np.zeros((lags, columns))
+    people = int(history.person.max(initial=0)) + 1
+    seen = np.zeros((lags, (columns + 1) * people), dtype=np.bool_)
+    for share in _THINNED:
+        here = slice(None) if share == 1.0 else generator.random(len(history)) < share
+        group, at_us, whose = history.group[here], history.at_us[here], session[here]
+        person, hour = history.person[here], hour_of_day(at_us)
+        fresh = np.ones(len(group), dtype=np.bool_)  # continues no nearer request
+        for lag in range(1, min(lags, len(group) - 1) + 1):
+            at = np.flatnonzero(fresh[lag:] & (group[lag:] == group[:-lag])) + lag
+            gap = np.searchsorted(edges, at_us[at] - at_us[at - lag], side="right")
+            same = whose[at] == whose[at - lag]
+            cell = np.bincount(gap * 24 + hour[at], minlength=(columns + 1) * 24)
+            rows_by_hour[lag - 1] += cell.reshape(columns + 1, 24)[:columns]
+            hits[lag - 1] += np.bincount(gap[same], minlength=columns + 1)[:columns]
+            seen[lag - 1][gap * people + person[at]] = True
+            fresh[at[same]] = False
+    support = seen.reshape(lags, columns + 1, people)[:, :columns].sum(axis=2)
+    rows = rows_by_hour.sum(axis=2)
+    enough = (rows >= _MIN_ROWS) & (support >= MIN_PEOPLE) & (hits >= 1.0)
+    odds = np.where(enough, _solve_odds(rows_by_hour, hits, traffic), 0.0)
+    return round_digits(odds), int(support[enough].min()) if enough.any() else 0
+
+
+def _solve_odds(rows_by_hour: FloatArray, hits: FloatArray, traffic: FloatArray) -> FloatArray:
+    """o with Σ_h n_h o/(o + τ_h) = hits, by bisection of ln o."""
+    rows = rows_by_hour.sum(axis=-1)
+    wanted = np.minimum(hits, rows - 0.5)  # odds stay finite where every request continued
+    low, high = np.full(hits.shape, -20.0), np.full(hits.shape, 20.0)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        odds = np.exp(middle)[..., None]
+        short = (rows_by_hour * (odds / (odds + traffic))).sum(axis=-1) < wanted
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    result: FloatArray = np.exp(0.5 * (low + high))
+    return result
