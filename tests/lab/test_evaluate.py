@@ -36,11 +36,11 @@ LIMITS = {"gateway_cap", "planning_k1"}
 def options(tmp_path_factory: pytest.TempPathFactory) -> StudyOptions:
     folder = tmp_path_factory.mktemp("evaluate")
     return StudyOptions(
-        write_visits(folder / "visits.csv", 500),
+        write_visits(folder / "visits.csv", 1_000, sessions=5.0),
         write_prices(folder / "prices.csv"),
         group_size=10,
         campaigns=3,
-        campaign_size=200,
+        campaign_size=300,
         seed=2,
         processes=1,
     )
@@ -83,7 +83,9 @@ def test_every_random_measurement_of_the_flight_is_there_once(
     assert {0.3, 1.0} <= enough <= set(WIN_SHARES)
     assert len(found) == len(set(found))
     assert set(found) <= expected
-    assert {entry for entry in expected if entry[3] == 1.0} <= set(found)
+    # the model of the rates groups would need more history: half of it formed the groups
+    missing = expected - set(found)
+    assert {entry[1:3] for entry in missing if entry[3] == 1.0} <= {("rates", "model")}
 
 
 def test_every_pattern_and_buyer_is_judged_in_several_windows(
@@ -275,7 +277,7 @@ def test_bad_options(options: StudyOptions, wrong: dict[str, Any], name: str) ->
 
 def test_groups_larger_than_half_a_campaign(options: StudyOptions) -> None:
     with pytest.raises(KreachError, match=r"^group_size must be small enough"):
-        evaluate(replace(options, group_size=101))
+        evaluate(replace(options, group_size=151))
 
 
 def test_a_campaign_that_nobody_visits_is_named(tmp_path: Path, options: StudyOptions) -> None:

@@ -51,7 +51,7 @@ def test_every_row_is_there_once(study: tuple[Site, list[Row]]) -> None:
     ]
     kinds = [
         *(("reach", strategy, name) for strategy in ("random", "rates") for name in BUYERS),
-        *(("error", "random", name) for name in ("uniform", "dispersed", "model")),
+        *(("error", "random", name) for name in ("uniform", "dispersed")),
         *(("error", "rates", name) for name in ("uniform", "dispersed")),
     ]
     expected = {

@@ -42,7 +42,8 @@ from kreach.lab.trials import Progress, generator_for, run_trials, silent
 from kreach.numeric.types import IntArray
 from kreach.publisher.build import BuildOptions, strategy_named
 from kreach.publisher.grouping import Strategy
-from kreach.publisher.visit_fit import fit_visit_model
+from kreach.publisher.grouping.base import form_groups
+from kreach.publisher.site_model import fit_site_model
 
 __all__ = ["BUDGET_SHARES", "StudyOptions", "evaluate", "site_of", "strategies_of", "tasks_of"]
 
@@ -165,8 +166,9 @@ def tasks_of(
     )
     models = {}
     for name, strategy in strategies.items():
-        progress(f"fitting the visit model of {name} groups of {options.group_size}")
-        models[name] = fitted_model(site, others, strategy, options, replays=replays)
+        models[name] = fitted_model(
+            site, others, strategy, options.group_size, options.seed, progress, replays=replays
+        )
     return [
         Task(at, campaign, strategies, options.group_size, options.seed, models)
         for at, campaign in enumerate(campaigns)
@@ -174,13 +176,22 @@ def tasks_of(
 
 
 def fitted_model(
-    site: Site, members: IntArray, strategy: Strategy, options: StudyOptions, *, replays: bool
+    site: Site,
+    members: IntArray,
+    strategy: Strategy,
+    group_size: int,
+    seed: int,
+    progress: Progress = silent,
+    *,
+    replays: bool = True,
 ) -> VisitModel | None:
     """The visit model of some of the people, from their history; None if that is too short."""
+    if group_size < 2 or len(members) < 2 * group_size:
+        return None
     people, before = restricted_site(site, members)
-    return fit_visit_model(
-        before, people, strategy, options.group_size, options.seed, replays=replays
-    )
+    groups = form_groups(people, group_size, strategy, seed)
+    found = fit_site_model(before, people, groups, strategy, seed, progress, replays=replays)
+    return found.model
 
 
 def study_campaign(task: Task) -> list[Row]:

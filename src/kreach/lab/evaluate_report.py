@@ -244,7 +244,7 @@ def exhibits_of(
             "How far off measured unique reach is",
             "C overestimates, D is the most accurate of A to D (Figure 6).",
             _measurement_text(summary),
-            "The paper shows one win rate and one window; here requests are won by several patterns "
+            "The paper shows one win rate and one window; here requests are won by many patterns "
             "and by the buyers themselves, and measured in windows from an hour to the flight.",
             setting,
             {k: v["mean_absolute_error"] for k, v in summary["measurement"].items()},

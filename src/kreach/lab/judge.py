@@ -109,7 +109,9 @@ def _errors(grouped: GroupedCampaign, won: IntArray, piece: _Slice, base: Row) -
             continue
         for cap, report in grouped.reports(approach, won, CAPS, piece.hours).items():
             truth = int(np.minimum(seen, cap).sum())
-            low, high = report.interval(0.95, "normal")
+            low, high = (0.0, 0.0)
+            if approach not in grouped.flight_only:
+                low, high = report.interval(0.95, "normal")
             rows.append(
                 base
                 | {

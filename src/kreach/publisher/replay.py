@@ -133,7 +133,7 @@ def summary(
         at = next((length for length in found if length >= limit), longest)
         bias, spread, higher_bias, higher_spread = found[at]
         wider = 1.0
-        if replayed_hours < limit and longest <= limit < np.inf or limit > longest:
+        if (replayed_hours < limit and longest <= limit < np.inf) or limit > longest:
             longer = max(min(limit, 2.0 * replayed_hours), WINDOW_HOURS[-1])
             wider = max(float(np.sqrt(longer / replayed_hours)), 1.0)
         numbers = (bias, wider * spread, higher_bias, wider * higher_spread)

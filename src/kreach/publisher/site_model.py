@@ -58,8 +58,13 @@ def fit_site_model(
     strategy: Strategy,
     seed: int,
     progress: Callable[[str], None],
+    *,
+    replays: bool = True,
 ) -> SiteModel:
-    """The visit model of a site in these groups, with its errors, or the reason for none."""
+    """The visit model of a site in these groups, with its errors, or the reason for none.
+
+    Without replays the model has no errors: reports then state sampling error alone.
+    """
     if assignment.overlapping:
         return SiteModel(None, None, ("no visit model: groups overlap",))
     history = history_to_fit(visits, people, assignment, strategy, seed)
@@ -69,6 +74,8 @@ def fit_site_model(
         return SiteModel(None, None, () if alone else (f"no visit model: {reason}",))
     progress(f"fitting the visit model on {len(history):,} requests")
     model, quality = fit_visit_model(history, seed=seed)
+    if not replays:
+        return SiteModel(model, quality, ())
     progress("replaying history to find the errors of the model")
     errors = replay_errors(history, seed=seed)
     warnings = (
