@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kreach.numeric.draws import hour_of_day
+from kreach.numeric.draws import HOUR_US, hour_of_day
 from kreach.numeric.types import IntArray
 from kreach.publisher.visit_history import VisitHistory
 
-__all__ = ["PATTERNS", "spaced_rows", "won_rows"]
+__all__ = ["PATTERNS", "spaced_rows", "window_start", "won_rows"]
 
 _SPACE_US = 1_800_000_000
 _EXTRA = 1.6  # spaced wins: so many times as many requests are bid on as are to be won
@@ -24,6 +24,18 @@ def won_rows(
 ) -> IntArray:
     """The rows that a campaign wins; about `share` of all, where the pattern allows so many."""
     return PATTERNS[pattern](history, share, generator)
+
+
+def window_start(
+    won: VisitHistory, hours: float, first_us: int, last_us: int, generator: np.random.Generator
+) -> float:
+    """The start of a window of so many hours that holds a win taken at random."""
+    length = hours * HOUR_US
+    latest = max(last_us - length, first_us)
+    if len(won) == 0:
+        return first_us
+    win = int(won.at_us[generator.integers(len(won))])
+    return float(np.clip(win - generator.random() * length, first_us, latest))
 
 
 def _random(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
