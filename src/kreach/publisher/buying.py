@@ -39,7 +39,7 @@ def window_start(
 
 
 def _random(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
-    return np.flatnonzero(generator.random(len(history)) < share)
+    return np.flatnonzero(history.chances(generator) < share)
 
 
 def _first(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
@@ -68,14 +68,14 @@ def _hours(length: int) -> Callable[[VisitHistory, float, np.random.Generator], 
         start = int(generator.integers(0, 24))
         inside = np.flatnonzero((hour_of_day(history.at_us) - start) % 24 < length)
         chance = min(1.0, share * len(history) / max(len(inside), 1))
-        return inside[generator.random(len(inside)) < chance]
+        return inside[history.chances(generator)[inside] < chance]
 
     return rows
 
 
 def _spaced(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
     """At random, never within half an hour of a win of the group."""
-    return spaced_rows(history, generator.random(len(history)) < min(1.0, _EXTRA * share))
+    return spaced_rows(history, history.chances(generator) < min(1.0, _EXTRA * share))
 
 
 def spaced_rows(history: VisitHistory, bid: np.ndarray) -> IntArray:

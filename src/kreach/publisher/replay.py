@@ -137,7 +137,7 @@ def summary(
             longer = min(limit, max(2.0 * replayed_hours, WINDOW_HOURS[-1]))
             wider = max(float(np.sqrt(longer / replayed_hours)), 1.0)
         numbers = (bias, wider * spread, higher_bias, wider * higher_spread)
-        result.append(ModelError(limit, *(round(number, 4) for number in numbers)))
+        result.append(ModelError(limit, *(round(number, 3) for number in numbers)))
     return tuple(result)
 
 

@@ -110,7 +110,7 @@ def _replays(
             for _ in range(times):
                 start = first + generator.random() * (1.0 - part) * (last - first)
                 inside = history.between(start, start + part * (last - first))
-                won = inside.where(generator.random(len(inside)) < share)
+                won = inside.where(inside.chances(generator) < share)
                 reached = true_reach(won.person)
                 if reached[0] < _MIN_REACH:
                     continue
