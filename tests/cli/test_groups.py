@@ -127,7 +127,7 @@ def test_unsafe_groups_are_exit_code_1_and_still_shown(
         (("--strategy", "segments"), "must name at least one targeting attribute"),
         (("--segments", "religion"), "attribute must be a column of the file (town, device)"),
         (("--history-end", "soon"), "history-end must be a time such as 2026-11-01T00:00:00Z"),
-        (("--knowledge", "all"), "knowledge must be one of none, dispersion, shares"),
+        (("--knowledge", "all"), "knowledge must be one of none, dispersion, model, shares"),
         (("--seed", "-1"), "seed must be a whole number from 0"),
         (("--effective-floor", "0"), "effective_anonymity must be a number ≥ 1"),
         (("--effective-floor", "25"), "release refused: 10 groups are worth fewer than 25"),

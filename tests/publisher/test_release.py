@@ -148,7 +148,10 @@ def test_overlapping_groups_have_no_counts_by_group() -> None:
     ("options", "rule"),
     [
         ({"key": b"short"}, "key must have at least 16 bytes, got 5 bytes"),
-        ({"knowledge": "all"}, "knowledge must be one of none, dispersion, shares, got 'all'"),
+        (
+            {"knowledge": "all"},
+            "knowledge must be one of none, dispersion, model, shares, got 'all'",
+        ),
         ({"people": crowd(500, seed=1)}, "assignment must place all 500 people, got 600"),
         ({"version": ""}, "version must not be empty"),
         ({"now": NOW.replace(tzinfo=None)}, "created must have a time zone"),

@@ -110,7 +110,10 @@ def fold_draws(
 
 @dataclass(frozen=True, eq=False)
 class WholeDraws:
-    """Cells with whole draws only: each cell as groups with `draws` and with one draw more."""
+    """Rows of groups alike, with whole draws: each cell as groups with `draws` and with one more.
+
+    `impressions` tells rows apart only for groups of one person, where sessions do not matter.
+    """
 
     size: FloatArray
     targeted: FloatArray
@@ -125,10 +128,18 @@ class WholeDraws:
         more = np.minimum(cells.fraction, cells.groups)
         stay = cells.groups - more
         share = np.divide(more, cells.groups, out=np.zeros_like(more), where=cells.groups > 0)
-        twice = [np.concatenate([c, c]) for c in (cells.size, cells.targeted, cells.impressions)]
+        impressions = np.where(cells.size == 1.0, cells.impressions, 0.0)
+        twice = [np.concatenate([c, c]) for c in (cells.size, cells.targeted, impressions)]
         groups = np.concatenate([stay, more])
         doubt = np.concatenate([cells.doubt * (1.0 - share), cells.doubt * share])
-        draws = np.concatenate([cells.draws, cells.draws + 1.0])
-        some = groups > 0.0
-        size, targeted, impressions = (column[some] for column in twice)
-        return cls(size, targeted, impressions, draws[some], groups[some], doubt[some])
+        table = np.stack([*twice, np.concatenate([cells.draws, cells.draws + 1.0])])
+        order = np.lexsort(table)
+        order = order[groups[order] > 0.0]
+        table = table[:, order]
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (table[:, 1:] != table[:, :-1]).any(axis=0)
+        row = np.cumsum(new) - 1
+        count = int(new.sum())
+        size, targeted, impressions, draws = table[:, new]
+        sums = (sum_by(row, column[order], count) for column in (groups, doubt))
+        return cls(size, targeted, impressions, draws, *sums)

@@ -30,6 +30,7 @@ class DrawLaw:
         self._model = model
         draws = cells.total_draws
         self._mean_batch = cells.total_impressions / draws if draws > 0.0 else 1.0
+        self._batches: dict[int, FloatArray] = {}
 
     @property
     def people(self) -> FloatArray:
@@ -42,8 +43,11 @@ class DrawLaw:
 
     def batch(self, top: int) -> FloatArray:
         """P(B = 1), ..., P(B = top) of the impressions of a session that has any."""
-        pmf = self._model.requests_per_session
-        return batch_law(pmf, self._mean_batch, min(top, _MAX_BATCH_LAW))
+        top = min(top, _MAX_BATCH_LAW)
+        if top not in self._batches:
+            pmf = self._model.requests_per_session
+            self._batches[top] = batch_law(pmf, self._mean_batch, top)
+        return self._batches[top]
 
     def law(self, rows: slice, top: int) -> ExposureLaw:
         """The law of the impressions of one member, for the given rows."""

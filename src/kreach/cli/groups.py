@@ -97,6 +97,7 @@ def audit(
     """
     from kreach.publisher.audit import audit as run_audit
     from kreach.publisher.audit.page import audit_page
+    from kreach.publisher.audit.visit_model import model_view
     from kreach.publisher.store import read_build
 
     with progress_spinner() as progress:
@@ -110,6 +111,7 @@ def audit(
             segments=split_names(segments),
             churn=churn,
             seed=seed,
+            visit_model=model_view(folder, stored.facts),
         )
     if html is not None:
         html.write_text(audit_page(report, f"Audit of catalogue {stored.facts['version']}"))
@@ -132,6 +134,8 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
     dispersion = facts["dispersion"]
     text = f"{dispersion:.3f}" if dispersion is not None else "uniform, or not released"
     console.print(f"dispersion of visits: {text}")
+    if facts["visit_model"] is not None:
+        _show_model(console, facts["visit_model"])
     for title, key in (("information kept", "information_kept"), ("coverage", "coverage")):
         for name, value in facts[key].items():
             console.print(f"{title} ({name}): {value:.1%}")
@@ -140,6 +144,20 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
     console.print(
         f"release: {out / 'release'}    keep private: {out / 'publisher'}", soft_wrap=True
     )
+
+
+def _show_model(console: Any, model: dict[str, Any]) -> None:
+    """One line on the fit, one on its errors in replays."""
+    console.print(
+        f"visit model: {model['people']:,} people over {model['history_days']:g} days, "
+        f"{model['regulars']:.0%} regulars, {model['lags']} lags"
+    )
+    errors = (
+        ("longer" if error["max_hours"] is None else f"{error['max_hours']:g} h", error)
+        for error in model["errors"]
+    )
+    listed = ", ".join(f"{name} ±{error['spread']:.1%}" for name, error in errors)
+    console.print(f"its error by window in replays of history: {listed}", soft_wrap=True)
 
 
 def _show_audit(report: Any) -> None:
@@ -176,6 +194,14 @@ def _show_audit(report: Any) -> None:
         for link in report.linkage:
             shares = (f"{share:.2%}" for share in link.unique_share)
             table.add_row(link.method, *shares, f"{link.moved_share:.1%}")
+        console.print(table)
+    if report.visit_model is not None:
+        model = report.visit_model
+        table = Table(title="\nVisit model: about the site, not a group", title_justify="left")
+        for head in ("table", "says", "numbers"):
+            table.add_column(head, justify="right" if head == "numbers" else "left")
+        for entry in model.tables:
+            table.add_row(entry.name, entry.meaning, f"{entry.numbers:,}")
         console.print(table)
     _show_columns(console, report)
 

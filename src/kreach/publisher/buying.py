@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kreach.numeric.draws import hour_of_day
+from kreach.numeric.draws import HOUR_US, hour_of_day
 from kreach.numeric.types import IntArray
 from kreach.publisher.visit_history import VisitHistory
 
-__all__ = ["PATTERNS", "spaced_rows", "won_rows"]
+__all__ = ["PATTERNS", "spaced_rows", "window_start", "won_rows"]
 
 _SPACE_US = 1_800_000_000
 _EXTRA = 1.6  # spaced wins: so many times as many requests are bid on as are to be won
@@ -26,8 +26,20 @@ def won_rows(
     return PATTERNS[pattern](history, share, generator)
 
 
+def window_start(
+    won: VisitHistory, hours: float, first_us: int, last_us: int, generator: np.random.Generator
+) -> float:
+    """The start of a window of so many hours that holds a win taken at random."""
+    length = hours * HOUR_US
+    latest = max(last_us - length, first_us)
+    if len(won) == 0:
+        return first_us
+    win = int(won.at_us[generator.integers(len(won))])
+    return float(np.clip(win - generator.random() * length, first_us, latest))
+
+
 def _random(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
-    return np.flatnonzero(generator.random(len(history)) < share)
+    return np.flatnonzero(history.chances(generator) < share)
 
 
 def _first(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
@@ -56,14 +68,14 @@ def _hours(length: int) -> Callable[[VisitHistory, float, np.random.Generator], 
         start = int(generator.integers(0, 24))
         inside = np.flatnonzero((hour_of_day(history.at_us) - start) % 24 < length)
         chance = min(1.0, share * len(history) / max(len(inside), 1))
-        return inside[generator.random(len(inside)) < chance]
+        return inside[history.chances(generator)[inside] < chance]
 
     return rows
 
 
 def _spaced(history: VisitHistory, share: float, generator: np.random.Generator) -> IntArray:
     """At random, never within half an hour of a win of the group."""
-    return spaced_rows(history, generator.random(len(history)) < min(1.0, _EXTRA * share))
+    return spaced_rows(history, history.chances(generator) < min(1.0, _EXTRA * share))
 
 
 def spaced_rows(history: VisitHistory, bid: np.ndarray) -> IntArray:

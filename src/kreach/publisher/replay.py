@@ -17,7 +17,7 @@ from kreach.boundary.draw_law import DrawLaw
 from kreach.boundary.visit_model import ModelError, VisitModel
 from kreach.numeric.draws import HOUR_US
 from kreach.numeric.types import FloatArray
-from kreach.publisher.buying import PATTERNS, won_rows
+from kreach.publisher.buying import PATTERNS, window_start, won_rows
 from kreach.publisher.visit_fit import fit_visit_model, too_little_history
 from kreach.publisher.visit_history import VisitHistory
 from kreach.publisher.visitor_fit import CAPS, audience_of, true_reach
@@ -85,7 +85,7 @@ def _try_windows(
             for hours, windows in lengths:
                 won = history.where(won_rows(history, pattern, share, generator))
                 for _ in range(windows):
-                    start = first + generator.random() * (last - first - hours * HOUR_US)
+                    start = window_start(won, hours, first, last, generator)
                     case = _case(won.between(start, start + hours * HOUR_US + 1), model, hours)
                     if case is not None:
                         by_pattern = cases.setdefault(_bucket(hours), defaultdict(list))
@@ -133,11 +133,11 @@ def summary(
         at = next((length for length in found if length >= limit), longest)
         bias, spread, higher_bias, higher_spread = found[at]
         wider = 1.0
-        if (replayed_hours < limit and longest <= limit < np.inf) or limit > longest:
-            longer = max(min(limit, 2.0 * replayed_hours), WINDOW_HOURS[-1])
+        if limit > longest or longest == limit > replayed_hours:
+            longer = min(limit, max(2.0 * replayed_hours, WINDOW_HOURS[-1]))
             wider = max(float(np.sqrt(longer / replayed_hours)), 1.0)
         numbers = (bias, wider * spread, higher_bias, wider * higher_spread)
-        result.append(ModelError(limit, *(round(number, 4) for number in numbers)))
+        result.append(ModelError(limit, *(round(number, 3) for number in numbers)))
     return tuple(result)
 
 

@@ -67,18 +67,18 @@ def fit_visit_model(
     reason = too_little_history(history, min_days)
     if reason is not None:
         raise KreachError.rule("history", "be enough for a visit model", reason)
-    generator = np.random.default_rng(seed)
+    sample, copies, counted, replays = np.random.default_rng(seed).spawn(4)
     people, days = history.people, history.days
     factor, rate = _recent_traffic(history)
-    history = _sample(history, generator)
+    history = _sample(history, sample)
     size = float(history.sizes.mean())
     if lags is None:
         lags = 3 if size < _LARGE_GROUP + 0.5 else 6
     session, start = sessions(history.person, history.at_us)
     traffic = hourly_traffic(history)
-    odds, behind_odds = continuation_odds(history, session, traffic, lags, generator)
+    odds, behind_odds = continuation_odds(history, session, traffic, lags, copies)
     meetings, behind_meetings = meeting_table(
-        history.person[start], history.group[start], history.at_us[start], generator
+        history.person[start], history.group[start], history.at_us[start], counted
     )
     model = VisitModel(
         group_size=round(size, 3),
@@ -93,7 +93,7 @@ def fit_visit_model(
         people=people,
         history_days=round(days, 1),
     )
-    model, errors = fit_visitors(history, model, generator)
+    model, errors = fit_visitors(history, model, replays)
     model = replace(
         model,
         continuation_odds=round_digits(odds / factor),

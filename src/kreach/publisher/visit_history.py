@@ -11,6 +11,7 @@ it has.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from kreach.errors import KreachError
 from kreach.numeric.draws import hour_of_day
@@ -41,13 +42,15 @@ class VisitHistory:
     """Requests ordered by group, then time; `sizes` are the members of every group.
 
     Requests of one group at one instant come in random order: a log of days says nothing about
-    who of a day was first.
+    who of a day was first. All chance is a function of the person and the number of her request
+    (`key`), so that one person more or less leaves that of everybody else as it was.
     """
 
     person: IntArray
     group: IntArray
     at_us: IntArray
     sizes: IntArray
+    key: npt.NDArray[np.uint64]
 
     @classmethod
     def of(
@@ -61,9 +64,12 @@ class VisitHistory:
             rule = f"be people with a group (0 to {len(group_of) - 1})"
             raise KreachError.rule("person", rule, int(person.max()))
         group = group_of[person]
-        ties = np.random.default_rng(seed).random(len(person), dtype=np.float32)
-        order = np.lexsort((ties, at_us, group))
-        return cls(person[order], group[order], at_us[order], np.bincount(group_of))
+        in_time = np.lexsort((at_us, person))
+        number = np.empty(len(person), dtype=np.int64)
+        number[in_time] = np.arange(len(person)) - np.searchsorted(person[in_time], person[in_time])
+        key = _mixed(_mixed(person.astype(np.uint64)) + number.astype(np.uint64))
+        order = np.lexsort((_mixed(key + np.uint64(seed)), at_us, group))
+        return cls(person[order], group[order], at_us[order], np.bincount(group_of), key[order])
 
     def __len__(self) -> int:
         return len(self.at_us)
@@ -84,9 +90,17 @@ class VisitHistory:
         """People with two requests or more."""
         return int(np.count_nonzero(np.bincount(self.person) > 1)) if len(self) else 0
 
+    def chances(self, generator: np.random.Generator) -> FloatArray:
+        """A number in [0, 1) for each request, as good as random."""
+        salt = generator.integers(2**63, dtype=np.uint64)
+        whole: FloatArray = (_mixed(self.key ^ salt) >> np.uint64(11)).astype(np.float64)
+        return whole * 2.0**-53
+
     def where(self, rows: BoolArray | IntArray) -> "VisitHistory":
         """Some of the requests."""
-        return VisitHistory(self.person[rows], self.group[rows], self.at_us[rows], self.sizes)
+        return VisitHistory(
+            self.person[rows], self.group[rows], self.at_us[rows], self.sizes, self.key[rows]
+        )
 
     def between(self, start_us: float, end_us: float) -> "VisitHistory":
         """The requests in [start, end)."""
@@ -97,8 +111,21 @@ class VisitHistory:
         rows = chosen[self.group]
         number = np.cumsum(chosen) - 1
         return VisitHistory(
-            self.person[rows], number[self.group[rows]], self.at_us[rows], self.sizes[chosen]
+            self.person[rows],
+            number[self.group[rows]],
+            self.at_us[rows],
+            self.sizes[chosen],
+            self.key[rows],
         )
+
+
+def _mixed(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: every bit of the result depends on every bit of the key."""
+    key = key + np.uint64(0x9E3779B97F4A7C15)
+    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    result: npt.NDArray[np.uint64] = key ^ (key >> np.uint64(31))
+    return result
 
 
 def round_digits(values: FloatArray, digits: int = 3) -> FloatArray:
@@ -184,7 +211,7 @@ def continuation_odds(
     people = int(history.person.max(initial=0)) + 1
     seen = np.zeros((lags, (columns + 1) * people), dtype=np.bool_)
     for share in _THINNED:
-        here = slice(None) if share == 1.0 else generator.random(len(history)) < share
+        here = slice(None) if share == 1.0 else history.chances(generator) < share
         group, at_us, whose = history.group[here], history.at_us[here], session[here]
         person, hour = history.person[here], hour_of_day(at_us)
         fresh = np.ones(len(group), dtype=np.bool_)  # continues no nearer request

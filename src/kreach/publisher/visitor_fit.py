@@ -110,7 +110,7 @@ def _replays(
             for _ in range(times):
                 start = first + generator.random() * (1.0 - part) * (last - first)
                 inside = history.between(start, start + part * (last - first))
-                won = inside.where(generator.random(len(inside)) < share)
+                won = inside.where(inside.chances(generator) < share)
                 reached = true_reach(won.person)
                 if reached[0] < _MIN_REACH:
                     continue
@@ -137,13 +137,11 @@ def _folded(
 ) -> tuple[FloatArray, ...]:
     """Rows by (size, whole draws) of one replay: people, meeting, impressions up to the cap."""
     law = DrawLaw(draws_in_order(audience, won.group, won.at_us, model), model)
-    rows = law.rows
-    kinds, index = np.unique(np.stack([rows.size, rows.draws]), axis=1, return_inverse=True)
-    people = np.bincount(index.ravel(), weights=law.people)
+    size, draws = law.rows.size, law.rows.draws
     cap = max(CAPS)
     sums = sums_of_batches(law.batch(cap - 1), cap - 1)
     short = cap - sums @ (cap - np.arange(cap, dtype=np.float64))  # E[min(B_1 + ... + B_s, cap)]
-    full = np.ones(kinds.shape[1])
-    each = (full * value for value in (replay, law.meeting / model.meeting_scale))
-    number, meeting = each
-    return (number, kinds[0], kinds[1], people, meeting, *(full * value for value in short))
+    number = np.full(len(size), float(replay))
+    meeting = np.full(len(size), law.meeting / model.meeting_scale)
+    each = (np.full(len(size), value) for value in short)
+    return (number, size, draws, law.people, meeting, *each)

@@ -13,7 +13,7 @@ from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.audit.attacks import intersection_attack, linkage_attack
 from kreach.publisher.audit.findings import findings_of
-from kreach.publisher.audit.report import Audit, Diversity, SegmentView, Spread
+from kreach.publisher.audit.report import Audit, Diversity, ModelView, SegmentView, Spread
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
@@ -31,8 +31,12 @@ def audit(
     floors: Floors | None = None,
     churn: float = 0.05,
     seed: int = 0,
+    visit_model: ModelView | None = None,
 ) -> Audit:
-    """Audit an assignment. `churn` is the share of people who leave from version to version."""
+    """Audit an assignment. `churn` is the share of people who leave from version to version.
+
+    `visit_model` is the released one (`audit.visit_model.model_view`), if there is one.
+    """
     floors = floors or Floors()
     if not 0.0 <= churn < 1.0:
         raise KreachError.rule("churn", "lie between 0 and 1", churn)
@@ -51,6 +55,7 @@ def audit(
         linkage_attack(assignment, churn, seed),
         intersection_attack(people, assignment, segments, floors),
         (),
+        visit_model,
     )
     return replace(report, findings=tuple(findings_of(report, floors)))
 

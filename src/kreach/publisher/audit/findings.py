@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from kreach.publisher.audit.report import Audit, Finding
+from kreach.publisher.audit.report import Audit, Finding, ModelView
 from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.release import Floors
+from kreach.publisher.visit_history import MIN_PEOPLE
 
 __all__ = ["findings_of"]
 
@@ -37,7 +38,26 @@ def findings_of(report: Audit, floors: Floors) -> Iterator[Finding]:
             f"targeted people below the floor of {floors.targeted} in their group, over all "
             f"segments: {exposed:,}; such audiences are refused unless they are dropped",
         )
+    if report.visit_model is not None:
+        yield from _model_findings(report.visit_model)
     yield from _attack_findings(report, floors)
+
+
+def _model_findings(model: ModelView) -> Iterator[Finding]:
+    if model.unknown_fields:
+        names = ", ".join(model.unknown_fields)
+        yield Finding("danger", f"the released visit model has fields that no model has: {names}")
+    behind = [n for n in (model.min_people_behind_odds, model.min_people_behind_meetings) if n]
+    if any(people < MIN_PEOPLE for people in behind):
+        text = f"fewer than {MIN_PEOPLE} people are behind a number of the visit model"
+        yield Finding("danger", text)
+    else:
+        rarest = f"at least {min(behind)}" if behind else f"pools of at least {MIN_PEOPLE}"
+        yield Finding(
+            "ok",
+            f"the visit model is {model.numbers:,} numbers about all {model.people:,} people and "
+            f"none about a group; {rarest} people are behind the rarest",
+        )
 
 
 def _size_finding(report: Audit) -> Finding:

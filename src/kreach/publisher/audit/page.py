@@ -39,6 +39,7 @@ def audit_page(report: Audit, title: str) -> str:
         _intersection(report),
         _diversity(report),
         _segments(report),
+        _visit_model(report),
     ]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
@@ -143,3 +144,17 @@ def _segments(report: Audit) -> str:
         "An audience with people below the floor is refused unless they are dropped.</p>"
     )
     return "<h2>Targeting segments</h2>" + _table(heads, rows) + note
+
+
+def _visit_model(report: Audit) -> str:
+    model = report.visit_model
+    if model is None:
+        return ""
+    rows = [[table.meaning, table.numbers] for table in model.tables]
+    return (
+        "<h2>Visit model</h2>"
+        f'<p class="note">Fitted on {model.people:,} people over {model.history_days:g} days. It '
+        "holds these numbers about the site as a whole, and nothing about any group. People "
+        f"behind the rarest cell that is not pooled: {model.min_people_behind_odds:,} (sessions), "
+        f"{model.min_people_behind_meetings:,} (meetings).</p>" + _table(["table", "numbers"], rows)
+    )

@@ -7,7 +7,17 @@ import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Audit", "Diversity", "Finding", "Intersection", "Linkage", "SegmentView", "Spread"]
+__all__ = [
+    "Audit",
+    "Diversity",
+    "Finding",
+    "Intersection",
+    "Linkage",
+    "ModelTable",
+    "ModelView",
+    "SegmentView",
+    "Spread",
+]
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,32 @@ class Intersection:
 
 
 @dataclass(frozen=True)
+class ModelTable:
+    """One table of a released visit model: its name, its meaning, how many numbers it holds."""
+
+    name: str
+    meaning: str
+    numbers: int
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """The released visit model: about the site, never about a group.
+
+    `min_people_behind_…` is how many people are behind the rarest cell that is not pooled; 0 where
+    all are. `unknown_fields` of the released file are none that a model has.
+    """
+
+    people: int
+    history_days: float
+    tables: tuple[ModelTable, ...]
+    numbers: int
+    min_people_behind_odds: int
+    min_people_behind_meetings: int
+    unknown_fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Audit:
     """The full report; `document()` is its JSON form."""
 
@@ -106,6 +142,7 @@ class Audit:
     linkage: tuple[Linkage, ...]
     intersection: Intersection
     findings: tuple[Finding, ...]
+    visit_model: ModelView | None = None
 
     def document(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

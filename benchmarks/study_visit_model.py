@@ -1,0 +1,259 @@
+"""How right a released visit model is on a flight that nothing was fitted to.
+
+    python -m benchmarks.study_visit_model --visits F [--split T] [--group-size K] [--traffic known]
+
+Visits before the split are history: groups are built on it by `kreach groups build`, with its visit
+model. In the flight after it campaigns win requests by several patterns and shares, and
+`kreach.measure_times` measures windows of them. In a cell: 100 (measured / true − 1), the mean over
+campaigns and windows, for the visit model, and after it for one dispersion and for uniform visits.
+A second table says how many of 100 intervals at 95 % held the truth, and how wide they were beside
+the error. Campaigns are subsets of the groups taken at random.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+import kreach as kr
+from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.files import read_catalogue
+from kreach.boundary.times import as_instant, from_micros, to_micros
+from kreach.numeric.draws import HOUR_US, hour_of_day
+from kreach.numeric.types import IntArray
+from kreach.publisher.build import BuildOptions, build_groups
+from kreach.publisher.buying import window_start, won_rows
+from kreach.publisher.directory import Directory
+from kreach.publisher.store import read_build
+from kreach.publisher.visit_history import VisitHistory
+
+__all__ = ["Case", "Flight", "main", "read_flight", "study"]
+
+PATTERNS = ("random", "first of each group", "burst", "night", "office", "spaced")
+SHARES = (0.02, 0.1, 0.3, 1.0)
+CAPS = (1, 3)
+LEVEL = 0.95
+_HOURS = {"night": (0, 6), "office": (12, 8)}  # first UTC hour, hours
+_MIN_REACH = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Flight:
+    """The requests of the flight in released groups, and what was released."""
+
+    requests: VisitHistory
+    model: kr.VisitModel
+    dispersion: float
+    days: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One window of one campaign at one cap."""
+
+    pattern: str
+    share: float
+    hours: float
+    cap: int
+    truth: float
+    model: float
+    dispersed: float
+    uniform: float
+    low: float
+    high: float
+
+
+def read_flight(
+    visits: Path,
+    split: datetime,
+    end: datetime | None,
+    group_size: int,
+    strategy: str = "random",
+    seed: int = 0,
+) -> Flight:
+    """Build groups and model on the history, and place the flight's requests in them."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "groups"
+        options = BuildOptions(visits, group_size, strategy, out, history_end=split, seed=seed)
+        build_groups(options, datetime.now(UTC), lambda _: None)
+        build = read_build(out)
+        catalogue = read_catalogue(out / "release")
+    flown = Directory(visits).visits(split, end)
+    requests = VisitHistory.of(flown.user, build.group_indices[:, 0], flown.at_us, seed)
+    if catalogue.model is None:
+        sys.exit("no visit model was released: " + "; ".join(build.facts["warnings"]))
+    dispersion = np.inf if catalogue.dispersion is None else catalogue.dispersion
+    return Flight(requests, catalogue.model, float(dispersion), requests.days)
+
+
+def study(
+    flight: Flight,
+    campaigns: int,
+    *,
+    known_traffic: bool = False,
+    seed: int = 0,
+    targeted_groups: float = 0.3,
+) -> Iterator[Case]:
+    """All windows of all campaigns."""
+    generator = np.random.default_rng(seed)
+    for _ in range(campaigns):
+        share_of_groups = 1.0 if campaigns == 1 else targeted_groups
+        chosen = generator.random(len(flight.requests.sizes)) < share_of_groups
+        requests = flight.requests.of_groups(chosen)
+        traffic = 1.0
+        if known_traffic:
+            rate = len(flight.requests) / flight.requests.people / flight.days
+            traffic = rate / flight.model.requests_per_person_day
+        for pattern in PATTERNS:
+            for share in SHARES:
+                if share == 1.0 and pattern in PATTERNS[1:]:
+                    continue
+                won = requests.where(_won(requests, pattern, share, generator))
+                for hours in _windows(flight.days):
+                    yield from _measured(won, flight, pattern, share, hours, traffic, generator)
+
+
+def _won(
+    requests: VisitHistory, pattern: str, share: float, generator: np.random.Generator
+) -> IntArray:
+    if pattern not in _HOURS:
+        return won_rows(requests, pattern, share, generator)
+    first, hours = _HOURS[pattern]
+    inside = np.flatnonzero((hour_of_day(requests.at_us) - first) % 24 < hours)
+    chance = min(1.0, share * len(requests) / max(len(inside), 1))
+    return inside[generator.random(len(inside)) < chance]
+
+
+def _windows(days: float) -> tuple[float, ...]:
+    """Hours of the windows of a flight: an hour to three days, or a day to thirty, and all."""
+    short = (1.0, 6.0, 24.0, 72.0) if days < 60.0 else (24.0, 168.0, 720.0)
+    return (*short, days * 24.0)
+
+
+def _measured(
+    won: VisitHistory,
+    flight: Flight,
+    pattern: str,
+    share: float,
+    hours: float,
+    traffic: float,
+    generator: np.random.Generator,
+) -> Iterator[Case]:
+    """Measure windows of what a campaign won, at random times."""
+    first, last = int(flight.requests.at_us.min()), int(flight.requests.at_us.max())
+    whole = hours >= flight.days * 24.0
+    audience = kr.Audience.disjoint(won.sizes)
+    assert isinstance(audience, DisjointAudience)
+    dispersed = kr.Audience.disjoint(won.sizes, dispersion=flight.dispersion)
+    for _ in range(1 if whole else 4):
+        start = window_start(won, hours, first, last, generator)
+        won_here = won if whole else won.between(start, start + hours * HOUR_US)
+        seen = np.bincount(won_here.person)
+        if np.count_nonzero(seen) < _MIN_REACH:
+            continue
+        counts = np.bincount(won_here.group, minlength=len(won.sizes))
+        reports = kr.measure_times(
+            audience,
+            won_here.group,
+            won_here.at_us / 1e6,
+            CAPS,
+            model=flight.model,
+            traffic=traffic,
+            hours=hours,
+        )
+        for cap in CAPS:
+            yield Case(
+                pattern,
+                share,
+                hours,
+                cap,
+                float(np.minimum(seen, cap).sum()),
+                reports[cap].reach,
+                kr.measure(dispersed, counts, cap).reach,
+                kr.measure(audience, counts, cap).reach,
+                *reports[cap].interval(LEVEL),
+            )
+
+
+def _show(cases: list[Case]) -> None:
+    lengths = sorted({case.hours for case in cases})
+    names = [f"{h:g} h" if h < 24 else f"{h / 24:.3g} d" for h in lengths]
+    by: dict[tuple[str, float, float, int], list[Case]] = defaultdict(list)
+    for case in cases:
+        by[case.pattern, case.share, case.hours, case.cap].append(case)
+    for cap in CAPS:
+        print(f"\ncap {cap}: error in % of the visit model (one dispersion, uniform)")
+        print(f"{'':27}" + "".join(f"{name:>22}" for name in names))
+        for pattern, share in dict.fromkeys((case.pattern, case.share) for case in cases):
+            line = f"{pattern:20}{share:6.0%} "
+            for hours in lengths:
+                here = by.get((pattern, share, hours, cap), [])
+                line += f"{_errors(here):>22}"
+            print(line)
+    for cap in CAPS:
+        print(f"\ncap {cap}: of 100 intervals at 95 % held the truth (half-width in %, cases)")
+        for pattern in dict.fromkeys(case.pattern for case in cases):
+            line = f"{pattern:27}"
+            for hours in lengths:
+                here = [c for c in cases if (c.pattern, c.hours, c.cap) == (pattern, hours, cap)]
+                line += f"{_held(here):>22}"
+            print(line)
+
+
+def _errors(cases: list[Case]) -> str:
+    if not cases:
+        return "–"
+    truth = sum(case.truth for case in cases)
+    each = (sum(getattr(c, name) for c in cases) for name in ("model", "dispersed", "uniform"))
+    model, dispersed, uniform = (100.0 * (total / truth - 1.0) for total in each)
+    return f"{model:+.1f} ({dispersed:+.0f}, {uniform:+.0f})"
+
+
+def _held(cases: list[Case]) -> str:
+    if not cases:
+        return "–"
+    held = np.mean([case.low <= case.truth <= case.high for case in cases])
+    width = np.mean([(case.high - case.low) / 2.0 / case.truth for case in cases])
+    return f"{100 * held:.0f} (±{100 * width:.1f}, {len(cases)})"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--visits", type=Path, required=True)
+    parser.add_argument("--split", help="first instant of the flight (default: the middle)")
+    parser.add_argument("--end", help="end of the flight")
+    parser.add_argument("--group-size", type=int, default=20)
+    parser.add_argument("--strategy", default="random")
+    parser.add_argument("--campaigns", type=int, default=5)
+    parser.add_argument("--traffic", choices=("unknown", "known"), default="unknown")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    split = as_instant("split", given.split)
+    if split is None:
+        at_us = Directory(given.visits).visits().at_us
+        split = from_micros((int(at_us[0]) + int(at_us[-1])) // 2)
+    end = as_instant("end", given.end)
+    assert end is None or to_micros(end) > to_micros(split)
+    flight = read_flight(given.visits, split, end, given.group_size, given.strategy, given.seed)
+    model = flight.model
+    print(
+        f"{len(flight.requests):,} requests in {flight.days:.1f} days; regulars {model.regulars}, "
+        f"lasting {model.lasting}, scale {model.meeting_scale}, dispersion {flight.dispersion:.3g}"
+    )
+    for error in model.errors:
+        print(
+            f"  up to {error.max_hours:g} h: bias {error.bias:+.1%} ± {error.spread:.1%}, "
+            f"higher caps {error.higher_bias:+.1%} ± {error.higher_spread:.1%}"
+        )
+    known = given.traffic == "known"
+    _show(list(study(flight, given.campaigns, known_traffic=known, seed=given.seed)))
+
+
+if __name__ == "__main__":
+    main()
