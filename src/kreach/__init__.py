@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.adsystem.measurement.times import measure_times
+    from kreach.adsystem.measurement.visitor_filter import VisitorFilter
     from kreach.adsystem.reports.window import (
         SeriesReport,
         WindowReport,
@@ -78,6 +79,7 @@ __all__ = [
     "StackedValuation",
     "VisitLaw",
     "VisitModel",
+    "VisitorFilter",
     "WindowReport",
     "__version__",
     "baselines",
@@ -119,6 +121,7 @@ _HOME = {
     "StackedValuation": f"{_BIDDING}.valuation",
     "VisitLaw": "kreach.boundary.visit_law",
     "VisitModel": "kreach.boundary.visit_model",
+    "VisitorFilter": "kreach.adsystem.measurement.visitor_filter",
     "WindowReport": "kreach.adsystem.reports.window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
