@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.adsystem.measurement.times import measure_times
+    from kreach.adsystem.measurement.visitor_filter import VisitorFilter
     from kreach.adsystem.reports.window import (
         SeriesReport,
         WindowReport,
@@ -75,6 +76,7 @@ __all__ = [
     "SparkEngine",
     "StackedValuation",
     "VisitModel",
+    "VisitorFilter",
     "WindowReport",
     "__version__",
     "baselines",
@@ -114,6 +116,7 @@ _HOME = {
     "SparkEngine": f"{_LOG}.spark_engine",
     "StackedValuation": f"{_BIDDING}.valuation",
     "VisitModel": "kreach.boundary.visit_model",
+    "VisitorFilter": "kreach.adsystem.measurement.visitor_filter",
     "WindowReport": "kreach.adsystem.reports.window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",

@@ -25,7 +25,7 @@ import numpy as np
 from kreach.boundary.checks import read_only
 from kreach.errors import KreachError
 from kreach.numeric.draws import draw_shares
-from kreach.numeric.meetings import DAY_EDGES, PARTS, crowded_meeting, mean_meeting
+from kreach.numeric.meetings import DAY_EDGES, PARTS, crowded_meeting, mean_meeting, meeting_at
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.numeric.visitors import VisitorKinds, visitor_kinds
 
@@ -135,6 +135,16 @@ class VisitModel:
         `days` are its draws by day and part of the day (`numeric.meetings.calendar`).
         """
         mean = mean_meeting(crowded_meeting(self.meetings, traffic), days)
+        return self.meeting_scale * mean
+
+    def meeting_now(
+        self, part: IntArray, draws: FloatArray, now: int, traffic: float = 1.0
+    ) -> float:
+        """The probability that a draw so far and one now are one person's, at `group_size`.
+
+        `part` and `now` count parts of the day since 1970.
+        """
+        mean = meeting_at(crowded_meeting(self.meetings, traffic), part, draws, now)
         return self.meeting_scale * mean
 
     def kinds(self, meeting: float | FloatArray, sizes: FloatArray) -> VisitorKinds:

@@ -22,6 +22,7 @@ __all__ = [
     "crowded_meeting",
     "day_range",
     "mean_meeting",
+    "meeting_at",
     "pair_weights",
 ]
 
@@ -83,3 +84,17 @@ def mean_meeting(meeting: FloatArray, days: FloatArray) -> float:
     weights = pair_weights(days)
     total = float(weights.sum())
     return float((weights * meeting).sum() / total) if total > 0.0 else float(meeting.mean())
+
+
+def meeting_at(meeting: FloatArray, part: IntArray, draws: FloatArray, now: int) -> float:
+    """The mean of c over pairs of a draw so far and one in the part `now`; parts count from 1970.
+
+    Reach grows by these pairs: summed over a campaign's draws, one by one, they are all its pairs.
+    Before there are draws it is c of two draws in that very part.
+    """
+    total = float(draws.sum())
+    if total <= 0.0:
+        return float(meeting[now % PARTS, now % PARTS, 0])
+    early, late = np.minimum(part, now), np.maximum(part, now)
+    days = day_range(late // PARTS - early // PARTS)
+    return float(draws @ meeting[early % PARTS, late % PARTS, days]) / total

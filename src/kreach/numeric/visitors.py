@@ -50,9 +50,32 @@ class VisitorKinds:
         ):
             law = exposure_law(draws, 1.0 / share, self.concentration * share, top)
             laws.append((weight, law))
-        pmf = sum(weight * law.pmf for weight, law in laws)
-        tail = sum(weight * law.tail for weight, law in laws)
-        return ExposureLaw(np.asarray(pmf), np.asarray(tail))
+        return _mixture(laws)
+
+    def sessions_of_next(self, draws: FloatArray, top: int) -> ExposureLaw:
+        """The law of the sessions, among `draws` whole ones, of the person of one session more.
+
+        Busy people come more often. The next session is a regular's with probability H, and given
+        that it is one member's, that member's share is Beta(α + 1, A − α) and not Beta(α, A − α).
+        """
+        sizes = self.regulars * self.share, (1.0 - self.regulars) * self.other_share
+        fixed = np.isinf(self.concentration)
+        total = np.where(fixed, 1.0, self.concentration)
+        laws = []
+        for size, share in zip(sizes, (self.share, self.other_share), strict=True):
+            alpha = total * share + 1.0
+            people = np.where(fixed, 1.0 / share, (total + 1.0) / alpha)
+            law = exposure_law(draws, people, np.where(fixed, np.inf, alpha), top)
+            laws.append((size / (sizes[0] + sizes[1]), law))
+        return _mixture(laws)
+
+
+def _mixture(
+    laws: list[tuple[float, ExposureLaw]] | list[tuple[FloatArray, ExposureLaw]],
+) -> ExposureLaw:
+    pmf = sum(np.asarray(weight)[..., None] * law.pmf for weight, law in laws)
+    tail = sum(weight * law.tail for weight, law in laws)
+    return ExposureLaw(np.asarray(pmf), np.asarray(tail))
 
 
 def visitor_kinds(

@@ -18,6 +18,7 @@ from kreach.adsystem.measurement.probability import (
     profile_reach_probability,
     reach_probability,
 )
+from kreach.adsystem.measurement.running_sum import RunningSum
 from kreach.boundary.audience import (
     Audience,
     DisjointAudience,
@@ -161,28 +162,10 @@ class ReachMeter:
         raise KreachError.rule("group", self._range_rule(), group)
 
 
-class _Sum:
-    """A compensated sum: the rounding error of each addition is stored beside it."""
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._lost = 0.0
-
-    def add(self, value: float) -> None:
-        before = self._sum
-        self._sum = before + value
-        self._lost += value - (self._sum - before)
-
-    @property
-    def value(self) -> float:
-        # after everything is reverted only rounding remains, never negative reach
-        return max(0.0, self._sum + self._lost)
-
-
 class _State(Protocol):
     """Sums of one kind of audience; the counts it raises are the meter's own array."""
 
-    sums: list[_Sum]
+    sums: list[RunningSum]
 
     def record_one(self, group: int) -> None:
         """Raise count and sums by one impression."""
@@ -235,7 +218,7 @@ class _DisjointState:
 
     def __init__(self, audience: Audience, caps: tuple[int, ...], counts: IntArray) -> None:
         self._counts = counts
-        self.sums = [_Sum() for _ in caps]
+        self.sums = [RunningSum() for _ in caps]
         sources, self._kind_of_group = _probability_sources(audience)
         self._kinds = [_KindTable(source, caps) for source in sources]
         codes = self._kind_of_group
@@ -315,7 +298,7 @@ class _OverlappingState:
     ) -> None:
         self._audience = audience
         self._caps, self._counts = caps, counts
-        self.sums = [_Sum() for _ in caps]
+        self.sums = [RunningSum() for _ in caps]
         self._classes = audience.classes
         self._sizes = audience.group_sizes.astype(np.float64)
         self._heads = audience.headcounts.astype(np.float64)

@@ -1,0 +1,339 @@
+"""The visitor filter: reach with a clock for whoever sees every request of a group, one by one.
+
+A request continues the session of the l-th previous request of its group with probability
+
+    w_l = e_l · Π_{m<l} (1 − e_m),     e_l = o_l(gap) / (o_l(gap) + τ(hour) · traffic)
+
+and starts a session of its own with what is left (`numeric/draws.py`). For each recent request the
+filter keeps σ(b), the probability that its session has brought b impressions so far; a new request
+has σ = Σ w_l σ_l and nothing from a fresh session. Its person has b impressions from this session
+and X from the group's other sessions that were won, d of them, one fewer if this is one of them.
+So its value, the probability that its person is targeted and under the cap c, is
+
+    u/k · Σ_{b<c} σ(b) · P(X < c − b | d − 1{b > 0} other sessions)      (`visitor_table.py`)
+
+Winning it raises expected reach by its value, the session's b by one, and d by the probability that
+the session had not been won: d += σ(0).
+
+What it assumes. w_l is the probability that the *nearest* previous request of the same session is
+the l-th: requests between are then others' sessions, and their wins change nothing. The state of a
+request is a marginal one: d is a mean, and independent of σ. Sessions are exchangeable, so it does
+not matter which of the d were won first. tests/property/test_visitor_sessions.py compares this
+with a list of everything that can happen.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from kreach.adsystem.measurement.recent_requests import (
+    NOT_WON,
+    OPEN,
+    RecentRequests,
+    SessionOdds,
+    State,
+    Values,
+    after_win,
+)
+from kreach.adsystem.measurement.running_sum import RunningSum
+from kreach.adsystem.measurement.visitor_table import VisitorTable
+from kreach.boundary.audience import Audience, DisjointAudience
+from kreach.boundary.checks import as_whole_number
+from kreach.boundary.times import to_micros
+from kreach.boundary.visit_model import VisitModel
+from kreach.errors import KreachError
+from kreach.numeric.draws import HOUR_US
+from kreach.numeric.meetings import PART_US
+
+__all__ = ["VisitorFilter"]
+
+Moment = datetime | float | int
+_MAX_CAP = 1000
+_MIN_HELD_US = HOUR_US  # notices of wins and of their reversal arrive within it
+_GROWTH = 1.5
+_SWEEP = 4096
+_MAX_SECONDS = 2.5e11  # the year 9999
+
+
+class VisitorFilter:
+    """Value of every request and expected reach so far, with sessions and hours.
+
+    `request` returns the probability that the request's person is targeted and under the cap: a
+    number if there is one cap, {cap: number} if there are several. `won` records that it was won,
+    `revert` takes the win back. `reach` is the sum of the values of what was won.
+
+    `now` is a datetime (UTC if it has no zone) or seconds since 1970. A request is known by its
+    group and time; of several at one time `won` takes the last that is not won, `revert` the last
+    that is. Requests and wins of a group may arrive out of order: each is put in its place in
+    time, and the reach of wins after it follows, so that only times count. A win whose request was
+    never given counts as request and win.
+
+    A group without a win in its recent requests holds nothing but its draws, which is exact: its
+    requests have the state of a fresh session. Any other holds its last 16 requests and the lags
+    before them, at most twice that between two trims, until it has been idle for an hour and for
+    the longest gap that can continue a session. A win that is no longer held cannot be reverted.
+
+    The mean batch of impressions a session, and how likely a draw now and an earlier one are one
+    person's, are taken anew when a part of the day begins and when requests have grown by half;
+    in between an event costs a look-up. Reach so far stays what it was.
+
+    >>> audience = Audience.disjoint([2, 2])
+    >>> visitors = VisitorFilter(audience, VisitModel.flat(group_size=2), caps=[1])
+    >>> visitors.request(0, 0.0), visitors.won(0, 0.0)
+    (1.0, 1.0)
+    >>> visitors.request(0, 60.0), visitors.won(0, 60.0)
+    (0.5, 0.5)
+    >>> visitors.reach
+    {1: 1.5}
+    """
+
+    def __init__(
+        self,
+        audience: Audience,
+        model: VisitModel,
+        caps: Sequence[int] = (1,),
+        traffic: float = 1.0,
+    ) -> None:
+        if not isinstance(audience, DisjointAudience):
+            kind = type(audience).__name__
+            raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
+        if not isinstance(model, VisitModel):
+            raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
+        if not isinstance(traffic, (int, float)) or not 0.0 < traffic < 1e6:
+            raise KreachError.rule("traffic", "be a positive number", traffic)
+        self._caps = _as_caps(caps)
+        self.audience = audience
+        top = max(self._caps)
+        kinds = audience.kinds
+        self._kind = None if kinds.of_group is None else kinds.of_group.tolist()
+        self._table = VisitorTable(audience, model, top, traffic)
+        self._odds = SessionOdds(model, traffic, top)
+        self._fresh: State = (0.0,) * top
+        self._idle_us = max(self._odds.horizon_us, _MIN_HELD_US)
+        self._max_held = 2 * (OPEN + self._odds.lags)
+        self._groups = audience.group_count
+        self._draws = [0.0] * self._groups
+        self._recent: dict[int, RecentRequests] = {}
+        self._sums = [RunningSum() for _ in self._caps]
+        self._draws_by_part: dict[int, float] = {}
+        self._impressions = 0  # those of the draws above
+        self._seen = 0
+        self._next_refresh_us: float = -inf
+        self._next_refresh_seen = 0
+        self._next_tidy_seen = 0
+
+    @property
+    def caps(self) -> tuple[int, ...]:
+        """The caps that are measured."""
+        return self._caps
+
+    @property
+    def reach(self) -> dict[int, float]:
+        """Expected reach so far by cap: the sum of the values of what was won."""
+        return {cap: s.value for cap, s in zip(self._caps, self._sums, strict=True)}
+
+    @property
+    def requests_held(self) -> int:
+        """How many requests are held: those of groups with recent wins."""
+        return sum(len(recent.requests) for recent in self._recent.values())
+
+    def draws(self, group: int) -> float:
+        """Effective draws of a group so far: the expected number of its sessions that were won."""
+        return self._draws[self._checked(group)]
+
+    def request(self, group: int, now: Moment) -> float | dict[int, float]:
+        """The probability that the person of this request is targeted and under the cap."""
+        if group.__class__ is not int or not 0 <= group < self._groups:
+            group = self._checked(group)
+        at_us = _micros(now)
+        self._seen = seen = self._seen + 1
+        if at_us >= self._next_refresh_us or seen >= self._next_tidy_seen:
+            self._tidy(at_us)
+        recent = self._recent.get(group)
+        if recent is None:
+            values = self._values(group, self._draws[group], self._fresh)
+        else:
+            requests = recent.requests
+            if at_us >= requests[-1][0]:
+                state, draws = self._odds.state(requests, len(requests), at_us), self._draws[group]
+                values = self._values(group, draws, state)
+                requests.append((at_us, state, state, draws, NOT_WON, values))
+                if len(requests) >= self._max_held and not recent.trim(self._odds.lags):
+                    del self._recent[group]
+            else:
+                values = requests[self._insert(group, recent, at_us)][5]
+        return values[0] if len(values) == 1 else self._answer(values)
+
+    def won(self, group: int, now: Moment) -> float | dict[int, float]:
+        """Record that the request was won; returns what it adds to reach.
+
+        That is the value that `request` returned, unless wins of the group have been recorded or
+        taken back since.
+        """
+        if group.__class__ is not int or not 0 <= group < self._groups:
+            group = self._checked(group)
+        at_us = _micros(now)
+        if at_us >= self._next_refresh_us:
+            self._tidy(at_us)
+        if self._alone(group):
+            return self._answer(self._win_alone(group, 1))
+        recent = self._recent.get(group)
+        if recent is None:
+            recent = self._recent[group] = RecentRequests()
+        index = recent.find(at_us, was_won=False)
+        if index is None:
+            index = self._insert(group, recent, at_us)
+        at_us, _, before, draws, _, values = recent.requests[index]
+        draw = 1.0 - before[0]
+        recent.requests[index] = (at_us, after_win(before), before, draws, draw, values)
+        self._count(at_us, draw, values, 1)
+        if index == len(recent.requests) - 1:
+            self._draws[group] = draws + draw
+        else:
+            self._replay(group, recent, index + 1)
+        return self._answer(values)
+
+    def revert(self, group: int, now: Moment) -> None:
+        """Take the win of a request back, as if it had not been recorded."""
+        group = self._checked(group)
+        at_us = _micros(now)
+        if self._alone(group):
+            self._win_alone(group, -1)
+            return
+        recent = self._recent.get(group)
+        index = None if recent is None else recent.find(at_us, was_won=True)
+        if recent is None or index is None:
+            rule = f"be the time of a win among the group's last {OPEN} requests, to be reverted"
+            raise KreachError.rule("now", rule, now)
+        _, _, before, draws, draw, values = recent.requests[index]
+        self._count(at_us, draw, values, -1)
+        recent.requests[index] = (at_us, before, before, draws, NOT_WON, values)
+        self._replay(group, recent, index + 1)
+        if not any(request[1][0] for request in recent.requests):
+            del self._recent[group]
+
+    def _values(self, group: int, draws: float, state: State) -> Values:
+        """Value by cap of a request whose session is in this state, after so many draws."""
+        kind = 0 if self._kind is None else self._kind[group]
+        rows = self._table.rows[kind]
+        whole = int(draws)
+        if whole + 1 >= len(rows):
+            rows = self._table.grow(kind, whole)
+        part = draws - whole
+        low, high = rows[whole], rows[whole + 1]
+        fresh = 1.0 - state[0]
+        if len(low) == 1:
+            return (fresh * (low[0] + part * (high[0] - low[0])),)
+        others = low
+        if part:
+            others = tuple([a + part * (b - a) for a, b in zip(low, high, strict=True)])
+        if fresh == 1.0:
+            return tuple([others[cap - 1] for cap in self._caps])
+        lower = rows[max(whole - 1, 0)]
+        fewer = [a + part * (b - a) for a, b in zip(lower, low, strict=True)]
+        return tuple(
+            [
+                fresh * others[cap - 1]
+                + sum([state[b] * fewer[cap - b - 1] for b in range(1, cap)])
+                for cap in self._caps
+            ]
+        )
+
+    def _count(self, at_us: int, draw: float, values: Values, sign: int) -> None:
+        """Add a win to reach and to the campaign's calendar, or take it back."""
+        part = at_us // PART_US
+        self._draws_by_part[part] = self._draws_by_part.get(part, 0.0) + sign * draw
+        self._impressions += sign
+        for total, value in zip(self._sums, values, strict=True):
+            total.add(sign * value)
+
+    def _insert(self, group: int, recent: RecentRequests, at_us: int) -> int:
+        """Put a request in its place in time; those after it follow."""
+        requests = recent.requests
+        index = recent.place(at_us)
+        draws = requests[index][3] if index < len(requests) else self._draws[group]
+        state = self._odds.state(requests, index, at_us)
+        values = self._values(group, draws, state)
+        requests.insert(index, (at_us, state, state, draws, NOT_WON, values))
+        self._replay(group, recent, index + 1)
+        return index
+
+    def _replay(self, group: int, recent: RecentRequests, start: int) -> None:
+        """Bring the requests from `start` on up to date with those before them."""
+        requests = recent.requests
+        draws, draw = requests[start - 1][3:5]
+        draws += max(draw, 0.0)
+        for index in range(start, len(requests)):
+            at_us, _, _, _, draw, values = requests[index]
+            before = self._odds.state(requests, index, at_us)
+            after, now = before, self._values(group, draws, before)
+            was_won = draw != NOT_WON
+            if was_won:
+                self._count(at_us, draw, values, -1)
+                draw, after = 1.0 - before[0], after_win(before)
+                self._count(at_us, draw, now, 1)
+            requests[index] = (at_us, after, before, draws, draw, now)
+            draws += draw if was_won else 0.0
+        self._draws[group] = draws
+
+    def _alone(self, group: int) -> bool:
+        """A group of one: its person is known, and its impressions are its draws."""
+        return bool(self._table.sizes[0 if self._kind is None else self._kind[group]] == 1.0)
+
+    def _win_alone(self, group: int, sign: int) -> Values:
+        draws = self._draws[group] if sign > 0 else self._draws[group] - 1.0
+        if draws < 0.0:
+            raise KreachError.rule("group", "have an impression to revert", group)
+        values = self._values(group, draws, self._fresh)
+        for total, value in zip(self._sums, values, strict=True):
+            total.add(sign * value)
+        self._draws[group] += sign
+        return values
+
+    def _tidy(self, at_us: int) -> None:
+        """Make the tables anew if it is time, and drop groups that have been idle."""
+        if at_us >= self._next_refresh_us or self._seen >= self._next_refresh_seen:
+            self._table.refresh(self._draws_by_part, self._impressions, at_us)
+            self._next_refresh_us = max(self._next_refresh_us, (at_us // PART_US + 1) * PART_US)
+            self._next_refresh_seen = int(_GROWTH * self._seen) + 1
+        idle_since = at_us - self._idle_us
+        gone = [g for g, recent in self._recent.items() if recent.requests[-1][0] < idle_since]
+        for group in gone:
+            del self._recent[group]
+        next_sweep = self._seen + max(_SWEEP, len(self._recent))
+        self._next_tidy_seen = min(self._next_refresh_seen, next_sweep)
+
+    def _answer(self, values: Values) -> float | dict[int, float]:
+        return values[0] if len(values) == 1 else dict(zip(self._caps, values, strict=True))
+
+    def _checked(self, group: object) -> int:
+        if isinstance(group, (int, np.integer)) and not isinstance(group, bool):
+            number = int(group)
+            if 0 <= number < self._groups:
+                return number
+        raise KreachError.rule("group", f"be a group from 0 to {self._groups - 1}", group)
+
+
+def _as_caps(caps: Sequence[int]) -> tuple[int, ...]:
+    try:
+        listed = tuple(as_whole_number("caps", cap, minimum=1, maximum=_MAX_CAP) for cap in caps)
+    except TypeError as error:
+        raise KreachError.rule("caps", "be a list of caps", caps) from error
+    if not listed or len(set(listed)) != len(listed):
+        raise KreachError.rule("caps", "name at least one cap, each once", caps)
+    return listed
+
+
+def _micros(now: Any) -> int:
+    """Whole microseconds since 1970."""
+    if now.__class__ is float or now.__class__ is int:
+        if -_MAX_SECONDS < now < _MAX_SECONDS:
+            return round(now * 1_000_000)
+    elif isinstance(now, datetime):
+        return to_micros(now if now.tzinfo else now.replace(tzinfo=UTC))
+    elif isinstance(now, (np.integer, np.floating)):
+        return _micros(float(now))
+    raise KreachError.rule("now", "be a datetime or seconds since 1970", now)

@@ -1,0 +1,74 @@
+"""P(the person of a new session is targeted and under the cap), by effective draws so far.
+
+A session's person has had X impressions in the d sessions of the group that were won. X compounds
+the person's sessions among those d (`VisitorKinds.sessions_of_next`) with the impressions of each
+(`batch_law`). A row of a table holds
+
+    u/k · P(X < 1), ..., u/k · P(X < top)
+
+for a whole number of draws; in between it is linear, as in reports (`drawn.py`). Members are
+targeted whatever they visit, so being targeted (u of k) is independent of X.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.visit_model import VisitModel
+from kreach.numeric.meetings import PART_US
+from kreach.numeric.types import FloatArray
+from kreach.numeric.visitors import batch_law, compound
+
+__all__ = ["VisitorTable"]
+
+Row = tuple[float, ...]
+_MAX_BATCH = 64
+_FIRST_ROWS = 16
+
+
+class VisitorTable:
+    """The rows of every kind of group, made when needed and made anew when the clock moves on."""
+
+    def __init__(
+        self, audience: DisjointAudience, model: VisitModel, top: int, traffic: float
+    ) -> None:
+        kinds = audience.kinds
+        self.sizes = kinds.size.tolist()
+        self._targeted = kinds.targeted.tolist()
+        self._model = model
+        self._top = top
+        self._traffic = traffic
+        self._meeting = 1.0
+        self._batch: FloatArray = np.ones(1)
+        self.rows: list[list[Row]] = [[] for _ in self.sizes]
+        self._lengths = [_FIRST_ROWS for _ in self.sizes]
+
+    def refresh(self, draws_by_part: Mapping[int, float], impressions: int, now_us: int) -> None:
+        """Make rows for a draw now, given the campaign's draws by part since 1970."""
+        model, top = self._model, min(self._top, _MAX_BATCH)
+        part = np.fromiter(draws_by_part, dtype=np.int64, count=len(draws_by_part))
+        draws = np.fromiter(draws_by_part.values(), dtype=np.float64, count=len(part))
+        draws = np.maximum(draws, 0.0)  # what was taken back may leave a rounding error
+        self._meeting = model.meeting_now(part, draws, now_us // PART_US, self._traffic)
+        total = float(draws.sum())
+        mean = impressions / total if total > 1e-9 else 1.0
+        self._batch = batch_law(model.requests_per_session, mean, top)
+        for kind, rows in enumerate(self.rows):
+            self._lengths[kind] = max(self._lengths[kind], len(rows))
+            rows.clear()
+
+    def grow(self, kind: int, whole: int) -> list[Row]:
+        """The rows of a kind of group, at least up to `whole` + 1 draws."""
+        rows = self.rows[kind]
+        start = len(rows)
+        draws = np.arange(start, max(whole + 2, 2 * start, self._lengths[kind]), dtype=np.float64)
+        size, targeted = self.sizes[kind], self._targeted[kind]
+        if size == 1.0:  # one person, whatever the sessions
+            under = draws[:, None] < np.arange(1, self._top + 1)
+        else:
+            kinds = self._model.kinds(self._meeting, np.full(len(draws), size))
+            law = compound(kinds.sessions_of_next(draws, self._top - 1), self._batch)
+            under = np.minimum(np.cumsum(law.pmf, axis=1), 1.0)
+        rows.extend(map(tuple, (under * (targeted / size)).tolist()))
+        return rows
