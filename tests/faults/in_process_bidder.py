@@ -96,7 +96,7 @@ class InProcessBidder:
     async def _die(self) -> None:
         """Let go of the store without writing down how things stand."""
         state = self.state
-        await state.cancel_tasks()
+        await state.tasks.cancel()
         await state.planner.close()
         await asyncio.to_thread(state.journal.close)
         state.campaigns.close()

@@ -227,7 +227,7 @@ def test_a_command_names_the_extra_it_needs(
         ),
         (
             "from kreach.adsystem.settings import RedisSettings\n"
-            "from kreach.adsystem.sharing.redis_pool import connect_redis\n"
+            "from kreach.adsystem.sharing.redis_client import connect_redis\n"
             "connect_redis(RedisSettings(url='redis://127.0.0.1:1/0', bidders=('a', 'b')))",
             "[redis]",
             "redis",

@@ -9,7 +9,15 @@ import msgspec
 
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, key_bytes
 
-__all__ = ["BIDDERS_FOLDER", "GUARD_KEY", "bidder_store", "guard_key", "log_folders", "token_key"]
+__all__ = [
+    "BIDDERS_FOLDER",
+    "GUARD_KEY",
+    "bidder_store",
+    "guard_key",
+    "log_folders",
+    "sync_path",
+    "token_key",
+]
 
 BIDDERS_FOLDER = "bidders"
 GUARD_KEY = "guard.key"
@@ -26,6 +34,15 @@ def log_folders(store: Path) -> list[Path]:
     """The folders that hold logs: that of a bidder without a name, and those of the named."""
     named = (store / BIDDERS_FOLDER).iterdir() if (store / BIDDERS_FOLDER).is_dir() else ()
     return [store, *sorted(folder for folder in named if folder.is_dir())]
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file or the names in a folder are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def token_key(settings: BidderSettings, store: Path) -> bytes:

@@ -72,8 +72,7 @@ def demo(
     try:
         if running.prepare(fresh=fresh):
             say("continuing the earlier demo (--fresh starts over)")
-        addresses = running.start()
-        results = _run(running, addresses, quiet=headless)
+        results = _run(running, running.start(), quiet=headless)
     finally:
         running.close()
     if as_json:

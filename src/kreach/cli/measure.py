@@ -11,6 +11,7 @@ from kreach.extras import require_extra
 
 if TYPE_CHECKING:
     from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
+    from kreach.adsystem.reports.window import SeriesReport, WindowReport
 
 __all__ = ["measure"]
 
@@ -68,8 +69,30 @@ def measure(
     """
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
-    from kreach.adsystem.reports.report import ReachDocument, to_json
+    from kreach.adsystem.reports.report import to_json
     from kreach.adsystem.reports.window import measure_series, measure_window
+
+    _check_options(level, start, end, by)
+    with progress_spinner() as progress, _open_engine(engine, master, memory) as opened:
+        progress("reading the groups")
+        table = open_groups(opened, groups, classes)
+        log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
+        progress("counting impressions")
+        report: WindowReport | SeriesReport
+        if by is None:
+            report = measure_window(log, table, cap, campaign=campaign, start=start, end=end)
+        else:
+            report = measure_series(log, table, cap, by=by, campaign=campaign, start=start, end=end)
+        progress("computing reach")
+        document = report.document(level)
+    if as_json or (as_json is None and not sys.stdout.isatty()):
+        typer.echo(to_json(document).decode())
+    else:
+        _show(document)
+
+
+def _check_options(level: float, start: str | None, end: str | None, by: str | None) -> None:
+    """Refuse what no engine could answer, before one is started."""
     from kreach.boundary.checks import as_probability
     from kreach.boundary.times import Window, as_period
 
@@ -77,24 +100,6 @@ def measure(
     Window.between(start, end)
     if by is not None:
         as_period(by)
-    with progress_spinner() as progress, _open_engine(engine, master, memory) as opened:
-        progress("reading the groups")
-        table = open_groups(opened, groups, classes)
-        log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
-        progress("counting impressions")
-        if by is None:
-            document: ReachDocument
-            report = measure_window(log, table, cap, campaign=campaign, start=start, end=end)
-            progress("computing reach")
-            document = report.document(level)
-        else:
-            series = measure_series(log, table, cap, by=by, campaign=campaign, start=start, end=end)
-            progress("computing reach")
-            document = series.document(level)
-    if as_json or (as_json is None and not sys.stdout.isatty()):
-        typer.echo(to_json(document).decode())
-    else:
-        _show(document)
 
 
 def _open_engine(name: str, master: str, memory: str) -> Any:

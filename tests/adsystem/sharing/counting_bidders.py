@@ -9,7 +9,8 @@ from pathlib import Path
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.peer_counts import PeerCounts, PeerImpressions
-from kreach.adsystem.sharing.redis_pool import RedisPool, RedisRestarted, RedisUnavailable
+from kreach.adsystem.sharing.redis_client import RedisUnavailable
+from kreach.adsystem.sharing.redis_pool import RedisPool, RedisRestarted
 from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.service.logs import Log
 from tests.adsystem.sharing.faulty_redis import CommandFault, FaultyRedis

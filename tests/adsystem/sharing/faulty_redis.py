@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.redis_pool import connect_redis
+from kreach.adsystem.sharing.redis_client import connect_redis
 from kreach.adsystem.sharing.redis_scripts import SYNC
 
 __all__ = ["CommandFault", "FaultyRedis", "FaultyScript"]

@@ -15,7 +15,8 @@ from simulations.fleet import Fleet, FleetRecord
 
 from kreach.adsystem.campaigns.campaign import campaign_from
 from kreach.adsystem.campaigns.store import CampaignStore
-from kreach.adsystem.sharing.redis_pool import RedisPool, RedisUnavailable
+from kreach.adsystem.sharing.redis_client import RedisUnavailable
+from kreach.adsystem.sharing.redis_pool import RedisPool
 from kreach.lab.exchange import Client
 from tests.adsystem.ledger.sample_journals import all_rows
 from tests.adsystem.sharing.faulty_members import settings_for

@@ -15,7 +15,8 @@ from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing import recovery
 from kreach.adsystem.sharing.recovery import DeadBidders, recover_bidder, recovery_lock
-from kreach.adsystem.sharing.redis_pool import BudgetStatus, LeaseGrant, RedisPool, RedisUnavailable
+from kreach.adsystem.sharing.redis_client import RedisUnavailable
+from kreach.adsystem.sharing.redis_pool import BudgetStatus, LeaseGrant, RedisPool
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from tests.adsystem.ledger.sample_journals import journal, wait

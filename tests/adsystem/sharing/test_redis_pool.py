@@ -4,13 +4,13 @@ import pytest
 import redis
 from simulations.fleet import RedisServer
 
+from kreach.adsystem.sharing.redis_client import RedisUnavailable
 from kreach.adsystem.sharing.redis_pool import (
     MAX_MICROS,
     BudgetStatus,
     LeaseGrant,
     RedisPool,
     RedisRestarted,
-    RedisUnavailable,
 )
 from kreach.errors import KreachError
 from tests.adsystem.sharing.faulty_members import pool_of, settings_for

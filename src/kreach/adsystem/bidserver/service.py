@@ -2,13 +2,14 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
 
 from kreach.adsystem.bidding.arrivals import Traffic
+from kreach.adsystem.bidserver.background import BackgroundTasks, Task
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.checkpoints import CheckpointStore
 from kreach.adsystem.bidserver.compactor import LogCompactor
@@ -23,7 +24,7 @@ from kreach.adsystem.ledger.journal import Done, Journal, open_reader
 from kreach.adsystem.ledger.ledger import Ledger
 from kreach.adsystem.ledger.tokens import Claim, Tokens
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
-from kreach.adsystem.sharing.fleet_member import FleetMember, PeerImpressions, Place
+from kreach.adsystem.sharing.fleet_member import FleetMember, PeerImpressions, SharedPlace
 from kreach.adsystem.store_layout import token_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
@@ -67,7 +68,7 @@ class BidderState:
         self.stored_campaigns: dict[int, StoredCampaign] = {}
         self._by_number: dict[int, CatalogueBidder] = {}
         self._revision = 0
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks = BackgroundTasks(log)
         self.planner = PlanWorker()
         self._checkpoints = CheckpointStore(self)
         self.compactor = LogCompactor(self)
@@ -84,12 +85,17 @@ class BidderState:
         except sqlite3.Error as error:
             raise KreachError.rule("store", "hold a log that can be read", str(error)) from None
         self._loop = asyncio.get_running_loop()
-        tasks: list[Callable[[], Awaitable[None]]]
-        tasks = [self._tick, self._poll, self._plan, self._checkpoints.run, self.compactor.run]
+        tasks: list[Task] = [
+            self._tick,
+            self._poll,
+            self._plan,
+            self._checkpoints.run,
+            self.compactor.run,
+        ]
         if self._redis is not None and self.settings.name is not None:
             self.fleet = FleetMember(self, self._redis, self.settings.name)
             tasks += self.fleet.tasks
-        self._tasks = [asyncio.create_task(self._forever(task)) for task in tasks]
+        self.tasks.start(tasks)
         for number in self.accounts:
             self.request_money(number)
         self.ready = True
@@ -160,15 +166,9 @@ class BidderState:
     async def stop(self) -> None:
         """Stop all tasks and log everything, so that the next start has nothing to wait for."""
         self.ready = False
-        await self.cancel_tasks()
+        await self.tasks.cancel()
         await self.planner.close()
         await asyncio.to_thread(self._close)
-
-    async def cancel_tasks(self) -> None:
-        """Stop all tasks."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _close(self) -> None:
         for number, account in self.accounts.items():
@@ -183,16 +183,6 @@ class BidderState:
             self.fleet.close()
         self.journal.close()
         self.campaigns.close()
-
-    async def _forever(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task again and again; an error is logged by its type."""
-        while True:
-            try:
-                await task()
-            except Exception as error:
-                name = getattr(task, "__name__", "task")
-                self.log.error("task failed", task=name, kind=type(error).__name__)
-                await asyncio.sleep(1.0)
 
     # -- campaigns and catalogues -------------------------------------------------------------
 
@@ -324,7 +314,7 @@ class BidderState:
         """Seconds since 1970."""
         return self.clock()
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[SharedPlace]:
         """Campaigns and the catalogues they run on."""
         bidders = self.catalogue_bidders.items()
         return [(number, version) for version, bidder in bidders for number in bidder.runtimes]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kreach.adsystem.store_layout import sync_path
 from kreach.errors import KreachError
 
 __all__ = ["LOG_FACTS", "MANIFEST", "REACH_FACTS", "SOURCE_FACTS", "OutputFolder", "read_manifest"]
@@ -93,7 +94,7 @@ class OutputFolder:
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 manifest.parent.rename(target)
-                sync(target.parent)
+                sync_path(target.parent)
         shutil.rmtree(self._drafts, ignore_errors=True)
 
     @contextmanager
@@ -113,11 +114,11 @@ class OutputFolder:
         text = json.dumps(manifest, indent=1, sort_keys=True)
         (draft / MANIFEST).write_text(text + "\n", encoding="utf-8")
         for file in draft.iterdir():
-            sync(file)
-        sync(draft)
+            sync_path(file)
+        sync_path(draft)
         for folder in _missing(target.parent):
             folder.mkdir()
-            sync(folder.parent)
+            sync_path(folder.parent)
         if not target.exists():
             draft.rename(target)
         elif not swap_folders(draft, target):
@@ -125,8 +126,8 @@ class OutputFolder:
             old.parent.mkdir(parents=True, exist_ok=True)
             target.rename(old)
             draft.rename(target)
-        sync(target.parent)
-        sync(self._drafts)
+        sync_path(target.parent)
+        sync_path(self._drafts)
 
     @contextmanager
     def log_locked(self, *, alone: bool) -> Iterator[None]:
@@ -149,15 +150,6 @@ def _missing(folder: Path) -> list[Path]:
         missing.append(folder)
         folder = folder.parent
     return missing[::-1]
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or the names in a folder are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def swap_folders(one: Path, other: Path) -> bool:

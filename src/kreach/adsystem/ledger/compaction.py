@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.ledger.journal import Journal
+from kreach.adsystem.store_layout import sync_path
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.boundary.times import DAY_SECONDS, MICROS, from_seconds
@@ -53,7 +54,7 @@ class GroupNames:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(path)
-        _sync_folder(self._folder)
+        sync_path(self._folder)
 
     def know(self, number: int, catalogue: Catalogue) -> None:
         """Cache the names of a catalogue that is loaded."""
@@ -183,17 +184,8 @@ def _write_day(
                 campaign AS campaign_number, catalogue AS catalogue_number, grp AS group_number, row
                 FROM part ORDER BY ts) TO '{sql_text(draft)}' (FORMAT parquet)"""
         )
-    with draft.open("rb") as written:
-        os.fsync(written.fileno())
+    sync_path(draft)
     draft.rename(folder / name)
-    _sync_folder((folder / name).parent)
-    _sync_folder(folder)
+    sync_path((folder / name).parent)
+    sync_path(folder)
     return name, len(ids)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

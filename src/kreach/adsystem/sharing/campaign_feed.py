@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.redis_pool import RedisPool, RedisUnavailable
+from kreach.adsystem.sharing.redis_client import RedisUnavailable
+from kreach.adsystem.sharing.redis_pool import RedisPool
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 

@@ -27,14 +27,13 @@ from kreach.adsystem.sharing.leases import apply_day_lease, budget_status, lease
 from kreach.adsystem.sharing.own_rows import rolling_since
 from kreach.adsystem.sharing.peer_counts import PeerCounts, PeerImpressions
 from kreach.adsystem.sharing.recovery import DeadBidders, recovery_lock
+from kreach.adsystem.sharing.redis_client import Connect, RedisUnavailable
 from kreach.adsystem.sharing.redis_pool import (
     BudgetStatus,
-    Connect,
     LeaseGrant,
-    Place,
     RedisPool,
     RedisRestarted,
-    RedisUnavailable,
+    SharedPlace,
     SyncReply,
 )
 from kreach.adsystem.sharing.row_feed import RowFeed
@@ -42,7 +41,7 @@ from kreach.adsystem.sharing.shared_traffic import Requests, SharedTraffic
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["FleetMember", "FleetStatus", "LocalBidder", "PeerImpressions", "Place"]
+__all__ = ["FleetMember", "FleetStatus", "LocalBidder", "PeerImpressions", "SharedPlace"]
 
 _MIN_SYNC_SECONDS = 0.02  # between two syncs, however urgent
 _RECOVERY_SECONDS = 1.0
@@ -88,7 +87,7 @@ class LocalBidder(Protocol):
     def now(self) -> float:
         """Seconds since 1970."""
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[SharedPlace]:
         """Campaigns and the catalogues they run on."""
 
     def add_peer_impressions(self, new: PeerImpressions) -> None:
@@ -119,7 +118,7 @@ class _Outbox:
     joining: bool
     budgets: list[BudgetStatus]
     set_aside: list[int]  # what Redis must not lease to others, as `budgets` go
-    places: frozenset[Place]
+    places: frozenset[SharedPlace]
     groups: Mapping[str, int]  # by version
     rolling: Mapping[int, int]  # campaigns with rolling caps: since when, in µs
     revision: int

@@ -10,7 +10,7 @@ import numpy as np
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
-from kreach.adsystem.sharing.redis_pool import LogRows, Place
+from kreach.adsystem.sharing.redis_pool import LogRows, SharedPlace
 from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.numeric.types import IntArray
 
@@ -76,7 +76,9 @@ def _from_files(files: list[Path], row: int, limit: int) -> list[Any]:
         return rows
 
 
-def own_counts(folder: Path, places: set[Place], up_to: int) -> dict[Place, tuple[IntArray, ...]]:
+def own_counts(
+    folder: Path, places: set[SharedPlace], up_to: int
+) -> dict[SharedPlace, tuple[IntArray, ...]]:
     """Impressions by group of the own rows up to a row: groups, and how many."""
     reader = open_reader(folder)
     try:
@@ -100,7 +102,7 @@ def own_counts(folder: Path, places: set[Place], up_to: int) -> dict[Place, tupl
             ).fetchnumpy()
         moved = np.stack([columns[name].astype(np.int64) for name in "cvgn"], axis=1)
         table = np.concatenate([table, moved])
-    result: dict[Place, tuple[IntArray, ...]] = {}
+    result: dict[SharedPlace, tuple[IntArray, ...]] = {}
     for campaign, version in places:
         number = next((n for n, known in versions.items() if known == version), -1)
         here = (table[:, 0] == campaign) & (table[:, 1] == number)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.sharing.own_rows import own_counts
-from kreach.adsystem.sharing.redis_pool import Place, RedisPool
+from kreach.adsystem.sharing.redis_pool import RedisPool, SharedPlace
 from kreach.numeric.types import IntArray
 
 __all__ = ["PeerCounts", "PeerImpressions"]
@@ -42,9 +42,9 @@ class PeerCounts:
         self._pool, self._store = pool, store
         self._position: bytes | None = None
         self._last_rows: dict[str, int] = {}  # of each bidder: the last row in the feed
-        self._others: dict[Place, IntArray] = {}
-        self._base: dict[Place, dict[str, int]] = {}
-        self._synced: set[Place] = set()
+        self._others: dict[SharedPlace, IntArray] = {}
+        self._base: dict[SharedPlace, dict[str, int]] = {}
+        self._synced: set[SharedPlace] = set()
         self._retry_at = 0.0
         self._wait = _FIRST_WAIT
         self._unread: list[PeerImpressions] = []
@@ -59,7 +59,7 @@ class PeerCounts:
 
     def read(
         self,
-        places: frozenset[Place],
+        places: frozenset[SharedPlace],
         groups: Mapping[str, int],
         rolling: Mapping[int, int],
         own_row: int,
@@ -97,7 +97,7 @@ class PeerCounts:
         self._retry_at = 0.0
 
     def _rows(
-        self, place: Place, rows: "np.ndarray[Any, Any]", one_by_one: bool
+        self, place: SharedPlace, rows: "np.ndarray[Any, Any]", one_by_one: bool
     ) -> PeerImpressions:
         groups = rows["group"].astype(np.int64)
         if one_by_one:
@@ -109,7 +109,7 @@ class PeerCounts:
 
     def _read_counts(
         self,
-        places: frozenset[Place],
+        places: frozenset[SharedPlace],
         groups: Mapping[str, int],
         rolling: Mapping[int, int],
         own_row: int,
@@ -139,7 +139,7 @@ class PeerCounts:
         self._retry_at = 0.0 if complete else time.monotonic() + self._wait
 
     def _difference(
-        self, place: Place, impressions: IntArray, groups: int, own: tuple[IntArray, ...]
+        self, place: SharedPlace, impressions: IntArray, groups: int, own: tuple[IntArray, ...]
     ) -> PeerImpressions:
         known = self._others.setdefault(place, np.zeros(groups, dtype=np.uint32))
         others = np.zeros(groups, dtype=np.int64)
@@ -151,7 +151,7 @@ class PeerCounts:
         known[at] = others[at]
         return PeerImpressions(*place, at, more[at])
 
-    def _new_times(self, place: Place, since: int) -> PeerImpressions:
+    def _new_times(self, place: SharedPlace, since: int) -> PeerImpressions:
         base = self._base.setdefault(place, {})
         rows = [
             (name, row, group, at)

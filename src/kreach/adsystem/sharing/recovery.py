@@ -18,13 +18,8 @@ from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.own_rows import rolling_since
-from kreach.adsystem.sharing.redis_pool import (
-    MAX_MICROS,
-    BudgetStatus,
-    RedisPool,
-    RedisRestarted,
-    RedisUnavailable,
-)
+from kreach.adsystem.sharing.redis_client import RedisUnavailable
+from kreach.adsystem.sharing.redis_pool import MAX_MICROS, BudgetStatus, RedisPool, RedisRestarted
 from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.boundary.money import as_micros
 from kreach.errors import KreachError

@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kreach.adsystem.settings import RedisSettings
+from kreach.adsystem.sharing.redis_client import Connect, RedisErrors, connect_redis
 from kreach.adsystem.sharing.redis_scripts import ADD_ROWS, SYNC
 from kreach.errors import KreachError
-from kreach.extras import require_extra
 from kreach.numeric.types import IntArray
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "LogRows",
     "RedisPool",
     "RedisRestarted",
-    "RedisUnavailable",
     "SharedCounts",
+    "SharedPlace",
     "SyncReply",
 ]
 
@@ -30,12 +30,8 @@ MAX_MICROS = 2**53  # Lua numbers are floats: beyond this a micro could get lost
 _AT_ONCE = 500
 _ROW = np.dtype([("row", "<i8"), ("campaign", "<i4"), ("group", "<i4"), ("bid_micros", "<i8")])
 
-Place = tuple[int, str]
-"""A campaign's number and a catalogue's version."""
-
-
-class RedisUnavailable(RuntimeError):
-    """Redis cannot be reached, or answers with an error."""
+SharedPlace = tuple[int, str]
+"""A campaign's number and a catalogue's version: bidders number campaigns alike, not catalogues."""
 
 
 class RedisRestarted(RuntimeError):
@@ -76,7 +72,7 @@ class SyncReply:
 
 
 class LogRows(NamedTuple):
-    """LogRows of a bidder's log, in their order."""
+    """Rows of a bidder's log, in their order."""
 
     row: IntArray
     campaign: IntArray
@@ -119,7 +115,7 @@ class RedisPool:
         name: str,
         log_id: str = "none",
         epoch: int = 0,
-        connect: "Connect | None" = None,
+        connect: Connect | None = None,
     ) -> None:
         self.name, self.log_id, self.epoch = name, log_id, epoch
         self._settings = settings
@@ -127,7 +123,7 @@ class RedisPool:
         self._names = json.dumps(sorted(settings.bidders))
         self._digest = hashlib.blake2b(self._names.encode(), digest_size=8).hexdigest()
         self._client = (connect or connect_redis)(settings)
-        self._failures = _failures()
+        self._errors = RedisErrors()
         self._sync, self._add_rows = (self._client.register_script(s) for s in (SYNC, ADD_ROWS))
         self.run_id = ""
 
@@ -140,7 +136,7 @@ class RedisPool:
 
     def find_run(self) -> bool:
         """Look up the run id of Redis; True if it changed."""
-        with self._errors():
+        with self._errors:
             run = str(self._client.info("server")["run_id"])
         changed = run != self.run_id
         if changed:
@@ -150,17 +146,14 @@ class RedisPool:
 
     def _check_memory(self) -> None:
         """Refuse a Redis that evicts keys: it would lease the money in them twice."""
-        with self._errors():
+        with self._errors:
             facts = self._client.info("memory")
         policy = str(facts.get("maxmemory_policy", "noeviction"))
         if facts.get("maxmemory", 0) and policy != "noeviction":
             raise KreachError.rule("maxmemory-policy of Redis", "be noeviction", policy)
 
-    def _errors(self) -> "_RedisErrors":
-        return _RedisErrors(self._failures)
-
     def _run(self, script: Any, *arguments: Any) -> list[Any]:
-        with self._errors():
+        with self._errors:
             answer: list[Any] = script(keys=[self._key("")], args=[self.run_id, *arguments])
         kind = answer[0].decode()
         if kind in ("other run", "not joined"):
@@ -198,7 +191,7 @@ class RedisPool:
 
     def counted_row(self) -> int:
         """The last row of this bidder that is counted."""
-        with self._errors():
+        with self._errors:
             row = self._client.hget(self._key("rows"), self.name)
         return int(row or 0)
 
@@ -226,7 +219,7 @@ class RedisPool:
 
     def feed_position(self) -> tuple[bytes, dict[str, int]]:
         """The end of the feed now, and the rows counted by then."""
-        with self._errors():
+        with self._errors:
             pipe = self._client.pipeline(transaction=True)
             pipe.xrevrange(self._key("feed"), count=1)
             pipe.hgetall(self._key("rows"))
@@ -237,7 +230,7 @@ class RedisPool:
         """Entries of other bidders after a position of the feed."""
         batch = FeedBatch(position)
         while True:
-            with self._errors():
+            with self._errors:
                 entries = self._client.xrange(self._key("feed"), min=batch.position, count=_AT_ONCE)
             # the entry read last must still be there, or entries after it may be trimmed as well
             batch.missed |= bool(entries) and entries[0][0] != batch.position
@@ -256,9 +249,9 @@ class RedisPool:
             if len(entries) < _AT_ONCE:
                 return batch
 
-    def counts(self, place: Place) -> SharedCounts:
+    def counts(self, place: SharedPlace) -> SharedCounts:
         """Impressions of a campaign on a catalogue, of all bidders."""
-        with self._errors():
+        with self._errors:
             pipe = self._client.pipeline(transaction=True)
             pipe.get(self._key(f"counts:{_place(place)}"))
             pipe.hgetall(self._key("rows"))
@@ -266,10 +259,12 @@ class RedisPool:
         counts = np.frombuffer(value or b"", dtype=">u4")
         return SharedCounts(counts.astype(np.int64), _numbers(rows))
 
-    def impression_times(self, place: Place, since_micros: int) -> list[tuple[str, int, int, int]]:
+    def impression_times(
+        self, place: SharedPlace, since_micros: int
+    ) -> list[tuple[str, int, int, int]]:
         """Impressions of a campaign with rolling caps: bidder, row, group, moment in µs."""
         key = self._key(f"times:{_place(place)}")
-        with self._errors():
+        with self._errors:
             self._client.zremrangebyscore(key, "-inf", f"({since_micros}")
             members = self._client.zrange(key, 0, -1, withscores=True)
         split = [(member.decode().split(":"), int(moment)) for member, moment in members]
@@ -283,7 +278,7 @@ class RedisPool:
             "groups": groups.astype("<u4").tobytes(),
             "requests": requests.astype("<u4").tobytes(),
         }
-        with self._errors():
+        with self._errors:
             self._client.xadd(self._key("traffic"), fields, maxlen=1_000)
 
     def read_traffic(
@@ -291,10 +286,10 @@ class RedisPool:
     ) -> tuple[bytes, list[tuple[str, IntArray, IntArray]]]:
         """Requests that other bidders had: version, groups and counts; None starts at the end."""
         if position is None:
-            with self._errors():
+            with self._errors:
                 newest = self._client.xrevrange(self._key("traffic"), count=1)
             return (newest[0][0] if newest else b"0"), []
-        with self._errors():
+        with self._errors:
             entries = self._client.xrange(self._key("traffic"), min=b"(" + position, count=_AT_ONCE)
         traffic = []
         for at, fields in entries:
@@ -310,7 +305,7 @@ class RedisPool:
     def publish_campaigns(self, documents: Mapping[int, tuple[int, str]]) -> int:
         """Publish campaigns: number to revision and JSON; returns the newest revision in Redis."""
         key = self._key("campaigns")
-        with self._errors():
+        with self._errors:
             if documents:
                 newest = max(revision for revision, _ in documents.values())
                 fields: dict[str, str] = {
@@ -323,7 +318,7 @@ class RedisPool:
     def campaigns_after(self, revision: int) -> dict[int, tuple[int, str]]:
         """Campaigns that changed after a revision: number to revision and JSON."""
         key = self._key("campaigns")
-        with self._errors():
+        with self._errors:
             if int(self._client.hget(key, "revision") or 0) <= revision:
                 return {}
             fields = self._client.hgetall(key)
@@ -333,56 +328,13 @@ class RedisPool:
     def delete_other_runs(self) -> None:
         """Delete keys of earlier runs, which Redis may have loaded from its disk."""
         mine = self._key("").encode()
-        with self._errors():
+        with self._errors:
             for key in self._client.scan_iter(match=f"{{{self._settings.prefix}}}:*", count=1_000):
                 if not key.startswith(mine):
                     self._client.unlink(key)
 
 
-Connect = Callable[[RedisSettings], Any]
-"""Makes a client of Redis."""
-
-
-def connect_redis(settings: RedisSettings) -> Any:
-    """A client with a time-out."""
-    require_extra("[redis]", "redis")
-    import redis  # noqa: PLC0415 - an extra
-    from redis.backoff import NoBackoff  # noqa: PLC0415
-    from redis.retry import Retry  # noqa: PLC0415
-
-    try:
-        return redis.Redis.from_url(
-            settings.url or "",
-            socket_timeout=settings.timeout_seconds,
-            socket_connect_timeout=settings.timeout_seconds,
-            retry=Retry(NoBackoff(), 0),  # callers decide whether to try again
-            decode_responses=False,
-        )
-    except ValueError:
-        raise KreachError("[redis] url: not an address of a Redis") from None
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    import redis  # noqa: PLC0415 - an extra
-
-    return (redis.RedisError, OSError)
-
-
-class _RedisErrors:
-    """Raises errors of Redis as `RedisUnavailable`, without its address."""
-
-    def __init__(self, failures: tuple[type[Exception], ...]) -> None:
-        self._failures = failures
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, self._failures):
-            raise RedisUnavailable(type(error).__name__) from None
-
-
-def _place(place: Place) -> str:
+def _place(place: SharedPlace) -> str:
     return f"{place[0]}:{place[1]}"
 
 
@@ -393,7 +345,7 @@ def _numbers(fields: Mapping[bytes, bytes]) -> dict[str, int]:
 def _summed(
     rows: LogRows, rolling: Mapping[int, int], name: str
 ) -> tuple[list[tuple[str, list[int]]], list[tuple[str, int, list[Any]]]]:
-    """LogRows as counts by place, and one by one for campaigns with rolling caps."""
+    """Rows as counts by place, and one by one for campaigns with rolling caps."""
     counts: list[tuple[str, list[int]]] = []
     times: list[tuple[str, int, list[Any]]] = []
     for version in np.unique(rows.catalogue).tolist():
