@@ -6,6 +6,8 @@ UV := $(BOOT)/bin/uv
 RUN := .venv/bin/
 SYNC := $(UV) sync --frozen --quiet --inexact --python $(PYTHON)
 WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+# In the order of tests/schedule.py, not by how many tests a group has.
+SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo test quick check bench docs clean
 
@@ -14,11 +16,11 @@ demo: .venv/demo
 
 test: .venv/ready
 	@$(SHELL) tools/find_browser.sh
-	$(RUN)pytest -n $(WORKERS) --dist loadgroup
+	$(RUN)pytest $(SPREAD)
 
 # Everything that starts no JVM, browser, Redis or other process.
 quick: .venv/ready
-	$(RUN)pytest -n $(WORKERS) --dist loadgroup -m quick
+	$(RUN)pytest $(SPREAD) -m quick
 
 check: .venv/ready
 	$(RUN)ruff format --check .

@@ -1,5 +1,6 @@
 """Settings shared by all tests: chance is seeded, and nothing depends on how fast a machine is."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.schedule import longest_first, share_worker
 from tests.tiers import guard_quick_tests, mark_tier, running
 
 # Tests start hundreds of processes. On a machine that is told to write no bytecode beside the
@@ -42,11 +44,25 @@ def pytest_configure() -> None:
     guard_quick_tests()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Ten thousand tests and all that they import stay: the collector need not scan them again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its tier, before `-m` chooses."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test its tier, before `-m` chooses, and workers their order."""
     for item in items:
         mark_tier(item)
+        share_worker(item)
+    if hasattr(config, "workerinput"):
+        longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True)
