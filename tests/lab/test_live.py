@@ -26,8 +26,9 @@ import pytest
 
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Placement, listed_prices, lognormal_prices
-from kreach.lab.live import ExposureCounts, LiveRun, NoticeFaults, Population, Truth
+from kreach.lab.live import ExposureCounts, LiveRun, NoticeFaults, Truth
 from kreach.lab.processes import ServiceProcess
+from kreach.lab.visitors import IndependentVisitors, write_users, write_visits
 from tests.cli.command import kreach
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -257,7 +258,7 @@ def reach_holds_the_truth(found: dict[str, Any], truth: Truth) -> None:
     assert truth.reach("hard", HARD_CAP) == truth.seen.impressions("hard")
 
 
-def no_trace_of_people(root: Path, world: Population) -> None:
+def no_trace_of_people(root: Path, world: IndependentVisitors) -> None:
     """No user id on the ad side: not in a store, not in a log."""
     files = [root / "bidder.log", root / "reporting.log", root / "gateway.log"]
     files += [file for file in (root / "store").rglob("*") if file.is_file()]
@@ -267,10 +268,11 @@ def no_trace_of_people(root: Path, world: Population) -> None:
         assert b"news.example" not in held, file.name
 
 
-def build(root: Path, world: Population, out: str) -> Path:
+def build(root: Path, world: IndependentVisitors, out: str) -> Path:
     """`kreach groups build` on a history of the same people."""
-    visits = world.write_history(root / "visits.csv", 40 * PEOPLE, datetime.now(UTC), seed=7)
-    users = world.write_users(root / "users.csv")
+    history = world.history(40 * PEOPLE, time.time(), seed=7)
+    visits = write_visits(root / "visits.csv", world.user_ids, history)
+    users = write_users(root / "users.csv", world.user_ids)
     options = ["--users", str(users), "--group-size", "20", "--out", str(root / out)]
     done = kreach("groups", "build", "--visits", str(visits), *options, "--json")
     assert done.code == 0, done.err
@@ -278,18 +280,18 @@ def build(root: Path, world: Population, out: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def world() -> Population:
+def world() -> IndependentVisitors:
     """People who visit unevenly."""
-    return Population.draw(PEOPLE, 0.8, seed=5)
+    return IndependentVisitors.draw(PEOPLE, 0.8, seed=5)
 
 
 @pytest.fixture(scope="module")
-def groups(world: Population, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def groups(world: IndependentVisitors, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Their groups, for tests that do not change them."""
     return build(tmp_path_factory.mktemp("publisher"), world, "groups")
 
 
-async def drive(at: Addresses, world: Population) -> Truth:
+async def drive(at: Addresses, world: IndependentVisitors) -> Truth:
     notice_faults = NoticeFaults(duplicate=0.1, late=0.05, late_seconds=1.0, lost=0.03)
     market = lognormal_prices(0.0, 0.7)
     capped = frozenset({"hard"})
@@ -301,7 +303,9 @@ async def drive(at: Addresses, world: Population) -> Truth:
         return await run.run(500, 12)
 
 
-def test_ledger_log_report_and_truth_agree(tmp_path: Path, world: Population, groups: Path) -> None:
+def test_ledger_log_report_and_truth_agree(
+    tmp_path: Path, world: IndependentVisitors, groups: Path
+) -> None:
     now = datetime.now(UTC)
     (tmp_path / "groups").symlink_to(groups)
     (tmp_path / "kreach.toml").write_text(SETTINGS)
@@ -326,7 +330,9 @@ def test_ledger_log_report_and_truth_agree(tmp_path: Path, world: Population, gr
         asyncio.run(_second_run(at, world, truth, names))
 
 
-async def _first_run(at: Addresses, world: Population, asked: list[dict[str, Any]]) -> Truth:
+async def _first_run(
+    at: Addresses, world: IndependentVisitors, asked: list[dict[str, Any]]
+) -> Truth:
     for campaign in asked:
         await ask(at.reporting, "/v1/campaigns", campaign)
     await until_taken_up(at.bidder, len(asked))
@@ -341,7 +347,9 @@ async def _first_run(at: Addresses, world: Population, asked: list[dict[str, Any
     return truth
 
 
-async def _second_run(at: Addresses, world: Population, before: Truth, names: list[str]) -> None:
+async def _second_run(
+    at: Addresses, world: IndependentVisitors, before: Truth, names: list[str]
+) -> None:
     """After a restart money goes on from where it was, and so does the hard cap."""
     shown = await metrics(at.bidder)
     for name in names:
@@ -359,7 +367,7 @@ async def _second_run(at: Addresses, world: Population, before: Truth, names: li
 
 
 def test_a_publisher_goes_over_to_a_new_catalogue_without_a_gap(
-    tmp_path: Path, world: Population, groups: Path
+    tmp_path: Path, world: IndependentVisitors, groups: Path
 ) -> None:
     """The order of docs/services.md: the ad system loads it, then the publisher serves it."""
     now = datetime.now(UTC)
@@ -420,7 +428,7 @@ def _wait_for(process: ServiceProcess, event: str, times: int) -> None:
 
 
 def test_a_bidder_that_is_killed_loses_nothing_it_acknowledged(
-    tmp_path: Path, world: Population, groups: Path
+    tmp_path: Path, world: IndependentVisitors, groups: Path
 ) -> None:
     """SIGKILL under load, twice; the exchange repeats billing notices until they are answered."""
     now, config = datetime.now(UTC), tmp_path / "kreach.toml"
@@ -490,12 +498,12 @@ def test_a_tally_counts_people_up_to_the_cap() -> None:
 
 
 def test_a_world_is_made_of_what_it_was_given() -> None:
-    even = Population.draw(50, np.inf, seed=1)
+    even = IndependentVisitors.draw(50, np.inf, seed=1)
     assert len(set(even.user_ids)) == 50
     np.testing.assert_allclose(even.shares, 1 / 50)
-    assert Population.draw(50, 0.5, seed=1).shares.std() > even.shares.std()
+    assert IndependentVisitors.draw(50, 0.5, seed=1).shares.std() > even.shares.std()
     with pytest.raises(KreachError, match="dispersion"):
-        Population.draw(50, 0.0, seed=1)
+        IndependentVisitors.draw(50, 0.0, seed=1)
     with pytest.raises(KreachError, match="probability"):
         NoticeFaults(lost=1.5)
 

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from kreach.boundary.times import DAY_SECONDS, from_seconds, iso_seconds
+from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS, from_seconds, iso_seconds
 from kreach.errors import KreachError
 from kreach.lab.demo_options import CampaignResult, DemoOptions
 from kreach.lab.exchange import Client, Placement, lognormal_prices
-from kreach.lab.live import LiveRun, NoticeFaults, Population
+from kreach.lab.live import LiveRun, NoticeFaults
 from kreach.lab.processes import ModuleProcess, ServiceProcess
+from kreach.lab.visitors import SiteVisitors, site_days, write_users, write_visits
 from kreach.numeric.types import IntArray
 from kreach.publisher.audit import audit
 from kreach.publisher.build import BuildOptions, build_groups
@@ -42,6 +43,7 @@ _STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "trade
 _SERVICES = ("gateway", "bidder", "reporting")
 _TRUTH_CAPS = 5  # caps whose true reach is written
 _RECENT_REQUESTS = 40  # shown in the console
+_MAX_LATE_SECONDS = 300.0  # simulated, on average; more is worth a warning
 
 
 class Demo:
@@ -69,18 +71,30 @@ class Demo:
         if fresh and folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self.population = Population.draw(options.people, options.dispersion, options.seed)
         if state.exists():
             self._load(json.loads(state.read_text()))
+            self._draw_people()
             return True
         self._clock_start = datetime.now(UTC).replace(microsecond=0).timestamp()
         self._start = self._clock_start
         self._say(f"{options.people:,} people visit; building groups")
-        begin = from_seconds(self._start)
-        visits = self.population.write_history(
-            folder / "visits.csv", 20 * options.people, begin, options.seed
-        )
-        users = self.population.write_users(folder / "users.csv")
+        self._draw_people()
+        self._build_groups()
+        return False
+
+    def _draw_people(self) -> None:
+        """Draw people, and their visits before the flight. The same start has the same visits."""
+        options = self.options
+        per_day = options.visits_per_person / site_days(self._start, self.flight_end)
+        self.population = SiteVisitors.draw(options.people, per_day, options.seed)
+        begin = self._start - options.history_days * DAY_SECONDS
+        self._history = self.population.schedule(begin, self._start)
+
+    def _build_groups(self) -> None:
+        options, folder, begin = self.options, self.options.folder, from_seconds(self._start)
+        user_ids = self.population.user_ids
+        visits = write_visits(folder / "visits.csv", user_ids, self._history)
+        users = write_users(folder / "users.csv", user_ids)
         build = BuildOptions(
             visits, options.group_size, "random", folder / "groups", users, seed=options.seed
         )
@@ -90,7 +104,6 @@ class Demo:
         report = audit(groups.people, groups.assignment, seed=options.seed)
         _write(folder / _AUDIT, json.dumps(report.document()))
         _write(folder / _TRUTH, json.dumps({"series": [], "requests": []}))
-        return False
 
     def _load(self, state: dict[str, Any]) -> None:
         if state["options"] != self.options.fixed():
@@ -137,6 +150,7 @@ class Demo:
                 "pacing_seconds": 0.5,
                 "market_mu": _MU,
                 "market_sigma": _SIGMA,
+                "hourly": self._hourly(),
             },
             "gateway": {"build": "groups", "store": "gateway-store"},
             "clock": {
@@ -150,6 +164,12 @@ class Demo:
             self._clock_lines = [f"[{name}]", *(f"{k} = {json.dumps(values[k])}" for k in values)]
             lines += [*self._clock_lines, ""]  # the clock comes last
         _write(options.folder / "kreach.toml", "\n".join(lines))
+
+    def _hourly(self) -> list[int]:
+        """Past visits by the hour of the day, for bidders that plan ahead."""
+        hours = (self._history.at_seconds % DAY_SECONDS // HOUR_SECONDS).astype(np.int64)
+        counts: list[int] = (1 + np.bincount(hours, minlength=24)).tolist()
+        return counts
 
     def check_port(self) -> None:
         """Raise if the port of the console is in use."""
@@ -249,8 +269,6 @@ class Demo:
     ) -> None:
         """Send visits until the flights end or `stop` is set; call `update` twice a second."""
         _write(self._begins, repr(time.time()))
-        left = max(self.options.visits - self._earlier_visits, 0)
-        seconds = max(self.flight_end - self.clock(), 0.0) / self.options.speed
         live = LiveRun(
             self.population,
             self._addresses["gateway"],
@@ -258,13 +276,13 @@ class Demo:
             lognormal_prices(_MU, _SIGMA),
             tuple(Placement(*size) for size in _BANNER_SIZES),
             NoticeFaults(duplicate=0.02, lost=0.0),
-            seed=self.options.seed + self._earlier_visits,
+            seed=self.options.seed,
             watch=self._requests.append,
         )
         for name, counts in self._earlier_exposures.items():
             live.truth.seen.of(name)[:] = counts
         self._live = live
-        visiting = asyncio.create_task(self._send_visits(live, left, seconds))
+        visiting = asyncio.create_task(self._send_visits(live))
         watching = asyncio.create_task(self._watch(update))
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -279,12 +297,24 @@ class Demo:
                 raise error
         update(await self.results())
         self._save()
+        if self._mean_late_seconds > _MAX_LATE_SECONDS:
+            minutes = self._mean_late_seconds / 60.0
+            self._say(
+                f"visits were sent {minutes:.0f} simulated minutes late on average, which blurs "
+                "sessions: this machine needs fewer --people or more --minutes"
+            )
 
-    async def _send_visits(self, live: LiveRun, visits: int, seconds: float) -> None:
-        if visits and seconds > 0.0:
-            await live.run(visits, 24, per_second=visits / seconds)
-        expiry = self._expiry / self.options.speed
-        await asyncio.sleep(1.0 + expiry)  # the last notices arrive or expire
+    @property
+    def _mean_late_seconds(self) -> float:
+        return self._live.late_seconds / max(self._live.visits_started, 1)
+
+    async def _send_visits(self, live: LiveRun) -> None:
+        """Send the visits of the flight that no earlier run has sent, each at its time."""
+        visits = self.population.schedule(self._start, self.flight_end)
+        speed = self.options.speed
+        await live.follow(visits, self.clock, speed, 24, skip=self._earlier_visits)
+        left = max(self.flight_end - self.clock(), 0.0) / speed  # the night may be quiet
+        await asyncio.sleep(left + 1.0 + self._expiry / speed)  # the last notices arrive or expire
 
     async def _watch(self, update: Callable[[list[CampaignResult]], None]) -> None:
         while True:
@@ -347,6 +377,7 @@ class Demo:
             "start": self._start,
             "shown": now,
             "visits": self._earlier_visits + self._live.visits_started,
+            "late_seconds": round(self._mean_late_seconds, 1),
             "seen": {name: seen.of(name).tolist() for name in names},
         }
         _write(self.options.folder / _STATE, json.dumps(state))

@@ -10,6 +10,8 @@ from kreach.service.clock import FASTEST
 
 __all__ = ["CampaignResult", "DemoOptions"]
 
+_HISTORY_VISITS = 20.0  # per person
+
 
 @dataclass(frozen=True)
 class DemoOptions:
@@ -21,7 +23,6 @@ class DemoOptions:
     days: float = 7.0
     minutes: float = 4.0
     visits_per_person: float = 6.0
-    dispersion: float = 0.7
     seed: int = 1
     console_port: int | None = 8400
 
@@ -50,12 +51,18 @@ class DemoOptions:
 
     @property
     def visits(self) -> int:
-        """Visits in the whole flight."""
+        """Expected visits in the whole flight."""
         return round(self.people * self.visits_per_person)
+
+    @property
+    def history_days(self) -> int:
+        """Days of visits before the flight: about 20 visits a person, in one to four weeks."""
+        wanted = _HISTORY_VISITS * self.days / self.visits_per_person
+        return round(min(max(wanted, 7.0), 28.0))
 
     def fixed(self) -> dict[str, Any]:
         """The options that must not change when a demo is continued."""
-        names = ("people", "group_size", "days", "visits_per_person", "dispersion", "seed")
+        names = ("people", "group_size", "days", "visits_per_person", "seed")
         return {name: getattr(self, name) for name in names}
 
 

@@ -8,64 +8,23 @@ module knows who saw what, so the reports of the services can be scored against 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from kreach.errors import KreachError
 from kreach.lab.exchange import Client, Placement, Prices, Reply, bid_request, lognormal_prices
 from kreach.lab.trials import generator_for
-from kreach.numeric.types import FloatArray, IntArray
+from kreach.lab.visitors import IndependentVisitors, Schedule, Visitors
+from kreach.numeric.types import IntArray
+from kreach.service.clock import Clock
 
-__all__ = ["ExposureCounts", "LiveRun", "NoticeFaults", "Population", "Truth"]
+__all__ = ["ExposureCounts", "LiveRun", "NoticeFaults", "Truth"]
 
 _MAX_ATTEMPTS = 9  # an exchange repeats a notice that was not acknowledged
-
-
-@dataclass(frozen=True, eq=False)
-class Population:
-    """People, and how often each visits."""
-
-    user_ids: tuple[str, ...]
-    shares: FloatArray  # of all visits
-
-    @classmethod
-    def draw(cls, people: int, dispersion: float, seed: int) -> "Population":
-        """Draw Gamma visit rates: shares within random groups are Dirichlet(dispersion)."""
-        if people < 1 or not dispersion > 0.0:
-            rule = "have people and a dispersion > 0"
-            raise KreachError.rule("population", rule, (people, dispersion))
-        generator = generator_for(seed, 0)
-        rates = np.ones(people)
-        if np.isfinite(dispersion):
-            rates = generator.standard_gamma(dispersion, people)
-        names = tuple(f"reader-{seed:03}-{person:07}" for person in range(people))
-        return cls(names, rates / rates.sum())
-
-    def visitors(self, visits: int, generator: np.random.Generator) -> IntArray:
-        """Draw the person behind each visit."""
-        return generator.choice(len(self.shares), visits, p=self.shares)
-
-    def write_users(self, path: Path) -> Path:
-        """Write a users file (CSV). It includes people who never visit."""
-        path.write_text("\n".join(["user_id", *self.user_ids]) + "\n")
-        return path
-
-    def write_history(self, path: Path, visits: int, end: datetime, seed: int) -> Path:
-        """Write a visits file (CSV) of the 30 days before `end`."""
-        generator = generator_for(seed, 1)
-        days = 30.0 * np.sort(generator.random(visits))
-        lines = ["user_id,ts"]
-        for person, day in zip(self.visitors(visits, generator), days.tolist(), strict=True):
-            moment = end + timedelta(days=day - 30.0)
-            lines.append(f"{self.user_ids[person]},{moment.isoformat()}")
-        path.write_text("\n".join(lines) + "\n")
-        return path
 
 
 @dataclass(frozen=True)
@@ -163,7 +122,7 @@ class LiveRun:
     random draws continue.
     """
 
-    population: Population
+    population: Visitors
     gateway: str
     bidder: str
     prices: Prices = field(default_factory=lambda: lognormal_prices(0.0, 1.0))
@@ -179,27 +138,83 @@ class LiveRun:
         self._gateway, self._bidder = Client(self.gateway), Client(self.bidder)
         self._pending: set[asyncio.Task[None]] = set()
         self.visits_started = 0
+        self.late_seconds = 0.0  # of all scheduled visits together, by the schedule's clock
 
     async def run(
         self, visits: int, concurrency: int = 16, *, per_second: float | None = None
     ) -> Truth:
-        """Send visits, at most `concurrency` at once. Returns when every notice is settled."""
+        """Send independent visits, at most `concurrency` at once, and settle every notice."""
         if visits < 0 or concurrency < 1:
             raise KreachError.rule("visits", "be ≥ 0, with concurrency ≥ 1", (visits, concurrency))
-        queue = iter(self._draw(visits))
+        if not isinstance(self.population, IndependentVisitors):
+            raise KreachError.rule("population", "visit independently, or follow a schedule", "")
+        people = self.population.visitors(visits, self._generator)
         begun = time.monotonic()
 
+        async def due(index: int) -> None:
+            if per_second is not None:
+                await asyncio.sleep(max(begun + index / per_second - time.monotonic(), 0.0))
+
+        await self._send(self._draw(people), due, concurrency)
+        return self.truth
+
+    async def follow(
+        self,
+        schedule: Schedule,
+        clock: Clock,
+        speed: float,
+        concurrency: int = 16,
+        *,
+        skip: int = 0,
+    ) -> Truth:
+        """Send each visit when its time comes, but the first `skip`, which an earlier run sent.
+
+        `clock` runs `speed` times as fast as real time. A person's visits never overtake each
+        other. A machine that cannot keep up sends visits late, in their order and as fast as it
+        can: no visit is left out, and gaps change only as fast as the delay does. `late_seconds`
+        sums the delays.
+        """
+        times = schedule.at_seconds.tolist()
+
+        async def due(index: int) -> None:
+            early = times[skip + index] - clock()
+            if early > 0.0:
+                await asyncio.sleep(early / speed)
+            else:
+                self.late_seconds -= early
+
+        visits = self._draw(schedule.person)
+        for _ in range(min(skip, len(times))):
+            next(visits)
+        await self._send(visits, due, concurrency)
+        return self.truth
+
+    async def _send(
+        self,
+        visits: "Iterator[_Visit]",
+        due: Callable[[int], Awaitable[None]],
+        concurrency: int,
+    ) -> None:
+        """Send visits when they are due, those of one person one after the other."""
+        queue = enumerate(visits)
+        latest: dict[int, asyncio.Event] = {}  # the end of each person's latest visit
+
         async def worker() -> None:
-            for at, visit in queue:
-                if per_second is not None:
-                    await asyncio.sleep(max(begun + at / per_second - time.monotonic(), 0.0))
+            for index, visit in queue:
+                before, done = latest.get(visit.person), asyncio.Event()
+                latest[visit.person] = done
+                await due(index)
+                if before is not None:
+                    await before.wait()
                 await self._visit(visit)
+                done.set()
+                if latest[visit.person] is done:
+                    del latest[visit.person]
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(concurrency, visits)):
+            for _ in range(concurrency):
                 group.create_task(worker())
         await self.settle()
-        return self.truth
 
     async def settle(self) -> None:
         """Wait for late notices."""
@@ -212,25 +227,25 @@ class LiveRun:
         await self._gateway.close()
         await self._bidder.close()
 
-    async def __aenter__(self) -> "LiveRun":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _draw(self, visits: int) -> list[tuple[int, _Visit]]:
+    def _draw(self, person: IntArray) -> "Iterator[_Visit]":
         """Make all random draws up front, so that they do not depend on timing."""
-        generator, first = self._generator, self.truth.visits
+        generator, first, visits = self._generator, self.truth.visits, len(person)
         self.truth.visits += visits
-        people = self.population.visitors(visits, generator).tolist()
         prices = self.prices(generator, visits).tolist()
         places = generator.integers(len(self.placements), size=visits).tolist()
         luck = generator.random((visits, 3)).tolist()
-        drawn = zip(people, places, prices, luck, strict=True)
-        return [
-            (at, _Visit(first + at, person, self.placements[place], price, tuple(draws)))
-            for at, (person, place, price, draws) in enumerate(drawn)
-        ]
+        return (
+            _Visit(first + at, who, self.placements[place], price, tuple(draws))
+            for at, (who, place, price, draws) in enumerate(
+                zip(person.tolist(), places, prices, luck, strict=True)
+            )
+        )
 
     async def _visit(self, visit: _Visit) -> None:
         user_id = self.population.user_ids[visit.person]

@@ -15,6 +15,7 @@ import kreach as kr
 from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.errors import KreachError
 from kreach.lab.trials import Progress, generator_for, silent
+from kreach.lab.visitors import SiteVisitors
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
 GROUP_SIZE = 20
 CAMPAIGNS = 10
 MIN_REQUESTS = 100
+MIN_VISITS = 2  # of a person: a session
 APPROACHES = {
     "impressions": "A every impression",
     "groups": "B every group",
@@ -111,38 +113,25 @@ class Traffic:
         return np.bincount(self.person, minlength=self.people)
 
 
-# Fitted so that visits look like those of a public news portal: 9.3 a head on average, median 4,
-# 8.9 effective members (1/Σq²) in random groups of 20, whose heaviest makes a quarter of the
-# visits, and a correlation of 0.71 between people's visits in the two halves.
-_LOG_RATE = (-1.2, 1.66)  # mean and deviation of the log of sessions per person
-_HABIT = 8.0  # concentration of the part of a person's sessions that falls into history
-_FURTHER_PAGES = 0.85  # of a session, beyond the first two
-_DAYS = 16.0
+_DAYS = 16
 _GENERATED = (
-    "generated: everybody has a log-normal rate of sessions, fitted to a public news portal "
+    "generated: people visit in sessions and at their hours, fitted to a public news portal "
     "(9.3 visits a head, median 4, 8.9 effective members in random groups of 20)"
 )
-_GAP_DAYS = 2.0 / 1440.0  # between the pages of a session
 
 
 def generate_traffic(people: int, generator: np.random.Generator) -> Traffic:
-    """Generate visits in sessions; rates differ between people, and between the two halves."""
-    drawn = 4 * people + 100  # about 0.4 of them visit at all; only visitors are known
-    rate = generator.lognormal(*_LOG_RATE, size=drawn)
-    early = generator.beta(_HABIT, _HABIT, size=drawn)
-    sessions = generator.poisson(np.stack([rate * early, rate * (1.0 - early)]))
-    known = np.flatnonzero(sessions.sum(axis=0))[:people]
-    starts, owners = [], []
-    for half, count in enumerate(sessions[:, known]):
-        owner = np.repeat(np.arange(people), count)
-        owners.append(owner)
-        starts.append((half + generator.random(len(owner))) * _DAYS / 2.0)
-    pages = 2 + generator.geometric(1.0 / (1.0 + _FURTHER_PAGES), size=sum(map(len, owners))) - 1
-    person = np.repeat(np.concatenate(owners), pages)
-    order_in_session = np.arange(len(person)) - np.repeat(np.cumsum(pages) - pages, pages)
-    at = np.repeat(np.concatenate(starts), pages) + order_in_session * _GAP_DAYS
-    order = np.argsort(at, kind="stable")
-    return Traffic(person[order], at[order], people, _DAYS / 2.0, _GENERATED)
+    """Generate visits of people who all come, like the readers of a news portal."""
+    seed = int(generator.integers(2**32))
+    drawn = SiteVisitors.draw(3 * people + 100, None, seed, known=False)  # about 0.55 come
+    visits = drawn.schedule(0.0, _DAYS * DAY_SECONDS)
+    counts = np.bincount(visits.person, minlength=len(drawn.user_ids))
+    known = np.flatnonzero(counts >= MIN_VISITS)[:people]
+    index = np.full(len(counts), -1)
+    index[known] = np.arange(people)
+    person = index[visits.person]
+    at = visits.at_seconds[person >= 0] / DAY_SECONDS
+    return Traffic(person[person >= 0], at, people, _DAYS / 2.0, _GENERATED)
 
 
 def _read_traffic(path: Path) -> Traffic:
