@@ -23,7 +23,7 @@ from kreach.numeric.types import FloatArray, IntArray
 from kreach.numeric.visitor_variance import session_variance
 from kreach.numeric.visitors import VisitorKinds, batch_law, compound
 
-__all__ = ["DrawCells", "DrawnExposure", "WindowDraws", "fold_draws"]
+__all__ = ["DrawCells", "DrawnExposure", "GroupDraws", "WindowDraws", "fold_draws"]
 
 _MAX_BATCH_LAW = 64  # impressions of one session that the law tells apart
 
@@ -67,10 +67,10 @@ class WindowDraws:
 def fold_draws(
     audience: DisjointAudience, impressions: IntArray, draws: FloatArray, doubt: FloatArray
 ) -> DrawCells:
-    """Count groups by (kind, impressions, whole draws)."""
+    """Count groups by (kind, impressions, whole draws); those without impressions count too."""
     kinds = audience.kinds
     kind = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
-    some = (impressions > 0) & (kinds.targeted[kind] > 0.0 if len(kinds) else False)
+    some = kinds.targeted[kind] > 0.0 if len(kinds) else np.zeros(len(draws), dtype=bool)
     kind, n, d, v = kind[some], impressions[some], draws[some], doubt[some]
     d = np.minimum(d, n)  # rounding may not make more draws than impressions
     whole = np.floor(d + 1e-12).astype(np.int64)
@@ -90,6 +90,22 @@ def fold_draws(
         fraction,
         sum_by(cell, v, len(first)),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDraws:
+    """The effective draws of a window by group of a catalogue, beside its impressions by group."""
+
+    model: VisitModel
+    draws: FloatArray
+    doubt: FloatArray
+    days: FloatArray  # numeric.meetings.calendar
+    hours: float  # from the first impression to the last
+
+    def exposure(self, audience: DisjointAudience, impressions: IntArray) -> "DrawnExposure":
+        """The exposure of an audience on these groups."""
+        cells = fold_draws(audience, impressions, self.draws, self.doubt)
+        return DrawnExposure(WindowDraws(cells, self.days, self.hours), self.model)
 
 
 class DrawnExposure(Exposure):
