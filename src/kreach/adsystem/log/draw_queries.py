@@ -13,11 +13,12 @@ microseconds since 1970: engines agree on them to the last digit.
 from collections.abc import Sequence
 
 import ibis
-import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+import numpy as np
 
+from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.tables import GroupTable
-from kreach.boundary.times import MICROS, Window, to_micros
+from kreach.boundary.times import Window, to_micros
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.draws import HOUR_US
 from kreach.numeric.meetings import PART_US
@@ -26,7 +27,6 @@ __all__ = [
     "draw_cells",
     "drawn_rows",
     "group_draws",
-    "micros",
     "part_draws",
     "running_draws",
     "timed_rows",
@@ -34,26 +34,6 @@ __all__ = [
 
 _BEFORE_ALL = -(2**62)
 _ROUNDING = 1e-12  # as in measurement.drawn: sums that a last digit keeps below a whole number
-
-
-@ibis.udf.scalar.builtin(name="epoch_us")
-def _epoch_us(moment: dt.timestamp) -> int:  # type: ignore[empty-body]
-    """Microseconds since 1970 on DuckDB."""
-
-
-@ibis.udf.scalar.builtin(name="unix_micros")
-def _unix_micros(moment: dt.timestamp) -> int:  # type: ignore[empty-body]
-    """Microseconds since 1970 on Spark."""
-
-
-def micros(column: ir.Value, dialect: str) -> ir.Value:
-    """An instant in microseconds since 1970, exactly."""
-    if dialect == "duckdb":
-        return _epoch_us(column)
-    if dialect == "pyspark":
-        return _unix_micros(column.cast("timestamp('UTC')"))
-    seconds = column.truncate("s").epoch_seconds().cast("int64")
-    return seconds * MICROS + column.microsecond().cast("int64")
 
 
 def timed_rows(rows: ir.Table, groups: GroupTable, dialect: str) -> ir.Table:
@@ -95,7 +75,7 @@ def drawn_rows(
 
 
 def _used_lags(model: VisitModel) -> int:
-    used = model.continuation_odds.any(axis=1).nonzero()[0]
+    used = np.flatnonzero(np.any(model.continuation_odds > 0.0, axis=1))
     return int(used[-1]) + 1 if len(used) else 0
 
 

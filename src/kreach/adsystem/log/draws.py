@@ -11,20 +11,22 @@ Both ways run the expressions of `draw_queries.py` and end as the same exposures
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import ibis.expr.types as ir
 import numpy as np
+import numpy.typing as npt
 
 from kreach.adsystem.log.draw_queries import (
     draw_cells,
     drawn_rows,
     group_draws,
-    micros,
     part_draws,
     running_draws,
     timed_rows,
 )
 from kreach.adsystem.log.engine import Columns, Engine
+from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import campaign_rows, counted_rows
 from kreach.adsystem.log.snapshot import Snapshot
@@ -39,6 +41,8 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["FileDraws", "file_draws", "period_draws", "place_draws", "window_draws"]
 
 _EVER = Window()
+_MAX_CELLS = 2_000_000  # periods times groups that are counted at once
+_PERIODS_AT_ONCE = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,7 @@ class _Parts:
     last_us: IntArray
 
     @classmethod
-    def of(cls, columns: Columns, chosen: IntArray, draws: str) -> "_Parts":
+    def of(cls, columns: Columns, chosen: npt.NDArray[Any], draws: str) -> "_Parts":
         """The rows of a `part_draws` query that a mask or an index picks."""
         order = np.argsort(columns["part"][chosen].astype(np.int64), kind="stable")
         names = ("part", "first", "last")
@@ -189,12 +193,12 @@ def period_draws(
     groups: int,
     periods: Sequence[Window],
     model: VisitModel,
-    at_once: int,
 ) -> Iterator[tuple[GroupDraws, GroupDraws]]:
     """Each period that follows the one before, alone and with all before it.
 
     Rows shortly before a block of periods are read again: its first rows may continue them.
     """
+    at_once = max(min(_MAX_CELLS // max(groups, 1), _PERIODS_AT_ONCE), 1)
     draws, doubt, so_far = np.zeros(groups), np.zeros(groups), None
     reach_back = timedelta(seconds=model.gap_edges_seconds[-1])
     for low in range(0, len(periods), at_once):

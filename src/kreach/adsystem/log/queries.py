@@ -13,6 +13,7 @@ from datetime import datetime
 import ibis
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.boundary.times import MONDAY_SECONDS, Window
@@ -211,13 +212,19 @@ def campaign_rows(log: LogTable, places: Sequence[Place]) -> ir.Table:
 
 
 def grid_cells(
-    log: LogTable, stretches: ir.Table, grid_seconds: int, *, by_group: bool
+    log: LogTable,
+    stretches: ir.Table,
+    grid_seconds: int,
+    *,
+    by_group: bool,
+    timed: str | None = None,
 ) -> ir.Table:
     """campaign, catalogue, end, n, spend (and group): rows of stretches by cell of a grid.
 
     `stretches` has campaign, catalogue, since, low, until: rows in [since, ...) count, those from
     before `low` as if they were of that time. `end` is the end of the cell in seconds since 1970;
-    0 for cells that end after `until`, which are left out by group.
+    0 for cells that end after `until`, which are left out by group. With `timed`, the dialect of
+    the engine, also the times of the rows, in microseconds since 1970.
     """
     rows = log.rows
     wanted = stretches.select(c="campaign", v="catalogue", since="since", low="low", until="until")
@@ -233,11 +240,16 @@ def grid_cells(
         "group",
         "price_micros",
         end=(end > both["until"]).ifelse(0, end),
+        **({} if timed is None else {"us": micros(both["ts"], timed)}),
     )
     keys = ["campaign", "catalogue", "end"]
     if by_group:
         flat, keys = flat.filter(flat["end"] > 0), [*keys, "group"]
-    cells = flat.group_by(*keys).aggregate(n=flat.count(), spend=_sum(flat["price_micros"]))
+    cells = flat.group_by(*keys).aggregate(
+        n=flat.count(),
+        spend=_sum(flat["price_micros"]),
+        **({} if timed is None else {"times": flat["us"].collect()}),
+    )
     return cells.order_by("campaign", "catalogue", "end")
 
 

@@ -111,11 +111,13 @@ class GroupDraws:
 class DrawnExposure(Exposure):
     """Reach from effective draws: sessions, hours and regulars as the visit model has them."""
 
+    visits = "visit model"
+
     def __init__(self, window: WindowDraws, model: VisitModel, traffic: float = 1.0) -> None:
         self.cells = cells = window.cells
         self.model_error: ModelError | None = model.error(window.hours)
         self.meeting = model.meeting_probability(window.days, traffic)
-        self._model = model
+        self.model = model
         self._twice = _Rows.of(cells)
         fitted = (
             f", fitted on {model.people:,} people over {model.history_days:.0f} days"
@@ -135,10 +137,10 @@ class DrawnExposure(Exposure):
 
     @cached_property
     def _kinds(self) -> VisitorKinds:
-        return self._model.kinds(self.meeting, self._twice.size)
+        return self.model.kinds(self.meeting, self._twice.size)
 
     def _batch(self, top: int) -> FloatArray:
-        pmf = self._model.requests_per_session
+        pmf = self.model.requests_per_session
         return batch_law(pmf, self._mean_batch, min(top, _MAX_BATCH_LAW))
 
     def law(self, rows: slice, top: int) -> ExposureLaw:
