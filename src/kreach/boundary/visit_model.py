@@ -16,7 +16,7 @@ what each number means, how it is fitted, and what it can and cannot tell about 
 import json
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +146,23 @@ class VisitModel:
         """
         mean = meeting_at(crowded_meeting(self.meetings, traffic), part, draws, now)
         return self.meeting_scale * mean
+
+    def at_traffic(self, traffic: float) -> "VisitModel":
+        """The model of the same site when it is so busy, relative to the history behind it.
+
+        More traffic means that fewer impressions of a group are one person's.
+        """
+        if isinstance(traffic, bool) or not (
+            isinstance(traffic, (int, float)) and 1e-6 < traffic < 1e6
+        ):
+            raise KreachError.rule("traffic", "be a positive number", traffic)
+        if traffic == 1.0:
+            return self
+        return replace(
+            self,
+            hourly_traffic=self.hourly_traffic * traffic,
+            meetings=crowded_meeting(self.meetings, traffic),
+        )
 
     def kinds(self, meeting: float | FloatArray, sizes: FloatArray) -> VisitorKinds:
         """The law of visit shares in groups of these sizes for a probability at `group_size`."""

@@ -10,7 +10,8 @@ from kreach.errors import KreachError
 from kreach.extras import require_extra
 
 if TYPE_CHECKING:
-    from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
+    from kreach.adsystem.log.tables import GroupTable
+    from kreach.adsystem.reports.report import CapReport, ModelInfo, ReachDocument, SeriesDocument
     from kreach.adsystem.reports.window import SeriesReport, WindowReport
 
 __all__ = ["measure"]
@@ -44,6 +45,16 @@ def measure(
     start: Annotated[str | None, typer.Option(help="Start of the window (UTC).")] = None,
     end: Annotated[str | None, typer.Option(help="End of the window (UTC), exclusive.")] = None,
     by: Annotated[str | None, typer.Option(help="Also a series by hour, day or week.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Visit model: its file, a release folder, or none for the formulas of the paper "
+            "[default: that of the groups' release, if any]."
+        ),
+    ] = None,
+    traffic: Annotated[
+        float, typer.Option(help="Traffic of the site, relative to the model's history.")
+    ] = 1.0,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
     master: Annotated[str, typer.Option(help="Spark master URL.")] = "local[*]",
@@ -75,7 +86,7 @@ def measure(
     _check_options(level, start, end, by)
     with progress_spinner() as progress, _open_engine(engine, master, memory) as opened:
         progress("reading the groups")
-        table = open_groups(opened, groups, classes)
+        table = _with_model(open_groups(opened, groups, classes), model, traffic)
         log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
         progress("counting impressions")
         report: WindowReport | SeriesReport
@@ -100,6 +111,22 @@ def _check_options(level: float, start: str | None, end: str | None, by: str | N
     Window.between(start, end)
     if by is not None:
         as_period(by)
+
+
+def _with_model(groups: "GroupTable", model: str | None, traffic: float) -> "GroupTable":
+    """The groups with the visit model that was asked for, at the given traffic."""
+    from kreach.boundary.visit_model import VisitModel
+
+    chosen = groups.model
+    if model == "none":
+        chosen = None
+    elif model is not None:
+        chosen = VisitModel.load(model)
+    if chosen is None:
+        if traffic != 1.0:
+            raise KreachError.rule("traffic", "be 1 without a visit model", traffic)
+        return groups.with_model(None)
+    return groups.with_model(chosen.at_traffic(traffic))
 
 
 def _open_engine(name: str, master: str, memory: str) -> Any:
@@ -135,7 +162,17 @@ def _show(document: "ReachDocument") -> None:
     _show_reports(console, document)
     _show_frequency(console, document.reports[0])
     _show_warnings(console, document)
-    console.print(f"[dim]{document.basis}[/dim]\n")
+    console.print(f"[dim]{document.basis}[/dim]")
+    console.print(f"[dim]{_model_line(document.model)}[/dim]\n")
+
+
+def _model_line(model: "ModelInfo | None") -> str:
+    if model is None:
+        return "model: none"
+    if model.name != "visit model":
+        return f"model: {model.name}, without times of visits (no visit model)"
+    error = "unknown" if model.error is None else f"{model.error:.1%}"
+    return f"model: {model.name}, error in replays of history {error}"
 
 
 def _show_reports(console: Any, document: "ReachDocument") -> None:

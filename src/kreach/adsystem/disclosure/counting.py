@@ -5,33 +5,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.log.counts import check_period_count
+from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.context import ReportContext
-from kreach.adsystem.reports.measure import basis_of
+from kreach.adsystem.reports.measure import described
 from kreach.adsystem.reports.policy import Figures, Series, Subject
 from kreach.adsystem.reports.report import CurvePoint, CurveReport, SeriesPeriod, Suppressed
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError
-from kreach.numeric.types import IntArray
 
-__all__ = ["MAX_PERIODS", "MAX_SECONDS", "Counted", "CountingView", "log_flaws"]
+__all__ = ["MAX_PERIODS", "MAX_SECONDS", "Counted", "CountingView", "PeriodTally", "log_flaws"]
 
 MAX_PERIODS = 1_000
 MAX_SECONDS = 30.0
 
 
 class Counted(NamedTuple):
-    """Impressions by group of a window, what they cost, and rows that did not count."""
+    """The impressions of a window, what they cost, and rows that did not count."""
 
     window: Window
-    by_group: IntArray
+    tally: GroupTally
     spend_micros: int
     rejected: dict[str, int | None]
     warnings: dict[str, int | None]
+
+
+class PeriodTally(NamedTuple):
+    """The impressions of a period alone, and with all before it."""
+
+    alone: GroupTally
+    so_far: GroupTally
 
 
 def log_flaws(
@@ -72,8 +77,8 @@ class CountingView(ABC):
     @abstractmethod
     def periods(
         self, subject: Subject, window: Window, by: str
-    ) -> tuple[Window, Sequence[Window], Iterator[IntArray]] | None:
-        """The closed window, its periods, and impressions by group of each; None without any."""
+    ) -> tuple[Window, Sequence[Window], Iterator[PeriodTally]] | None:
+        """The closed window, its periods, and the impressions of each; None without any."""
 
     def nothing(self, subject: Subject) -> Figures:
         """The figures while nothing may be counted; never used with an open log."""
@@ -87,12 +92,14 @@ class CountingView(ABC):
         counted = self.count(subject, window)
         if counted is None:
             return self.nothing(subject)
-        reports = self.store.reports.full(subject.audience, counted.by_group, caps, level)
+        reports = self.store.reports.full(subject.audience, counted.tally, caps, level)
+        basis, model = described(subject.audience, counted.tally)
         return Figures(
             window=counted.window,
-            impressions=int(counted.by_group.sum()),
+            impressions=counted.tally.impressions,
             spend_micros=counted.spend_micros,
-            basis=basis_of(subject.audience),
+            basis=basis,
+            model=model,
             reports=reports,
             rejected=counted.rejected,
             warnings=counted.warnings,
@@ -107,14 +114,14 @@ class CountingView(ABC):
             return Series(self.figures(subject, window, caps, level), ())
         full, audience = self.store.reports.full, subject.audience
         rows = []
-        for period, alone, running in self._running(subject, split, by):
+        for period, (alone, running) in self._in_time(split, by):
             assert period.start is not None
             assert period.end is not None
             rows.append(
                 SeriesPeriod(
                     start=iso_text(period.start),
                     end=iso_text(period.end),
-                    impressions=int(alone.sum()),
+                    impressions=alone.impressions,
                     period=full(audience, alone, caps, level),
                     cumulative=full(audience, running, caps, level),
                 )
@@ -129,34 +136,32 @@ class CountingView(ABC):
         if split is None:
             return (), self.nothing(subject).notes
         points = []
-        for period, _, running in self._running(subject, split, by):
+        for period, (_, running) in self._in_time(split, by):
             assert period.end is not None
             points.append(
                 CurvePoint(
                     ts=iso_text(period.end),
-                    impressions=int(running.sum()),
+                    impressions=running.impressions,
                     reports=self.curve_reports(subject, running, caps, level),
                 )
             )
         return tuple(points), ()
 
     def curve_reports(
-        self, subject: Subject, by_group: IntArray, caps: tuple[int, ...], level: float
+        self, subject: Subject, tally: GroupTally, caps: tuple[int, ...], level: float
     ) -> tuple[CurveReport, ...]:
         """One point of a curve."""
-        return self.store.reports.curve(subject.audience, by_group, caps, level)
+        return self.store.reports.curve(subject.audience, tally, caps, level)
 
-    def _running(
-        self, subject: Subject, split: tuple[Window, Sequence[Window], Iterator[IntArray]], by: str
-    ) -> Iterator[tuple[Window, IntArray, IntArray]]:
-        """Each period with its counts and those up to its end, until the deadline."""
+    def _in_time(
+        self, split: tuple[Window, Sequence[Window], Iterator[PeriodTally]], by: str
+    ) -> Iterator[tuple[Window, PeriodTally]]:
+        """Each period with its impressions, until the deadline."""
         _, periods, counts = split
         check_period_count(periods, by, MAX_PERIODS)
         deadline = time.monotonic() + self.max_seconds
-        running = np.zeros(len(subject.catalogue), dtype=np.int64)
-        for period, alone in zip(periods, counts, strict=True):
+        for period, tallies in zip(periods, counts, strict=True):
             if time.monotonic() > deadline:
                 rule = f"take at most {self.max_seconds:g} seconds: ask for fewer periods or caps"
                 raise KreachError.rule("series", rule, f"{len(periods)} periods")
-            running = running + alone
-            yield period, alone, running
+            yield period, tallies

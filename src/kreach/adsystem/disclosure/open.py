@@ -1,13 +1,19 @@
 """The open policy: everything in the log, for operators."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
+
+import numpy as np
 
 from kreach.adsystem.campaigns.store import StoredCampaign
-from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
+from kreach.adsystem.disclosure.counting import Counted, CountingView, PeriodTally, log_flaws
 from kreach.adsystem.log.counts import PlaceTotal, closed_window, count_periods, count_window
+from kreach.adsystem.log.draws import period_draws, window_draws
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.measurement.drawn import GroupDraws
+from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.pacing import last_pace, pacing_of
 from kreach.adsystem.reports.policy import Delivery, Subject
@@ -15,7 +21,6 @@ from kreach.adsystem.reports.report import Pace, Suppressed
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
-from kreach.numeric.types import IntArray
 
 __all__ = ["OpenPolicy"]
 
@@ -108,22 +113,34 @@ class OpenView(CountingView):
                 result[stored.number] = (version, reach)
                 if known != key:
                     stale[place] = (stored, key)
-            groups = len(self.store.catalogues.get(version))
-            for place, by_group in self.store.counts.counts_of(self._now, stale, groups):
+            for place, tally in self._tallies(stale, self.store.catalogues.get(version)):
                 stored, key = stale[place]
-                reach = self._people_reached(stored, version, by_group)
+                reach = self._people_reached(stored, version, tally)
                 result[stored.number] = (version, reach)
                 self._unique[stored.number] = (key, reach)
         return result
 
+    def _tallies(
+        self, places: Iterable[Place], catalogue: Catalogue
+    ) -> Iterator[tuple[Place, GroupTally]]:
+        """All so far of several campaigns on a catalogue."""
+        running, groups, model = self.store.counts, len(catalogue), catalogue.model
+        if model is None:
+            for place, by_group in running.counts_of(self._now, places, groups):
+                yield place, GroupTally(by_group)
+            return
+        draws = dict(running.draws_of(self._now, places, groups, model))
+        for place, by_group in running.counts_of(self._now, draws, groups):
+            yield place, GroupTally(by_group, draws[place])
+
     def _people_reached(
-        self, stored: StoredCampaign, version: str, by_group: IntArray
+        self, stored: StoredCampaign, version: str, tally: GroupTally
     ) -> float | None:
         try:
             subject = self.store.subject(stored, self.store.catalogues.get(version))
         except KreachError:  # this catalogue has no such audience
             return None
-        return self.curve_reports(subject, by_group, (1,), 0.95)[0].reach
+        return self.curve_reports(subject, tally, (1,), 0.95)[0].reach
 
     def _place(self, subject: Subject) -> Place:
         return self._now.place(subject.stored.number, subject.catalogue.version)
@@ -131,15 +148,20 @@ class OpenView(CountingView):
     def count(self, subject: Subject, window: Window) -> Counted:
         """All so far from running counts, any other window from the log."""
         catalogue, place = subject.catalogue, self._place(subject)
-        groups, created = len(catalogue), catalogue.created
+        groups, created, model = len(catalogue), catalogue.created, subject.model
+        draws = None
         if window != Window():
             counted = count_window(self._now, place, groups, window, created=created)
             by_group, rows, spend = counted.by_group, counted.rows, counted.spend_micros
+            if model is not None:
+                draws = window_draws(self._now, place, groups, window, model)
             early, others = counted.early_rows, counted.other_rows
         else:
             totals = self.store.counts.totals(self._now)
             mine = totals.get(place, _NOTHING)
             by_group = self.store.counts.counts(self._now, place, groups)
+            if model is not None:
+                draws = next(self.store.counts.draws_of(self._now, [place], groups, model))[1]
             rows, spend, early = mine.rows, mine.spend_micros, 0
             every = (n.rows for at, n in totals.items() if at.campaign == place.campaign)
             others = sum(every) - rows
@@ -147,19 +169,31 @@ class OpenView(CountingView):
                 early = count_window(self._now, place, groups, window, created=created).early_rows
         unknown = rows - int(by_group.sum())
         flaws = log_flaws(catalogue, window, unknown, others, early)
-        return Counted(window, by_group, spend, *flaws)
+        return Counted(window, GroupTally(by_group, draws), spend, *flaws)
 
     def periods(
         self, subject: Subject, window: Window, by: str
-    ) -> tuple[Window, Sequence[Window], Iterator[IntArray]] | None:
+    ) -> tuple[Window, Sequence[Window], Iterator[PeriodTally]] | None:
         """Hours, days or weeks of the log."""
         place = self._place(subject)
         span = closed_window(self._now, place, window, by)
         if span is None:
             return None
-        periods, groups = span.periods(by), len(subject.catalogue)
-        counts = count_periods(self._now, place, groups, periods, by)
-        return span, periods, (counted.by_group for counted in counts)
+        periods = span.periods(by)
+        return span, periods, self._period_tallies(subject, periods, by)
+
+    def _period_tallies(
+        self, subject: Subject, periods: Sequence[Window], by: str
+    ) -> Iterator[PeriodTally]:
+        now, place, groups = self._now, self._place(subject), len(subject.catalogue)
+        running = np.zeros(groups, dtype=np.int64)
+        drawn: Iterable[tuple[GroupDraws | None, GroupDraws | None]] = repeat((None, None))
+        if subject.model is not None:
+            drawn = period_draws(now, place, groups, periods, subject.model)
+        counts = count_periods(now, place, groups, periods, by)
+        for counted, (alone, so_far) in zip(counts, drawn, strict=False):
+            running = running + counted.by_group
+            yield PeriodTally(GroupTally(counted.by_group, alone), GroupTally(running, so_far))
 
     def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
         """The bidders' own records."""

@@ -62,4 +62,5 @@ class JobAudiences:
         file = self._folder / f"groups-{len(self._opened)}.parquet"
         write_groups(catalogue, file, people.targeted_counts)
         table = open_groups(self._engine, file)
-        return replace(table, version=version, created=catalogue.created)
+        table = replace(table, version=version, created=catalogue.created)
+        return table.with_model(catalogue.model)

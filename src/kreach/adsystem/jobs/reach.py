@@ -17,8 +17,8 @@ from kreach.adsystem.log.engine import Engine
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import inside
 from kreach.adsystem.log.tables import GroupTable, LogTable, log_table
-from kreach.adsystem.reports.measure import cap_reports, measure_exposure
-from kreach.adsystem.reports.report import CapReport
+from kreach.adsystem.reports.measure import cap_reports, measure_exposure, model_info
+from kreach.adsystem.reports.report import CapReport, ModelInfo
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
 
@@ -102,6 +102,7 @@ class _Span:
         cap: int,
         *,
         report: CapReport | None = None,
+        model: ModelInfo | None = None,
         people: int | None = None,
         note: str | None = None,
     ) -> ReachRow:
@@ -109,6 +110,7 @@ class _Span:
         assert self.window.end is not None
         return ReachRow.of(
             report,
+            model=model,
             campaign=str(self.place.campaign),
             catalogue=str(self.place.catalogue),
             span=self.name,
@@ -162,8 +164,9 @@ def reach_rows(
         for span, counted in zip(spans, counts, strict=True):
             caps, people = campaign.report_caps, groups.people
             reports = measure_exposure(counted.exposure, counted.impressions, people, caps)
+            model = model_info(counted.exposure)
             for report in cap_reports(reports, level):
-                yield span.row(report.cap, report=report, people=people)
+                yield span.row(report.cap, report=report, model=model, people=people)
 
 
 def _count(

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kreach.adsystem.reports.report import CapReport
+from kreach.adsystem.reports.report import CapReport, ModelInfo
 from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
 
 __all__ = ["FILE", "REACH_COLUMNS", "ReachRow", "write_reach"]
@@ -35,6 +35,8 @@ REACH_COLUMNS = {
     "max_reach": "DOUBLE",
     "over_exposed": "DOUBLE",
     "average_frequency": "DOUBLE",
+    "model": "VARCHAR",
+    "model_error": "DOUBLE",
     "complete_until": "TIMESTAMPTZ",
     "note": "VARCHAR",
 }
@@ -46,7 +48,8 @@ class ReachRow:
 
     `impressions` and `spend_micros` are of all rows, `rejected` of them are on groups that the
     catalogue does not hold. [`low`, `high`] holds reach with probability `level`; no assignment of
-    the impressions to people gives less than `min_reach` or more than `max_reach`.
+    the impressions to people gives less than `min_reach` or more than `max_reach`. `model` and
+    `model_error` are the name and error of a report's `ModelInfo`.
     """
 
     campaign: str
@@ -69,12 +72,21 @@ class ReachRow:
     max_reach: float | None = None
     over_exposed: float | None = None
     average_frequency: float | None = None
+    model: str | None = None
+    model_error: float | None = None
     note: str | None = None
 
     @classmethod
-    def of(cls, report: CapReport | None, *, impressions: int, **place: Any) -> "ReachRow":
+    def of(
+        cls,
+        report: CapReport | None,
+        *,
+        impressions: int,
+        model: ModelInfo | None = None,
+        **place: Any,
+    ) -> "ReachRow":
         """A row from a report and its place; without a report, the place and totals only."""
-        if report is None:
+        if report is None or model is None:
             return cls(impressions=impressions, **place)
         bounds = report.bounds or (None, None)  # jobs run for operators: nothing is withheld
         return cls(
@@ -91,6 +103,8 @@ class ReachRow:
             max_reach=bounds[1],
             over_exposed=report.over_exposed,
             average_frequency=report.average_frequency,
+            model=model.name,
+            model_error=model.error,
         )
 
 

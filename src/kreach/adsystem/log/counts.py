@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.adsystem.log.draws import file_draws
 from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.exposures import exposure_of
 from kreach.adsystem.log.place import Place
@@ -32,6 +33,7 @@ from kreach.adsystem.log.queries import (
 )
 from kreach.adsystem.log.snapshot import Snapshot
 from kreach.adsystem.log.tables import GroupTable, LogTable
+from kreach.adsystem.measurement.drawn import DrawnExposure
 from kreach.adsystem.measurement.exposure import Exposure
 from kreach.boundary.times import (
     MONDAY_SECONDS,
@@ -57,6 +59,7 @@ __all__ = [
 
 _MAX_CELLS = 4_000_000  # periods times groups that are counted at once
 _PERIODS_AT_ONCE = 48
+_UNSERVED = ("size", "targeted", "groups")
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,12 @@ def count_files(
 ) -> list[WindowCounts]:
     """Count each window and, if `running`, each window with all before it, in that order.
 
-    Windows follow each other without gaps.
+    Windows follow each other without gaps. With a model of the groups' visits, impressions count
+    as effective draws.
     """
+    drawn = None
+    if groups.model is not None:
+        drawn = file_draws(engine, log, groups, place, windows, groups.model, running=running)
     counted = counts(log, place, windows)
     slots = len(windows)
     if running:
@@ -132,7 +139,13 @@ def count_files(
         known = cells["status"].astype(np.int64) == KNOWN
         number = impressions[slot == at]
         served = {name: values[known] for name, values in cells.items()}
-        exposure = exposure_of(engine, counted, groups, f"n{at}", served, number[known])
+        if drawn is None or groups.model is None:
+            exposure = exposure_of(engine, counted, groups, f"n{at}", served, number[known])
+        else:
+            none = {name: served[name][number[known] == 0] for name in _UNSERVED}
+            of_window, so_far = at % len(windows), at >= len(windows)
+            window = drawn.window(of_window, none, running=so_far)
+            exposure = DrawnExposure(window, groups.model)
         result.append(_window_counts(cells, number, exposure))
     return result
 

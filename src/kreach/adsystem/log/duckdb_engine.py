@@ -166,6 +166,9 @@ class EmbeddedEngine(Engine):
     def create_temp_table(self, name: str, sql: str) -> None:
         self._engine.execute(f"CREATE TEMP TABLE {name} AS {sql}")
 
+    def drop_temp_table(self, name: str) -> None:
+        self._engine.execute(f"DROP TABLE IF EXISTS {name}")
+
     def create(self, source: Source) -> None:
         table = table_of(source)
         if table is not None and table.file is None:

@@ -8,8 +8,8 @@ are appended to. No other module depends on a particular engine.
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -131,6 +131,17 @@ class Engine(ABC):
         with self.translate_errors(name, rule):
             self.create_temp_table(table, self.sql(query))
         return ibis.table(query.schema(), name=table)
+
+    @contextmanager
+    def temporary(self, query: ir.Table) -> Iterator[ir.Table]:
+        """The result of a query as a table, until the block ends."""
+        table = self.materialize(query)
+        yield table
+        with self.translate_errors("impressions", "be readable to the end"):
+            self.drop_temp_table(table.get_name())
+
+    def drop_temp_table(self, name: str) -> None:  # noqa: B027 - not every engine can
+        """Free a temporary table; an engine may leave that to its end."""
 
     def unused_name(self, what: str) -> str:
         """A table name that this engine has not used yet."""

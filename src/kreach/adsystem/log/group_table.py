@@ -14,6 +14,7 @@ from kreach.adsystem.log.tables import GroupTable, group_rows, member_rows
 from kreach.boundary.audience import SHARE_TOLERANCE
 from kreach.boundary.checks import LARGEST_COUNT
 from kreach.boundary.times import as_instant
+from kreach.boundary.visit_model import FILE, VisitModel
 from kreach.errors import KreachError
 
 __all__ = ["open_groups"]
@@ -23,7 +24,8 @@ def open_groups(engine: Engine, groups: Source, classes: Source = None) -> Group
     """The groups of a file or table, or of a folder that a publisher released.
 
     Disjoint groups differ by size, targeted people and dispersion, profiled ones by their shares;
-    with `classes` groups overlap.
+    with `classes` groups overlap. The visit model of a release comes with its folder, and with a
+    groups file in it.
 
     >>> import kreach as kr
     >>> with kr.EmbeddedEngine() as engine:
@@ -41,7 +43,17 @@ def open_groups(engine: Engine, groups: Source, classes: Source = None) -> Group
     rows = engine.materialize(read, "groups", "have readable sizes, targeting and visits")
     table = _checked(engine, rows, classes is not None)
     table = replace(table, version=version, created=created)
-    return table if classes is None else _overlapping(engine, table, classes)
+    if classes is not None:
+        return _overlapping(engine, table, classes)
+    return table.with_model(_model(groups)) if table.takes_model else table
+
+
+def _model(groups: Source) -> VisitModel | None:
+    """The visit model beside a groups file, if there is one."""
+    if not isinstance(groups, (str, Path)) or "://" in str(groups):
+        return None
+    folder = Path(groups).parent
+    return VisitModel.load(folder) if (folder / FILE).is_file() else None
 
 
 def _released(groups: Source) -> Path | None:

@@ -13,6 +13,7 @@ from datetime import datetime
 import ibis
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.boundary.times import MONDAY_SECONDS, Window
@@ -22,7 +23,9 @@ __all__ = [
     "NO_GROUP",
     "UNKNOWN",
     "campaign_group_counts",
+    "campaign_rows",
     "count_where",
+    "counted_rows",
     "counts",
     "edges",
     "grid_cells",
@@ -130,7 +133,12 @@ def count_where(rows: ir.Table, condition: ir.Value) -> ir.Value:
 
 def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
     """Rows that repeat the id of an earlier row. Only repeated ids are sorted."""
-    rows = rows.filter(inside(rows["ts"], Window(None, end)))
+    ranked = _ranked_copies(rows.filter(inside(rows["ts"], Window(None, end))))[0]
+    return ranked.filter(ranked["rank"] > 0)
+
+
+def _ranked_copies(rows: ir.Table) -> tuple[ir.Table, ir.Table]:
+    """Rows whose ids are not unique, each with its rank among those of its id; and these ids."""
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
     tally = whole.group_by("impression_id").aggregate(times=whole.count())
     ids = tally.filter(tally["times"] > 1).select(repeated="impression_id")
@@ -138,8 +146,19 @@ def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
     rank = ibis.row_number().over(
         group_by=copies["impression_id"], order_by=[copies["ts"], copies["group"]]
     )
-    ranked = copies.mutate(rank=rank)
-    return ranked.filter(ranked["rank"] > 0)
+    return copies.mutate(rank=rank), ids
+
+
+def counted_rows(log: LogTable, place: Place, window: Window) -> ir.Table:
+    """group, ts: the rows that `counts` counts, one by one."""
+    rows = _rows_of(log, place)
+    if log.may_repeat:
+        rows = rows.filter(inside(rows["ts"], Window(None, window.end)))
+        ranked, ids = _ranked_copies(rows)
+        once = rows.anti_join(ids, rows["impression_id"] == ids["repeated"])
+        first = ranked.filter(ranked["rank"] == 0)
+        rows = once.select("group", "ts").union(first.select("group", "ts"))
+    return rows.filter(inside(rows["ts"], window)).select("group", "ts")
 
 
 def group_counts(
@@ -182,19 +201,30 @@ def group_counts(
 
 def campaign_group_counts(log: LogTable, places: Sequence[Place]) -> ir.Table:
     """campaign, group, n: all rows of several campaigns on one catalogue."""
-    rows = _rows_of(log, Place(None, places[0].catalogue))
-    rows = rows.filter(rows["campaign"].isin([place.campaign for place in places]))
+    rows = campaign_rows(log, places)
     return rows.group_by("campaign", "group").aggregate(n=rows.count())
 
 
+def campaign_rows(log: LogTable, places: Sequence[Place]) -> ir.Table:
+    """All rows of several campaigns on one catalogue."""
+    rows = _rows_of(log, Place(None, places[0].catalogue))
+    return rows.filter(rows["campaign"].isin([place.campaign for place in places]))
+
+
 def grid_cells(
-    log: LogTable, stretches: ir.Table, grid_seconds: int, *, by_group: bool
+    log: LogTable,
+    stretches: ir.Table,
+    grid_seconds: int,
+    *,
+    by_group: bool,
+    timed: str | None = None,
 ) -> ir.Table:
     """campaign, catalogue, end, n, spend (and group): rows of stretches by cell of a grid.
 
     `stretches` has campaign, catalogue, since, low, until: rows in [since, ...) count, those from
     before `low` as if they were of that time. `end` is the end of the cell in seconds since 1970;
-    0 for cells that end after `until`, which are left out by group.
+    0 for cells that end after `until`, which are left out by group. With `timed`, the dialect of
+    the engine, also the times of the rows, in microseconds since 1970.
     """
     rows = log.rows
     wanted = stretches.select(c="campaign", v="catalogue", since="since", low="low", until="until")
@@ -210,11 +240,16 @@ def grid_cells(
         "group",
         "price_micros",
         end=(end > both["until"]).ifelse(0, end),
+        **({} if timed is None else {"us": micros(both["ts"], timed)}),
     )
     keys = ["campaign", "catalogue", "end"]
     if by_group:
         flat, keys = flat.filter(flat["end"] > 0), [*keys, "group"]
-    cells = flat.group_by(*keys).aggregate(n=flat.count(), spend=_sum(flat["price_micros"]))
+    cells = flat.group_by(*keys).aggregate(
+        n=flat.count(),
+        spend=_sum(flat["price_micros"]),
+        **({} if timed is None else {"times": flat["us"].collect()}),
+    )
     return cells.order_by("campaign", "catalogue", "end")
 
 

@@ -12,11 +12,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from kreach.adsystem.log.counts import PlaceTotal, place_totals_from
+from kreach.adsystem.log.draws import place_draws
 from kreach.adsystem.log.engine import Columns
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import campaign_group_counts, place_group_counts, place_totals
 from kreach.adsystem.log.snapshot import NEWER_ROWS, Snapshot
+from kreach.adsystem.measurement.drawn import GroupDraws
 from kreach.boundary.times import Window
+from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.types import IntArray
 from kreach.service.lru_cache import LruCache
 
@@ -56,6 +59,9 @@ class RunningCounts:
         self._lock = threading.Lock()
         self._totals: _AsOf[dict[Place, PlaceTotal]] | None = None
         self._counts = LruCache[Place, _AsOf[IntArray]](max_counts, lambda entry: len(entry.value))
+        self._draws = LruCache[Place, _AsOf[GroupDraws]](
+            max_counts, lambda entry: 2 * len(entry.value.draws)
+        )
 
     def totals(self, now: Snapshot) -> dict[Place, PlaceTotal]:
         """Rows and spend by place."""
@@ -112,6 +118,33 @@ class RunningCounts:
                 counts = _added(np.zeros(groups, dtype=np.int64), columns, place)
                 self._store(now, place, counts)
                 yield place, counts
+
+    def draws_of(
+        self, now: Snapshot, places: Iterable[Place], groups: int, model: VisitModel
+    ) -> Iterator[tuple[Place, GroupDraws]]:
+        """Effective draws of several campaigns on one catalogue; those with newer rows share scans.
+
+        The rows before a newer one may be part of its session, so draws are not added to: a place
+        is counted again when it has more rows. Logs only grow: as many rows are the same ones.
+        """
+        totals, missing = self.totals(now), []
+        for place in places:
+            rows = totals.get(place, PlaceTotal()).rows
+            entry = self._draws.get(place)
+            known = entry is not None and (entry.generation, entry.rows) == (
+                now.generation,
+                (rows,),
+            )
+            if entry is not None and known and entry.value.model is model:
+                yield place, entry.value
+            else:
+                missing.append(place)
+        together = max(_MAX_TOGETHER // max(groups, 1), 1)
+        for low in range(0, len(missing), together):
+            for place, draws in place_draws(now, missing[low : low + together], groups, model):
+                rows = totals.get(place, PlaceTotal()).rows
+                self._draws.put(place, _AsOf(now.generation, (rows,), draws))
+                yield place, draws
 
     def _store(self, now: Snapshot, place: Place, counts: IntArray) -> None:
         self._counts.put(place, _AsOf(now.generation, now.last_rows, counts))

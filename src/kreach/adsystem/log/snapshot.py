@@ -111,6 +111,15 @@ class Snapshot:
         with _unavailable():
             return self.engine.values(numbers, instants)
 
+    @contextmanager
+    def temporary(self, query: ir.Table) -> Iterator[ir.Table]:
+        """The result of a query as a table, until the block ends."""
+        with _unavailable():
+            table = self.engine.materialize(query)
+        yield table
+        with _unavailable():
+            self.engine.drop_temp_table(table.get_name())
+
     def columns(self, query: ir.Table) -> Columns:
         """Run a query on a table of this snapshot."""
         with _unavailable():

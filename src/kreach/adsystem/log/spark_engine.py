@@ -141,6 +141,9 @@ class SparkEngine(Engine):
         # not cache(): Spark would match the same plan later and read stale files
         self._spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
 
+    def drop_temp_table(self, name: str) -> None:
+        self._spark.catalog.dropTempView(name)
+
     def create(self, source: Source) -> None:
         if table_of(source) is not None:
             raise KreachError.rule("log", "be a folder, to be created by Spark", str(source))

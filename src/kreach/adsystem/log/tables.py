@@ -6,16 +6,17 @@ column is missing. Text stays text: a group 007 is not the number 7.
     impressions: campaign, group, ts, and where the source has them impression_id, catalogue
                  (version of the groups), price_micros, received (when the row arrived),
                  filed (the day whose folder holds the row), zoned (the time names a zone)
-    groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares
+    groups:      number, group, size, targeted, and dispersion (infinite: uniform) or visit_shares
     members:     class, headcount, group: a row per membership class and group of it
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import ibis
 import ibis.expr.types as ir
 
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
 __all__ = ["GroupTable", "LogTable", "group_rows", "log_table", "member_rows"]
@@ -43,7 +44,7 @@ class LogTable:
 class GroupTable:
     """The groups of a report, checked, and the version and time of their release."""
 
-    rows: ir.Table
+    rows: ir.Table  # with a number for each group
     members: ir.Table | None  # overlapping groups only
     kind: tuple[str, ...]  # the columns by which groups differ
     people: int  # targeted
@@ -51,6 +52,19 @@ class GroupTable:
     memberships: int
     version: str | None = None
     created: datetime | None = None
+    model: VisitModel | None = None  # of the release; disjoint groups without visit_shares only
+
+    def with_model(self, model: VisitModel | None) -> "GroupTable":
+        """The same with a visit model; refuses groups that models are not made for."""
+        if model is not None and not self.takes_model:
+            rule = "be None for overlapping groups and for groups with visit_shares"
+            raise KreachError.rule("model", rule, "a visit model")
+        return replace(self, model=model)
+
+    @property
+    def takes_model(self) -> bool:
+        """Whether a visit model can describe these groups."""
+        return self.members is None and self.kind != ("visit_shares",)
 
 
 def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -> None:
@@ -112,6 +126,7 @@ def group_rows(raw: ir.Table, source: str) -> ir.Table:
     require("groups", raw, source, ("group", "size"))
     size = _whole(raw["size"])
     columns: dict[str, ir.Value] = {
+        "number": ibis.row_number().cast("int64"),
         "group": raw["group"].cast("string"),
         "size": size,
         "targeted": _whole(raw["targeted"]) if "targeted" in raw.columns else size,

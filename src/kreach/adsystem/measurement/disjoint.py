@@ -79,6 +79,7 @@ class DisjointExposure(Exposure):
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
         dispersed = bool(np.isfinite(cells.dispersion).any())
+        self.visits = "dispersion" if dispersed else "uniform"
         self.basis = (
             "beta-binomial counterpart of Theorem 1: disjoint groups, independent visits, "
             "visit shares symmetric Dirichlet"

@@ -4,26 +4,48 @@ What a log is folded to is in `boundary/draw_cells.py`, the law in `boundary/dra
 publisher fits its model with the same formula that reports use.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposure
+from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.draw_cells import DrawCells, WindowDraws, fold_draws
 from kreach.boundary.draw_law import DrawLaw
 from kreach.boundary.visit_model import ModelError, VisitModel
 from kreach.numeric.exposure import ExposureLaw
-from kreach.numeric.types import FloatArray
+from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["DrawCells", "DrawnExposure", "WindowDraws", "fold_draws"]
+__all__ = ["DrawCells", "DrawnExposure", "GroupDraws", "WindowDraws", "fold_draws"]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDraws:
+    """The effective draws of a window by group of a catalogue, beside its impressions by group."""
+
+    model: VisitModel
+    draws: FloatArray
+    doubt: FloatArray
+    days: FloatArray  # numeric.meetings.calendar
+    hours: float  # from the first impression to the last
+
+    def exposure(self, audience: DisjointAudience, impressions: IntArray) -> "DrawnExposure":
+        """The exposure of an audience on these groups."""
+        cells = fold_draws(audience, impressions, self.draws, self.doubt)
+        return DrawnExposure(WindowDraws(cells, self.days, self.hours), self.model)
 
 
 class DrawnExposure(Exposure):
     """Reach from effective draws: sessions, hours and regulars as the visit model has them."""
+
+    visits = "visit model"
 
     def __init__(self, window: WindowDraws, model: VisitModel, traffic: float = 1.0) -> None:
         self.cells = window.cells
         self.model_error: ModelError | None = model.error(window.hours)
         self._law = DrawLaw(window, model, traffic)
         self.meeting = self._law.meeting
+        self.model = model
         fitted = (
             f", fitted on {model.people:,} people over {model.history_days:.0f} days"
             if model.people

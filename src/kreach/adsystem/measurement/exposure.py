@@ -50,6 +50,7 @@ class Exposure(ABC):
     """Impressions on an audience, folded to rows of people who are alike."""
 
     basis: str  # theorem and assumptions that the numbers rest on
+    visits: str = "uniform"  # how people of a group share its impressions, in short
     model_error: ModelError | None = None  # of the visit model in replays of history
 
     @property

@@ -25,6 +25,7 @@ class ProfiledExposure(Exposure):
     """
 
     basis = "Theorem 5: disjoint groups, independent visits, known visit shares"
+    visits = "visit shares"
 
     def __init__(
         self,

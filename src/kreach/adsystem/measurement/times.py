@@ -6,7 +6,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from kreach.adsystem.measurement.drawn import DrawnExposure
+from kreach.adsystem.measurement.drawn import DrawnExposure, GroupDraws
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_counts, as_whole_number
@@ -14,9 +14,11 @@ from kreach.boundary.draw_cells import WindowDraws, draws_in_order
 from kreach.boundary.times import to_micros
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
+from kreach.numeric.draws import HOUR_US, sum_by
+from kreach.numeric.meetings import PART_US, calendar
 from kreach.numeric.types import IntArray
 
-__all__ = ["as_instants", "draws_of", "measure_times"]
+__all__ = ["as_instants", "draws_of", "group_draws", "measure_times"]
 
 
 def measure_times(
@@ -73,6 +75,19 @@ def draws_of(
     order = np.lexsort((at_us, group))
     group, at_us = group[order], at_us[order]
     return draws_in_order(audience, group, at_us, model, traffic, hours)
+
+
+def group_draws(groups: int, group: IntArray, at_us: IntArray, model: VisitModel) -> GroupDraws:
+    """The effective draws of so many groups; rows come ordered by group, then time."""
+    share = model.draw_shares(group, at_us)
+    hours = float(at_us.max() - at_us.min()) / HOUR_US if len(at_us) else 0.0
+    return GroupDraws(
+        model,
+        sum_by(group, share, groups),
+        sum_by(group, share * (1.0 - share), groups),
+        calendar(at_us // PART_US, share),
+        hours,
+    )
 
 
 def as_instants(name: str, times: npt.ArrayLike | Sequence[datetime], length: int) -> IntArray:

@@ -3,27 +3,28 @@
 Every figure of every report is computed here, whichever log, window, policy or output it is for.
 """
 
-from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 
 from kreach.adsystem.measurement.distribution import exact_cost
-from kreach.adsystem.measurement.exposure import Exposure, expose
+from kreach.adsystem.measurement.drawn import DrawnExposure
+from kreach.adsystem.measurement.exposure import Exposure
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.adsystem.reports.report import CapReport, CurveReport
+from kreach.adsystem.measurement.tally import GroupTally
+from kreach.adsystem.reports.report import CapReport, CurveReport, ModelInfo
 from kreach.boundary.audience import Audience
 from kreach.boundary.checks import as_probability
-from kreach.numeric.types import IntArray
 from kreach.service.lru_cache import LruCache
 
 __all__ = [
     "ReportCache",
-    "basis_of",
     "cap_reports",
+    "described",
     "interval_method",
     "measure_caps",
     "measure_exposure",
+    "model_info",
 ]
 
 _MAX_EXACT_STEPS = 3e7  # up to here an exact interval takes a second or so
@@ -34,11 +35,11 @@ _MAX_CACHED = 20_000  # reports of one cap each, some kilobytes
 
 
 def measure_caps(
-    audience: Audience, by_group: IntArray, caps: tuple[int, ...]
+    audience: Audience, tally: GroupTally, caps: tuple[int, ...]
 ) -> tuple[ReachReport, ...]:
     """The library's report at each cap on impressions by group."""
     people = audience.targeted_user_count
-    return measure_exposure(expose(audience, by_group), int(by_group.sum()), people, caps)
+    return measure_exposure(tally.exposure(audience), tally.impressions, people, caps)
 
 
 def measure_exposure(
@@ -48,9 +49,24 @@ def measure_exposure(
     return tuple(ReachReport(cap, impressions, people, exposure) for cap in caps)
 
 
-def basis_of(audience: Audience) -> str:
-    """The theorem and the assumptions behind reports on an audience."""
-    return expose(audience, np.zeros(audience.group_count, dtype=np.int64)).basis
+def described(audience: Audience, tally: GroupTally) -> tuple[str, ModelInfo]:
+    """The theorem and the assumptions behind a report, and how visits are modelled."""
+    nothing = np.zeros(audience.group_count, dtype=np.int64)
+    exposure = GroupTally(nothing, tally.draws).exposure(audience)
+    return exposure.basis, model_info(exposure)
+
+
+def model_info(exposure: Exposure) -> ModelInfo:
+    """How the visits behind an exposure are modelled."""
+    if not isinstance(exposure, DrawnExposure):
+        return ModelInfo(name=exposure.visits)
+    model, error = exposure.model, exposure.model_error
+    return ModelInfo(
+        name=exposure.visits,
+        fitted_people=model.people or None,
+        history_days=model.history_days or None,
+        error=None if error is None else error.spread,
+    )
 
 
 def interval_method(report: ReachReport) -> str:
@@ -121,36 +137,34 @@ def _curve_reports(reports: tuple[ReachReport, ...], level: float) -> tuple[Curv
 
 
 _Key = tuple[Literal["full", "curve"], int, bytes, tuple[int, ...], float]
-_Entry = tuple[Audience, tuple[CapReport, ...] | tuple[CurveReport, ...]]
+_Entry = tuple[tuple[object, ...], tuple[CapReport, ...] | tuple[CurveReport, ...]]
 
 
 class ReportCache:
-    """Reports by impressions: what is over does not change. For use by several threads."""
+    """Reports by what they depend on: what is over does not change. For use by several threads."""
 
     def __init__(self) -> None:
         self._reports = LruCache[_Key, _Entry](_MAX_CACHED, lambda entry: len(entry[1]))
 
     def full(
-        self, audience: Audience, by_group: IntArray, caps: tuple[int, ...], level: float
+        self, audience: Audience, tally: GroupTally, caps: tuple[int, ...], level: float
     ) -> tuple[CapReport, ...]:
         """The report at each cap."""
-        key: _Key = ("full", id(audience), _digest(by_group), caps, level)
-        # the entry holds the audience, so that no other object gets its id meanwhile
+        key: _Key = ("full", id(audience), tally.digest(), caps, level)
+        # the entry holds audience and model, so that no other object gets its id meanwhile
+        held = (audience, tally.draws and tally.draws.model)
         entry = self._reports.get_or_make(
-            key, lambda: (audience, cap_reports(measure_caps(audience, by_group, caps), level))
+            key, lambda: (held, cap_reports(measure_caps(audience, tally, caps), level))
         )
         return entry[1]  # type: ignore[return-value] # by its key
 
     def curve(
-        self, audience: Audience, by_group: IntArray, caps: tuple[int, ...], level: float
+        self, audience: Audience, tally: GroupTally, caps: tuple[int, ...], level: float
     ) -> tuple[CurveReport, ...]:
         """The point of a curve at each cap."""
-        key: _Key = ("curve", id(audience), _digest(by_group), caps, level)
+        key: _Key = ("curve", id(audience), tally.digest(), caps, level)
+        held = (audience, tally.draws and tally.draws.model)
         entry = self._reports.get_or_make(
-            key, lambda: (audience, _curve_reports(measure_caps(audience, by_group, caps), level))
+            key, lambda: (held, _curve_reports(measure_caps(audience, tally, caps), level))
         )
         return entry[1]  # type: ignore[return-value]
-
-
-def _digest(by_group: IntArray) -> bytes:
-    return blake2b(by_group.tobytes()).digest()

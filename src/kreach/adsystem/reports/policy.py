@@ -15,14 +15,16 @@ from kreach.adsystem.reports.report import (
     Allowed,
     CapReport,
     CurvePoint,
+    ModelInfo,
     NoiseInfo,
     Pace,
     SeriesPeriod,
     Suppressed,
 )
-from kreach.boundary.audience import Audience
+from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
 __all__ = ["Delivery", "Figures", "Policy", "Series", "Subject", "View", "Withheld"]
@@ -44,6 +46,11 @@ class Subject:
     catalogue: Catalogue
     audience: Audience
 
+    @property
+    def model(self) -> VisitModel | None:
+        """The visit model of the catalogue, where it describes the audience."""
+        return self.catalogue.model if isinstance(self.audience, DisjointAudience) else None
+
 
 @dataclass(frozen=True)
 class Delivery:
@@ -63,6 +70,7 @@ class Figures:
     impressions: int | None = None
     spend_micros: int | None = None
     basis: str | None = None
+    model: ModelInfo | None = None
     reports: tuple[CapReport, ...] = ()
     rejected: dict[str, int | None] | None = None
     warnings: dict[str, int | None] | None = None

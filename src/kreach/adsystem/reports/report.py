@@ -33,6 +33,7 @@ __all__ = [
     "Health",
     "Market",
     "MayWithhold",
+    "ModelInfo",
     "NoiseInfo",
     "Outlook",
     "Pace",
@@ -211,6 +212,21 @@ class CapReport(_Document, frozen=True, kw_only=True):
     at_least_intervals: tuple[Interval, ...]
 
 
+class ModelInfo(_Document, frozen=True, kw_only=True):
+    """How the people of a group share its impressions.
+
+    `name` is "visit model" (the site's sessions and hours, fitted by the publisher on so many
+    people and days of history), or without one "dispersion", "visit shares" or "uniform": the
+    formulas that know no times. `error` is the standard deviation of measured over true reach on
+    windows of this length when the publisher replayed its history; intervals include it.
+    """
+
+    name: str
+    fitted_people: int | None = None
+    history_days: float | None = None
+    error: float | None = None
+
+
 class Flight(_Document, frozen=True, kw_only=True):
     """The start and end of a campaign."""
 
@@ -222,7 +238,8 @@ class ReachDocument(_Document, frozen=True, kw_only=True):
     """A reach report of one window.
 
     `rejected` counts rows that do not count, by reason; `warnings` rows that count but that one
-    should know of. `basis` names the theorem and the assumptions behind the numbers.
+    should know of. `basis` names the theorem and the assumptions behind the numbers, `model` how
+    visits are modelled.
     """
 
     campaign: str | None
@@ -235,6 +252,7 @@ class ReachDocument(_Document, frozen=True, kw_only=True):
     people: int
     basis: MayWithhold[str]
     reports: tuple[CapReport, ...]
+    model: MayWithhold[ModelInfo] = None
     audience: str | UnsetType = UNSET
     state: str | UnsetType = UNSET
     flight: Flight | UnsetType = UNSET

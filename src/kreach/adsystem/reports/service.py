@@ -288,6 +288,7 @@ class ReportService:
             "people": subject.audience.targeted_user_count,
             "basis": figures.basis,
             "reports": figures.reports,
+            "model": figures.model,
             "audience": campaign.audience,
             "state": campaign.state,
             "flight": Flight(start=campaign.start, end=campaign.end),

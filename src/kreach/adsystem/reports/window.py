@@ -15,13 +15,18 @@ from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import edges, missing, oddities
 from kreach.adsystem.log.tables import GroupTable
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.adsystem.reports.measure import cap_reports, measure_exposure
+from kreach.adsystem.reports.measure import cap_reports, measure_exposure, model_info
 from kreach.adsystem.reports.report import ReachDocument, SeriesDocument, SeriesPeriod
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.times import Window, iso_optional, iso_text
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
-__all__ = ["Period", "SeriesReport", "WindowReport", "measure_series", "measure_window"]
+__all__ = ["RELEASED", "Period", "SeriesReport", "WindowReport", "measure_series", "measure_window"]
+
+
+RELEASED = "released"
+"""The visit model that came with the groups, where there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,7 @@ class WindowReport:
             warnings=dict(self.warnings),
             people=self.reports[0].targeted_user_count,
             basis=self.reports[0].basis,
+            model=model_info(self.reports[0].exposure),
             reports=cap_reports(self.reports, level),
         )
 
@@ -172,8 +178,19 @@ class _Question:
 
 
 def _question(
-    log: ImpressionLog, groups: GroupTable, caps: Iterable[int], campaign: str | None
+    log: ImpressionLog,
+    groups: GroupTable,
+    caps: Iterable[int],
+    campaign: str | None,
+    model: VisitModel | str | None,
 ) -> _Question:
+    if isinstance(model, str):
+        if model != RELEASED:
+            raise KreachError.rule("model", f"be a VisitModel, None or {RELEASED!r}", model)
+    elif model is not None and not isinstance(model, VisitModel):
+        raise KreachError.rule("model", "be a VisitModel or None", type(model).__name__)
+    else:
+        groups = groups.with_model(model)
     if isinstance(caps, int):
         caps = [caps]
     checked = tuple(dict.fromkeys(as_whole_number("caps", cap, minimum=1) for cap in caps))
@@ -190,11 +207,16 @@ def measure_window(
     campaign: str | None = None,
     start: object = None,
     end: object = None,
+    model: VisitModel | str | None = RELEASED,
 ) -> WindowReport:
     """Reach of a campaign (or of all rows) in [start, end), at several caps in one pass.
 
     The engine counts and returns a histogram of groups by kind and impressions; what follows does
     not grow with people, groups or impressions. `start` and `end` are datetimes or ISO text.
+
+    `model` says how the site's people visit: by default the visit model that was released with the
+    groups, if any. Without one, or with None, the formulas of the paper are used, which know no
+    times.
 
     >>> import kreach as kr
     >>> rows = {"campaign": ["s"] * 2, "group": ["a"] * 2, "ts": ["2026-11-01", "2026-11-02"]}
@@ -206,7 +228,7 @@ def measure_window(
     (1, 1.0)
     """
     window = Window.between(start, end)
-    question = _question(log, groups, caps, campaign)
+    question = _question(log, groups, caps, campaign, model)
     return question.whole(window, question.counts([window])[0])
 
 
@@ -219,10 +241,12 @@ def measure_series(
     campaign: str | None = None,
     start: object = None,
     end: object = None,
+    model: VisitModel | str | None = RELEASED,
 ) -> SeriesReport:
     """Reach in each hour, day or week (from Monday, UTC), and from the start to its end.
 
     One scan counts up to 48 periods. Without `start` or `end` the series holds all impressions.
+    `model` is that of `measure_window`.
 
     >>> import kreach as kr
     >>> rows = {"campaign": ["s"] * 2, "group": ["a"] * 2, "ts": ["2026-11-01", "2026-11-02"]}
@@ -232,7 +256,7 @@ def measure_series(
     >>> series.whole.report(cap=1).reach
     1.5
     """
-    question = _question(log, groups, caps, campaign)
+    question = _question(log, groups, caps, campaign, model)
     window = log.span(question.place, Window.between(start, end), by)
     periods = window.periods(by)
     measured: list[Period] = []

@@ -15,6 +15,7 @@ from kreach.adsystem.disclosure.chapters.chapter import (
 )
 from kreach.adsystem.disclosure.chapters.grid import Stretch
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
+from kreach.adsystem.disclosure.chapters.times import ChapterTimes
 from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
 
@@ -29,7 +30,7 @@ class WatchedPlace:
 
     `over_micros`: the time of its last bid, as far as is known; None while it may go on.
     `people` is None where the catalogue is unknown: then no chapter is closed, and a withheld one
-    is shown when the campaign is over.
+    is shown when the campaign is over. `timed`: reports need the times of impressions.
     """
 
     place: Place
@@ -38,6 +39,7 @@ class WatchedPlace:
     start_micros: int
     over_micros: int | None
     people: People | None
+    timed: bool = False
 
 
 class ChapterBuilder:
@@ -70,7 +72,8 @@ class ChapterBuilder:
         """The rows to read from the log."""
         since = None if self.late else self.begin_micros
         groups = self.watched.groups
-        return Stretch(self.log_place, since, self.begin_micros, self.until_micros, groups)
+        timed = self.watched.timed
+        return Stretch(self.log_place, since, self.begin_micros, self.until_micros, groups, timed)
 
     def take(
         self, end_micros: int, content: ChapterCounts, floors: Floors, store: ChapterStore
@@ -126,14 +129,16 @@ def _all(store: ChapterStore, place: Place, chapters: ChapterList) -> ChapterCou
     """The counts of all chapters together."""
     counts = np.zeros(0, dtype=np.int64)
     rows = spend = 0
-    for content in store.contents(place, range(len(chapters))):
+    contents = list(store.contents(place, range(len(chapters))))
+    for content in contents:
         last = int(content.groups.max(initial=-1))
         if last >= len(counts):
             counts = np.concatenate([counts, np.zeros(2 * last + 1 - len(counts), dtype=np.int64)])
         counts[content.groups] += content.counts
         rows, spend = rows + content.rows, spend + content.spend_micros
-    groups = np.flatnonzero(counts)
-    return ChapterCounts(groups, counts[groups], rows, spend)
+    groups, all_times = np.flatnonzero(counts), ChapterTimes.of(contents)
+    times = None if all_times is None else all_times.at_us
+    return ChapterCounts(groups, counts[groups], rows, spend, times)
 
 
 def _nobody(_: IntArray) -> int:

@@ -16,7 +16,7 @@ chapter holds. A late row goes into the next chapter; what was shown never chang
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -60,25 +60,32 @@ class ChapterCounts:
     """Impressions by group (ascending, each once), and rows and money of all groups.
 
     `rows` also counts rows of groups that the catalogue does not have: they are no impressions,
-    and cost money all the same.
+    and cost money all the same. `times` are those of the impressions in microseconds since 1970,
+    by group, then time; None where no report needs them.
     """
 
     groups: IntArray
     counts: IntArray
     rows: int
     spend_micros: int
+    times: IntArray | None = None
 
     @classmethod
     def of(
-        cls, groups: IntArray, counts: IntArray, spend_micros: int, rows: int | None = None
+        cls,
+        groups: IntArray,
+        counts: IntArray,
+        spend_micros: int,
+        rows: int | None = None,
+        times: IntArray | None = None,
     ) -> "ChapterCounts":
-        """From groups in any order, some of them repeatedly."""
+        """From groups in any order, some of them repeatedly; `times` in the order of a chapter."""
         distinct, place = np.unique(as_counts("groups", groups), return_inverse=True)
         added = np.zeros(len(distinct), dtype=np.int64)
         np.add.at(added, place, counts)
         some = added != 0
         total = int(added.sum()) if rows is None else rows
-        return cls(distinct[some], added[some], total, spend_micros)
+        return cls(distinct[some], added[some], total, spend_micros, times)
 
     @cached_property
     def impressions(self) -> int:
@@ -94,16 +101,43 @@ class ChapterCounts:
         groups = np.concatenate([self.groups, other.groups])
         counts = np.concatenate([self.counts, other.counts])
         spend = self.spend_micros + other.spend_micros
-        return ChapterCounts.of(groups, counts, spend, self.rows + other.rows)
+        times = None
+        if self.times is not None and other.times is not None:
+            at = np.concatenate([self.times, other.times])
+            times = at[np.lexsort((at, np.repeat(groups, counts)))]
+        return ChapterCounts.of(groups, counts, spend, self.rows + other.rows, times)
 
     def without(self, other: "ChapterCounts") -> "ChapterCounts | None":
         """These counts less `other`; None if they do not contain it."""
         negative = ChapterCounts(other.groups, -other.counts, -other.rows, -other.spend_micros)
         left = self.joined(negative)
-        return None if left.rows < 0 or left.counts.min(initial=0) < 0 else left
+        if left.rows < 0 or left.counts.min(initial=0) < 0:
+            return None
+        if self.times is None or other.times is None:
+            return left
+        times = _less(self, self.times, other, other.times)
+        return None if len(times) != left.impressions else replace(left, times=times)
 
 
-EMPTY = ChapterCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0)
+def _less(
+    whole: ChapterCounts, times: IntArray, part: ChapterCounts, part_times: IntArray
+) -> IntArray:
+    """The times of `whole` that are not those of `part`, group by group, each as often as left."""
+    group = np.concatenate([np.repeat(one.groups, one.counts) for one in (whole, part)])
+    at = np.concatenate([times, part_times])
+    sign = np.repeat([1, -1], [len(times), len(part_times)])
+    order = np.lexsort((at, group))
+    group, at, sign = group[order], at[order], sign[order]
+    new = np.ones(len(at), dtype=bool)
+    new[1:] = (group[1:] != group[:-1]) | (at[1:] != at[:-1])
+    first = np.flatnonzero(new)
+    left = np.add.reduceat(sign, first) if len(first) else sign
+    result: IntArray = np.repeat(at[first], np.maximum(left, 0))
+    return result
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+EMPTY = ChapterCounts(_NONE, _NONE, 0, 0, _NONE)
 
 
 def close_chapters(

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kreach.adsystem.disclosure.chapters.chapter import ChapterCounts
 from kreach.adsystem.log.engine import Columns
@@ -33,6 +32,7 @@ class Stretch:
     begin_micros: int
     until_micros: int
     groups: int | None
+    timed: bool = False  # whether the times of impressions are needed
 
 
 class Cell(NamedTuple):
@@ -73,13 +73,13 @@ def cells_of(
         columns = _count(now, batch, grid_micros, by_group=True)
         key = np.stack([columns["campaign"], columns["catalogue"], columns["end"]])
         edges = np.flatnonzero((np.diff(key, axis=1) != 0).any(axis=0)) + 1
-        groups = {one.place: one.groups for one in batch}
+        known = {one.place: one for one in batch}
         for part in np.split(np.arange(key.shape[1]), edges):
             if len(part) and key[2, part[0]]:
                 campaign, catalogue, end = key[:, part[0]].tolist()
-                group, n, spend = (columns[name][part] for name in ("group", "n", "spend"))
                 place = Place(campaign, catalogue)
-                yield Cell(place, end * MICROS, _chapter_counts(group, n, spend, groups[place]))
+                here = {name: values[part] for name, values in columns.items()}
+                yield Cell(place, end * MICROS, _chapter_counts(here, known[place]))
 
 
 def _count(
@@ -101,21 +101,28 @@ def _count(
         },
         {"since": [_BEFORE_ALL if micros is None else micros for micros in opened]},
     )
-    query = grid_cells(now.table(window), table, grid_micros // MICROS, by_group=by_group)
+    query = grid_cells(
+        now.table(window),
+        table,
+        grid_micros // MICROS,
+        by_group=by_group,
+        timed=now.engine.dialect if by_group and any(one.timed for one in stretches) else None,
+    )
     return now.columns(query)
 
 
-def _chapter_counts(
-    groups: npt.NDArray[Any],
-    counts: npt.NDArray[Any],
-    micros: npt.NDArray[Any],
-    known: int | None,
-) -> ChapterCounts:
+def _chapter_counts(columns: Columns, stretch: Stretch) -> ChapterCounts:
+    groups, counts = columns["group"].astype(np.int64), columns["n"]
     real = groups >= 0
-    if known is not None:
-        real &= groups < known
-    rows, spend = int(counts.sum()), int(micros.sum())
-    return ChapterCounts.of(groups[real].astype(np.int64), counts[real], spend, rows)
+    if stretch.groups is not None:
+        real &= groups < stretch.groups
+    rows, spend = int(counts.sum()), int(columns["spend"].sum())
+    groups, counts, times = groups[real], counts[real], None
+    if stretch.timed:
+        lists = [np.asarray(one, dtype=np.int64) for one in columns["times"][real]]
+        at = np.concatenate([np.zeros(0, dtype=np.int64), *lists])
+        times = at[np.lexsort((at, np.repeat(groups, counts.astype(np.int64))))]
+    return ChapterCounts.of(groups, counts, spend, rows, times)
 
 
 def _batches(

@@ -15,10 +15,11 @@ from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
 from kreach.adsystem.disclosure.chapters.chapter import ChapterList
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
 from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
-from kreach.adsystem.disclosure.counting import Counted, CountingView, log_flaws
+from kreach.adsystem.disclosure.counting import Counted, CountingView, PeriodTally, log_flaws
 from kreach.adsystem.disclosure.notes import EVERYTHING, PACING, ROWS, thinned
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Delivery, Figures, Subject, Withheld
 from kreach.adsystem.reports.report import (
@@ -111,7 +112,8 @@ class ChapterPolicy:
             if version in catalogues.versions:
                 catalogue = catalogues.get(version)
                 people = partial(self._people, stored.campaign.audience, catalogue)
-                yield WatchedPlace(place, log_place, len(catalogue), start, over, people)
+                timed = catalogue.model is not None
+                yield WatchedPlace(place, log_place, len(catalogue), start, over, people, timed)
             else:
                 yield WatchedPlace(place, log_place, None, start, over, None)
 
@@ -211,15 +213,19 @@ class ChapterView(CountingView):
         exact = _window(chapters, chosen)
         spend = sum(chapters[at].spend_micros for at in chosen)
         flaws = log_flaws(subject.catalogue, exact, None, None, None)
-        return Counted(exact, self._counts(subject, chosen), spend, *flaws)
+        return Counted(exact, self._tally(subject, chosen), spend, *flaws)
 
-    def _counts(self, subject: Subject, chosen: range) -> IntArray:
+    def _tally(self, subject: Subject, chosen: range) -> GroupTally:
         place = Place(subject.stored.number, subject.catalogue.version)
-        return self._writer.counts(place, chosen, len(subject.catalogue))
+        groups, draws = len(subject.catalogue), None
+        by_group = self._writer.counts(place, chosen, groups)
+        if subject.model is not None:
+            draws = self._writer.draws(place, chosen, groups, subject.model)
+        return GroupTally(by_group, draws)
 
     def periods(
         self, subject: Subject, window: Window, by: str
-    ) -> tuple[Window, Sequence[Window], Iterator[IntArray]] | None:
+    ) -> tuple[Window, Sequence[Window], Iterator[PeriodTally]] | None:
         """Chapters merged by period; a period ends with the chapter under way at its end."""
         if self.count(subject, window) is None:
             return None
@@ -227,7 +233,13 @@ class ChapterView(CountingView):
         chosen = whole_chapters(chapters, window)
         merged = chapters.merged(chosen, by)
         windows = [_window(chapters, part) for part in merged]
-        return _window(chapters, chosen), windows, (self._counts(subject, one) for one in merged)
+        tallies = (
+            PeriodTally(
+                self._tally(subject, one), self._tally(subject, range(chosen.start, one.stop))
+            )
+            for one in merged
+        )
+        return _window(chapters, chosen), windows, tallies
 
     def nothing(self, subject: Subject) -> Figures:
         """Too few impressions so far."""
@@ -254,16 +266,16 @@ class ChapterView(CountingView):
             return None
         known, reach = self._policy.unique.get(place, (0, 0.0))
         if known != shown:
-            by_group = self._counts(subject, range(shown))
-            reach = super().curve_reports(subject, by_group, (1,), 0.95)[0].reach
+            tally = self._tally(subject, range(shown))
+            reach = super().curve_reports(subject, tally, (1,), 0.95)[0].reach
             self._policy.unique[place] = (shown, reach)
         return reach
 
     def curve_reports(
-        self, subject: Subject, by_group: IntArray, caps: tuple[int, ...], level: float
+        self, subject: Subject, tally: GroupTally, caps: tuple[int, ...], level: float
     ) -> tuple[CurveReport, ...]:
         """As the series reports them, with its intervals."""
-        reports = self.store.reports.full(subject.audience, by_group, caps, level)
+        reports = self.store.reports.full(subject.audience, tally, caps, level)
         return tuple(CurveReport.short(report) for report in reports)
 
     def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kreach.adsystem.disclosure.chapters.chapter import Chapter, ChapterCounts, ChapterList
+from kreach.adsystem.disclosure.chapters.times import packed_times, unpacked_times
 from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
 from kreach.service.sqlite import Schema, open_read_only, open_store, store_errors, transaction
@@ -28,6 +29,7 @@ CREATE TABLE IF NOT EXISTS chapters (
     campaign INTEGER NOT NULL, catalogue TEXT NOT NULL, number INTEGER NOT NULL,
     start INTEGER NOT NULL, end INTEGER NOT NULL, impressions INTEGER NOT NULL,
     rows INTEGER NOT NULL, spend INTEGER NOT NULL, final INTEGER NOT NULL, content BLOB NOT NULL,
+    times BLOB,
     PRIMARY KEY (campaign, catalogue, number)
 );
 CREATE TABLE IF NOT EXISTS flights (
@@ -38,7 +40,13 @@ CREATE TABLE IF NOT EXISTS audiences (
     PRIMARY KEY (catalogue, number), UNIQUE (catalogue, name)
 );
 """
-_SCHEMA = Schema(1, _TABLES)
+
+
+def _add_times(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE chapters ADD COLUMN times BLOB")
+
+
+_SCHEMA = Schema(2, _TABLES, {1: _add_times})
 _AT_ONCE = 16  # chapters that are read together
 _FIELDS = "start, end, impressions, rows, spend, final"
 _HERE = "campaign = ? AND catalogue = ?"
@@ -93,13 +101,13 @@ class ChapterStore:
 
     def contents(self, place: Place, chosen: range) -> Iterator[ChapterCounts]:
         """The contents of some chapters, one by one."""
-        sql = f"""SELECT content, rows, spend FROM chapters WHERE {_HERE}
+        sql = f"""SELECT content, times, rows, spend FROM chapters WHERE {_HERE}
             AND number >= ? AND number < ? ORDER BY number"""
         for first in chosen[::_AT_ONCE]:
             stop = min(first + _AT_ONCE, chosen.stop)
-            for packed, rows, spend in self._read(sql, (*place, first, stop)):
+            for packed, times, rows, spend in self._read(sql, (*place, first, stop)):
                 groups, counts = _unpacked(packed)
-                yield ChapterCounts(groups, counts, rows, spend)
+                yield ChapterCounts(groups, counts, rows, spend, unpacked_times(times))
 
     def add(
         self,
@@ -120,8 +128,8 @@ class ChapterStore:
                 return False
             for number, (chapter, content) in enumerate(chapters, first):
                 connection.execute(
-                    "INSERT OR REPLACE INTO chapters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*place, number, *chapter, _packed(content)),
+                    "INSERT OR REPLACE INTO chapters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*place, number, *chapter, _packed(content), packed_times(content)),
                 )
         return True
 

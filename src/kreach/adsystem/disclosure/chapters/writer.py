@@ -10,10 +10,13 @@ from kreach.adsystem.disclosure.chapters.builder import ChapterBuilder, WatchedP
 from kreach.adsystem.disclosure.chapters.chapter import ChapterList, Floors
 from kreach.adsystem.disclosure.chapters.grid import cells_of, sizes_of
 from kreach.adsystem.disclosure.chapters.store import ChapterStore, Flight
+from kreach.adsystem.disclosure.chapters.times import ChapterTimes
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.measurement.drawn import GroupDraws
 from kreach.adsystem.settings import GuardSettings
 from kreach.boundary.times import MICROS
+from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.types import IntArray
 from kreach.service.lru_cache import LruCache
 
@@ -21,6 +24,7 @@ __all__ = ["ChapterWriter", "observe_flight"]
 
 _MAX_PLACES = 10_000
 _MAX_COUNTS = 16_000_000  # 8 bytes each
+_MAX_TIMES = 8_000_000  # impressions, 24 bytes each
 _MAX_UNWRITTEN = 8_000_000  # groups of closed chapters in memory
 _TRIES = 5
 _NEVER = 2**62
@@ -40,6 +44,7 @@ class ChapterWriter:
         self._checked: dict[Place, int] = {}
         self._behind: dict[Place, int] = {}  # at this horizon
         self._flights: dict[int, Flight] = {}
+        self._times = LruCache[Place, ChapterTimes](_MAX_TIMES, lambda one: len(one.at_us))
         self._counts = LruCache[Place, tuple[int, IntArray]](_MAX_COUNTS, lambda one: len(one[1]))
 
     # -- reading ------------------------------------------------------------------------------
@@ -72,6 +77,20 @@ class ChapterWriter:
                 if cached <= chosen.stop:
                     self._counts.put(place, (chosen.stop, added.copy()))
         return added
+
+    def draws(
+        self, place: Place, chosen: range, groups: int, model: VisitModel
+    ) -> GroupDraws | None:
+        """Effective draws of chapters that are shown; None if some were closed without times."""
+        shown = self.chapters(place).shown_count
+        times = self._times.get(place)
+        if times is None or times.chapters < shown:
+            known = 0 if times is None else times.chapters
+            times = ChapterTimes.of(self._store.contents(place, range(known, shown)), times)
+            if times is None:
+                return None
+            self._times.put(place, times)
+        return times.draws(chosen, groups, model)
 
     def behind(self, place: Place) -> bool:
         """Whether the log lacks rows that chapters hold; then no chapter can be closed."""

@@ -15,6 +15,7 @@ from kreach.adsystem.disclosure.noise.mechanism import (
     exact_vector,
 )
 from kreach.adsystem.measurement.exposure import expose
+from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.measure import measure_caps
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.numeric.types import IntArray
@@ -73,7 +74,7 @@ def exact_counts(
     audience: Audience, counts: IntArray, spend_micros: int, strength: Strength
 ) -> Vector:
     """The exact vector of impressions by group; never shown."""
-    (report,) = measure_caps(audience, counts, (1,))
+    (report,) = measure_caps(audience, GroupTally(counts), (1,))
     return exact_vector(report, strength.max_frequency, spend_micros)
 
 

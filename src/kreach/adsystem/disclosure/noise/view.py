@@ -6,6 +6,8 @@ Nothing that is shown, withheld or left out depends on the log but through noisy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.noise.answers import NoisyAnswer
 from kreach.adsystem.disclosure.noise.budget import Budget
@@ -16,8 +18,9 @@ from kreach.adsystem.disclosure.noise.reports import noise_info, noisy_cap_repor
 from kreach.adsystem.disclosure.noise.source import NoisySource, Point, Points
 from kreach.adsystem.disclosure.notes import EVERYTHING, PACING, ROWS, thinned
 from kreach.adsystem.log.counts import check_period_count
+from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
-from kreach.adsystem.reports.measure import basis_of
+from kreach.adsystem.reports.measure import described
 from kreach.adsystem.reports.policy import Delivery, Figures, Series, Subject, Withheld
 from kreach.adsystem.reports.report import (
     Allowed,
@@ -167,12 +170,14 @@ class NoiseView:
     ) -> Figures:
         reports, cap_notes = self._reports(answer, caps, level)
         bounds = Suppressed(what="bounds", reason=NOT_NOISY, why=_EXACT)
-        basis = basis_of(subject.audience)
+        nothing = np.zeros(subject.audience.group_count, dtype=np.int64)
+        basis, model = described(subject.audience, GroupTally(nothing))  # noise knows no times
         return Figures(
             window=_window(stretch),
             impressions=answer.shown.impressions,
             spend_micros=answer.shown.spend_micros,
             basis=f"{basis}; with noise",
+            model=model,
             reports=reports,
             rejected={"unknown_group": None, "other_catalogue": None},
             warnings={"before_catalogue": None},
