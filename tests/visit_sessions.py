@@ -1,4 +1,4 @@
-"""People who visit in sessions at their own hours, simulated, and a plain fit of the visit model."""
+"""People who visit in sessions at their own hours, simulated, and a plain fit of the model."""
 
 from dataclasses import dataclass
 

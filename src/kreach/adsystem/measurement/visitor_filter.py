@@ -56,7 +56,7 @@ _MIN_HELD_US = HOUR_US  # notices of wins and of their reversal arrive within it
 _FEW = 32  # requests until which tables are always up to date
 _GROWTH = 1.5
 _SWEEP = 4096
-_MAX_SECONDS = 2.5e11  # the year 9999
+_MAX_SECONDS = 2.5e11  # in the year 9892
 
 
 class VisitorFilter:
