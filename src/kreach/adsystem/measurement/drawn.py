@@ -67,10 +67,10 @@ class WindowDraws:
 def fold_draws(
     audience: DisjointAudience, impressions: IntArray, draws: FloatArray, doubt: FloatArray
 ) -> DrawCells:
-    """Count groups by (kind, impressions, whole draws)."""
+    """Count groups by (kind, impressions, whole draws); those without impressions count too."""
     kinds = audience.kinds
     kind = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
-    some = (impressions > 0) & (kinds.targeted[kind] > 0.0 if len(kinds) else False)
+    some = kinds.targeted[kind] > 0.0 if len(kinds) else np.zeros(len(draws), dtype=bool)
     kind, n, d, v = kind[some], impressions[some], draws[some], doubt[some]
     d = np.minimum(d, n)  # rounding may not make more draws than impressions
     whole = np.floor(d + 1e-12).astype(np.int64)
