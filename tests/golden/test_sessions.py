@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_the_law_meets_with_the_given_probability(k: int) -> None:
 
 def batches_of(sessions: int) -> list[tuple[tuple[int, ...], Fraction]]:
     return [
-        (sizes, F(np.prod([BATCH[b - 1] for b in sizes], initial=F(1))))
+        (sizes, prod((BATCH[b - 1] for b in sizes), start=F(1)))
         for sizes in product((1, 2, 3), repeat=sessions)
     ]
 

@@ -69,13 +69,15 @@ class VisitorFilter:
     `now` is a datetime (UTC if it has no zone) or seconds since 1970. A request is known by its
     group and time; of several at one time `won` takes the last that is not won, `revert` the last
     that is. Requests and wins of a group may arrive out of order: each is put in its place in
-    time, and the reach of wins after it follows, so that only times count. A win whose request was
-    never given counts as request and win.
+    time, and the reach of wins after it follows, so that only times count. A win whose request is
+    not held counts as request and win.
 
     A group without a win in its recent requests holds nothing but its draws, which is exact: its
-    requests have the state of a fresh session. Any other holds its last 16 requests and the lags
-    before them, at most twice that between two trims, until it has been idle for an hour and for
-    the longest gap that can continue a session. A win that is no longer held cannot be reverted.
+    requests have the state of a fresh session. (If the notice of a win is late, the requests of
+    such a group in between are missing as links to later ones.) Any other group holds its last 16
+    requests and the lags before them, at most twice that between two trims, until it has been idle
+    for an hour and for the longest gap that can continue a session. A win that is no longer held
+    cannot be reverted.
 
     How many impressions a won session has had, and how likely a draw now and an earlier one are one
     person's, are taken anew when a part of the day begins and when requests have grown by half;
