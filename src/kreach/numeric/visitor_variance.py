@@ -6,8 +6,15 @@ average, and by nothing from s = c on. As in `variance.py`, reach is c·u − Σ
     Var R = Σ_i Var Y_i + Σ_{i≠j} Cov(Y_i, Y_j),     E[Y_i Y_j] = Σ_{s,t<c} P(s, t) f(s) f(t),
 
 because batches of different sessions are independent. P(s, t) is Dirichlet-multinomial: given that
-member i had s of the d sessions, j has a beta-binomial number of the d − s others. A group has
-u·h regulars and u·(1 − h) others among its u targeted members, whole or not.
+member i had s of the d sessions, j has a beta-binomial number of the d − s others.
+
+Sums are over the k members, N of them regulars; where k·h is not whole, N is one of its neighbors
+with mean k·h. The u targeted members are any u of them, so with m the mean of Y by kind
+
+    Var R = u/k Σ_i Var Y_i + u(u−1)/(k(k−1)) Σ_{i≠j} Cov(Y_i, Y_j)
+            + u(k−u)/(k−1) · h(1−h) (m_regular − m_other)²,
+
+the last because it is not known of which kind the targeted members are.
 """
 
 import numpy as np
@@ -33,24 +40,34 @@ def session_variance(
     With `at_least` the variance of #{i: X_i ≥ cap}.
     """
     first, second = _shortfall(batch, cap, at_least=at_least)
-    regular, other = kinds.share, kinds.other_share
-    count = targeted * kinds.regulars, targeted * (1.0 - kinds.regulars)
+    h = kinds.regulars
+    shares = kinds.share, kinds.other_share
+    size = 1.0 / (h * kinds.share + (1.0 - h) * kinds.other_share)
     top = cap - 1
-    laws = tuple(_sessions(draws, share, kinds.concentration, top) for share in (regular, other))
+    laws = tuple(_sessions(draws, share, kinds.concentration, top) for share in shares)
     means = tuple(law.pmf @ first for law in laws)
-    total = np.zeros(len(draws))
-    for people, law, mean in zip(count, laws, means, strict=True):
-        total += people * np.maximum(law.pmf @ second - mean**2, 0.0)
-    shares = (regular, other)
-    for i, j in ((0, 0), (0, 1), (1, 1)):
-        pairs = count[i] * np.maximum(count[i] - 1.0, 0.0) if i == j else 2.0 * count[i] * count[j]
+    others = np.maximum(size - 1.0, 1e-9)  # a group of one has no pairs
+    total = targeted * (size - targeted) / others * h * (1.0 - h) * (means[0] - means[1]) ** 2
+    for people, law, mean in zip((h, 1.0 - h), laws, means, strict=True):
+        total += targeted * people * np.maximum(law.pmf @ second - mean**2, 0.0)
+    both_targeted = targeted * (targeted - 1.0) / (size * others)
+    for (i, j), pairs in _pairs(size, h).items():
         both = np.zeros(len(draws))
         for s in range(cap):
             left = np.maximum(draws - s, 0.0)
             rest = _given(left, shares[i], shares[j], kinds.concentration, top)
             both += laws[i].pmf[:, s] * first[s] * (rest.pmf @ first)
-        total += pairs * (both - means[i] * means[j])
+        total += both_targeted * pairs * (both - means[i] * means[j])
     return np.maximum(total, 0.0)
+
+
+def _pairs(size: FloatArray, regulars: float) -> dict[tuple[int, int], FloatArray]:
+    """Ordered pairs of two regulars, a regular and another, two others; k(k − 1) in all."""
+    mean = size * regulars
+    whole = np.floor(mean + 1e-9)
+    two = np.maximum(whole * (whole - 1.0) + 2.0 * whole * (mean - whole), 0.0)  # E[N(N − 1)]
+    mixed = 2.0 * (size * mean - two - mean)
+    return {(0, 0): two, (0, 1): mixed, (1, 1): size * (size - 1.0) - two - mixed}
 
 
 def _shortfall(batch: FloatArray, cap: int, *, at_least: bool) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,7 @@
 """Reach from impressions with their times, through the site's visit model."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from kreach.numeric.meetings import PART_US, calendar
 from kreach.numeric.types import IntArray
 
 __all__ = ["as_instants", "draws_of", "group_draws", "measure_times"]
+
+_MAX_SECONDS = 2.5e11  # in the year 9892
 
 
 def measure_times(
@@ -48,8 +50,12 @@ def measure_times(
         raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
     if not isinstance(model, VisitModel):
         raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
-    if not 0.0 < traffic < 1e6:
+    if not isinstance(traffic, (int, float)) or not 0.0 < traffic < 1e6:
         raise KreachError.rule("traffic", "be a positive number", traffic)
+    try:
+        listed = [as_whole_number("caps", cap, minimum=1) for cap in caps]
+    except TypeError:
+        raise KreachError.rule("caps", "be a list of caps", caps) from None
     group = as_counts("groups", groups)
     if group.size and group.max() >= audience.group_count:
         rule = f"lie below the number of groups ({audience.group_count})"
@@ -58,8 +64,7 @@ def measure_times(
     window = draws_of(audience, group, at_us, model, traffic, hours)
     exposure = DrawnExposure(window, model, traffic)
     return {
-        cap: ReachReport(cap, len(group), audience.targeted_user_count, exposure)
-        for cap in (as_whole_number("caps", cap, minimum=1) for cap in caps)
+        cap: ReachReport(cap, len(group), audience.targeted_user_count, exposure) for cap in listed
     }
 
 
@@ -96,14 +101,18 @@ def as_instants(name: str, times: npt.ArrayLike | Sequence[datetime], length: in
     if values.dtype == object:
         if not all(isinstance(moment, datetime) for moment in values.tolist()):
             raise KreachError.rule(name, "be datetimes or seconds since 1970", values[0])
-        result = np.array([to_micros(moment) for moment in values.tolist()], dtype=np.int64)
+        moments = [m if m.tzinfo else m.replace(tzinfo=UTC) for m in values.tolist()]
+        result = np.array([to_micros(moment) for moment in moments], dtype=np.int64)
     elif np.issubdtype(values.dtype, np.datetime64):
         if np.isnat(values).any():
             raise KreachError.rule(name, "have no missing time", "NaT")
         result = values.astype("datetime64[us]").astype(np.int64)
     elif values.size == 0:
         result = np.zeros(0, dtype=np.int64)
-    elif np.issubdtype(values.dtype, np.number) and np.isfinite(values.astype(float)).all():
+    elif (
+        np.issubdtype(values.dtype, np.number)
+        and (np.abs(values.astype(float)) < _MAX_SECONDS).all()
+    ):
         result = np.round(values.astype(np.float64) * 1e6).astype(np.int64)
     else:
         raise KreachError.rule(name, "be datetimes or seconds since 1970", str(values.dtype))

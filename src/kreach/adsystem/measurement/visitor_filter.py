@@ -53,9 +53,10 @@ __all__ = ["VisitorFilter"]
 Moment = datetime | float | int
 _MAX_CAP = 1000
 _MIN_HELD_US = HOUR_US  # notices of wins and of their reversal arrive within it
+_FEW = 32  # requests until which tables are always up to date
 _GROWTH = 1.5
 _SWEEP = 4096
-_MAX_SECONDS = 2.5e11  # the year 9999
+_MAX_SECONDS = 2.5e11  # in the year 9892
 
 
 class VisitorFilter:
@@ -68,15 +69,17 @@ class VisitorFilter:
     `now` is a datetime (UTC if it has no zone) or seconds since 1970. A request is known by its
     group and time; of several at one time `won` takes the last that is not won, `revert` the last
     that is. Requests and wins of a group may arrive out of order: each is put in its place in
-    time, and the reach of wins after it follows, so that only times count. A win whose request was
-    never given counts as request and win.
+    time, and the reach of wins after it follows, so that only times count. A win whose request is
+    not held counts as request and win.
 
     A group without a win in its recent requests holds nothing but its draws, which is exact: its
-    requests have the state of a fresh session. Any other holds its last 16 requests and the lags
-    before them, at most twice that between two trims, until it has been idle for an hour and for
-    the longest gap that can continue a session. A win that is no longer held cannot be reverted.
+    requests have the state of a fresh session. (If the notice of a win is late, the requests of
+    such a group in between are missing as links to later ones.) Any other group holds its last 16
+    requests and the lags before them, at most twice that between two trims, until it has been idle
+    for an hour and for the longest gap that can continue a session. A win that is no longer held
+    cannot be reverted.
 
-    The mean batch of impressions a session, and how likely a draw now and an earlier one are one
+    How many impressions a won session has had, and how likely a draw now and an earlier one are one
     person's, are taken anew when a part of the day begins and when requests have grown by half;
     in between an event costs a look-up. Reach so far stays what it was.
 
@@ -119,7 +122,7 @@ class VisitorFilter:
         self._recent: dict[int, RecentRequests] = {}
         self._sums = [RunningSum() for _ in self._caps]
         self._draws_by_part: dict[int, float] = {}
-        self._impressions = 0  # those of the draws above
+        self._sessions = [0.0] * (top - 1)  # expected, of the draws above, by impressions
         self._seen = 0
         self._next_refresh_us: float = -inf
         self._next_refresh_seen = 0
@@ -181,20 +184,26 @@ class VisitorFilter:
         if self._alone(group):
             return self._answer(self._win_alone(group, 1))
         recent = self._recent.get(group)
-        if recent is None:
+        if recent is None:  # a request of a fresh session, which was not held
+            draws, fresh = self._draws[group], self._fresh
+            values = self._values(group, draws, fresh)
             recent = self._recent[group] = RecentRequests()
-        index = recent.find(at_us, was_won=False)
-        if index is None:
-            index = self._insert(group, recent, at_us)
-        at_us, _, before, draws, _, values = recent.requests[index]
+            recent.requests.append((at_us, fresh, fresh, draws, NOT_WON, values))
+        requests = recent.requests
+        index = len(requests) - 1
+        if requests[index][0] != at_us or requests[index][4] != NOT_WON:
+            found = recent.find(at_us, was_won=False)
+            index = self._insert(group, recent, at_us) if found is None else found
+        at_us, _, before, draws, _, values = requests[index]
         draw = 1.0 - before[0]
-        recent.requests[index] = (at_us, after_win(before), before, draws, draw, values)
-        self._count(at_us, draw, values, 1)
-        if index == len(recent.requests) - 1:
+        requests[index] = (at_us, after_win(before), before, draws, draw, values)
+        self._count(at_us, before, values, 1)
+        if index == len(requests) - 1:
             self._draws[group] = draws + draw
         else:
             self._replay(group, recent, index + 1)
-        return self._answer(values)
+        recent.trim(self._odds.lags)
+        return values[0] if len(values) == 1 else self._answer(values)
 
     def revert(self, group: int, now: Moment) -> None:
         """Take the win of a request back, as if it had not been recorded."""
@@ -208,8 +217,8 @@ class VisitorFilter:
         if recent is None or index is None:
             rule = f"be the time of a win among the group's last {OPEN} requests, to be reverted"
             raise KreachError.rule("now", rule, now)
-        _, _, before, draws, draw, values = recent.requests[index]
-        self._count(at_us, draw, values, -1)
+        _, _, before, draws, _, values = recent.requests[index]
+        self._count(at_us, before, values, -1)
         recent.requests[index] = (at_us, before, before, draws, NOT_WON, values)
         self._replay(group, recent, index + 1)
         if not any(request[1][0] for request in recent.requests):
@@ -242,11 +251,14 @@ class VisitorFilter:
             ]
         )
 
-    def _count(self, at_us: int, draw: float, values: Values, sign: int) -> None:
-        """Add a win to reach and to the campaign's calendar, or take it back."""
+    def _count(self, at_us: int, before: State, values: Values, sign: int) -> None:
+        """Add a win to reach, the calendar and the sessions by impressions, or take it back."""
         part = at_us // PART_US
-        self._draws_by_part[part] = self._draws_by_part.get(part, 0.0) + sign * draw
-        self._impressions += sign
+        more = 1.0 - before[0]
+        self._draws_by_part[part] = self._draws_by_part.get(part, 0.0) + sign * more
+        for b, next_more in enumerate(before[1:]):  # a session of b + 1 impressions gets one more
+            self._sessions[b] += sign * (more - next_more)
+            more = next_more
         for total, value in zip(self._sums, values, strict=True):
             total.add(sign * value)
 
@@ -267,14 +279,14 @@ class VisitorFilter:
         draws, draw = requests[start - 1][3:5]
         draws += max(draw, 0.0)
         for index in range(start, len(requests)):
-            at_us, _, _, _, draw, values = requests[index]
+            at_us, _, was, _, draw, values = requests[index]
             before = self._odds.state(requests, index, at_us)
             after, now = before, self._values(group, draws, before)
             was_won = draw != NOT_WON
             if was_won:
-                self._count(at_us, draw, values, -1)
+                self._count(at_us, was, values, -1)
+                self._count(at_us, before, now, 1)
                 draw, after = 1.0 - before[0], after_win(before)
-                self._count(at_us, draw, now, 1)
             requests[index] = (at_us, after, before, draws, draw, now)
             draws += draw if was_won else 0.0
         self._draws[group] = draws
@@ -296,9 +308,10 @@ class VisitorFilter:
     def _tidy(self, at_us: int) -> None:
         """Make the tables anew if it is time, and drop groups that have been idle."""
         if at_us >= self._next_refresh_us or self._seen >= self._next_refresh_seen:
-            self._table.refresh(self._draws_by_part, self._impressions, at_us)
+            self._table.refresh(self._draws_by_part, self._sessions, at_us)
             self._next_refresh_us = max(self._next_refresh_us, (at_us // PART_US + 1) * PART_US)
-            self._next_refresh_seen = int(_GROWTH * self._seen) + 1
+            few = self._seen < _FEW
+            self._next_refresh_seen = self._seen + 1 if few else int(_GROWTH * self._seen)
         idle_since = at_us - self._idle_us
         gone = [g for g, recent in self._recent.items() if recent.requests[-1][0] < idle_since]
         for group in gone:

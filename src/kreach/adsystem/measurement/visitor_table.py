@@ -2,7 +2,8 @@
 
 A session's person has had X impressions in the d sessions of the group that were won. X compounds
 the person's sessions among those d (`VisitorKinds.sessions_of_next`) with the impressions of each
-(`batch_law`). A row of a table holds
+so far (the
+campaign's sessions by impressions, as the filter has counted them). A row of a table holds
 
     u/k · P(X < 1), ..., u/k · P(X < top)
 
@@ -10,7 +11,7 @@ for a whole number of draws; in between it is linear, as in reports (`drawn.py`)
 targeted whatever they visit, so being targeted (u of k) is independent of X.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,12 +19,11 @@ from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.meetings import PART_US
 from kreach.numeric.types import FloatArray
-from kreach.numeric.visitors import batch_law, compound
+from kreach.numeric.visitors import compound
 
 __all__ = ["VisitorTable"]
 
 Row = tuple[float, ...]
-_MAX_BATCH = 64
 _FIRST_ROWS = 16
 
 
@@ -40,20 +40,25 @@ class VisitorTable:
         self._top = top
         self._traffic = traffic
         self._meeting = 1.0
-        self._batch: FloatArray = np.ones(1)
+        self._batch: FloatArray = np.ones(1)  # P(a won session has had 1, 2, ... impressions)
         self.rows: list[list[Row]] = [[] for _ in self.sizes]
         self._lengths = [_FIRST_ROWS for _ in self.sizes]
 
-    def refresh(self, draws_by_part: Mapping[int, float], impressions: int, now_us: int) -> None:
-        """Make rows for a draw now, given the campaign's draws by part since 1970."""
-        model, top = self._model, min(self._top, _MAX_BATCH)
+    def refresh(
+        self, draws_by_part: Mapping[int, float], sessions: Sequence[float], now_us: int
+    ) -> None:
+        """Make rows for a draw now.
+
+        Given are the campaign's draws so far by part since 1970, and the expected number of them
+        that brought 1, 2, ... impressions.
+        """
         part = np.fromiter(draws_by_part, dtype=np.int64, count=len(draws_by_part))
         draws = np.fromiter(draws_by_part.values(), dtype=np.float64, count=len(part))
         draws = np.maximum(draws, 0.0)  # what was taken back may leave a rounding error
-        self._meeting = model.meeting_now(part, draws, now_us // PART_US, self._traffic)
+        self._meeting = self._model.meeting_now(part, draws, now_us // PART_US, self._traffic)
         total = float(draws.sum())
-        mean = impressions / total if total > 1e-9 else 1.0
-        self._batch = batch_law(model.requests_per_session, mean, top)
+        if total > 1e-9:
+            self._batch = np.maximum(np.array(sessions), 0.0) / total
         for kind, rows in enumerate(self.rows):
             self._lengths[kind] = max(self._lengths[kind], len(rows))
             rows.clear()
