@@ -115,8 +115,10 @@ def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> Fl
     """Pairs of one person over pairs, each cell drawn to coarser means by 200 pseudo-pairs.
 
     A cell is drawn to the mean of its difference of parts within its range of days, that to the
-    mean of the range, that to the overall mean. What fewer than `MIN_PEOPLE` people are behind is
-    the coarser mean itself. Ranges longer than history take over the last one seen.
+    mean of the range, that to the overall mean. Where fewer than `MIN_PEOPLE` people have such
+    pairs, their pairs are not looked at: the cell is what it would be with `MIN_PEOPLE` people of
+    the usual number of pairs, and the coarser mean at most. Ranges longer than history take over
+    the last one seen.
     """
     base = float(same.sum() / every.sum()) if every.sum() > 0.0 else 1.0
     parts = np.arange(PARTS)
@@ -126,12 +128,16 @@ def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> Fl
         if pairs.sum() == 0.0:
             result[:, :, days] = result[:, :, days - 1] if days else base
             continue
-        mean = _shrunk(here.sum(), pairs.sum(), support.days[days], base)
+        usual = here.sum() / max(support.days[days], 1)  # pairs of one person
+        mean = _shrunk(here.sum(), pairs.sum(), support.days[days], usual, base)
+        by_difference = here.sum() / max(support.difference[:, days].sum(), 1)
+        by_cell = here.sum() / max(support.cell[:, :, days].sum(), 1)
         for difference in range(PARTS):
             at = parts, (parts + difference) % PARTS
             people = support.difference[difference, days]
-            alike = _shrunk(here[at].sum(), pairs[at].sum(), people, mean)
-            result[(*at, days)] = _shrunk(here[at], pairs[at], support.cell[(*at, days)], alike)
+            alike = _shrunk(here[at].sum(), pairs[at].sum(), people, by_difference, mean)
+            cell = support.cell[(*at, days)]
+            result[(*at, days)] = _shrunk(here[at], pairs[at], cell, by_cell, alike)
     return result
 
 
@@ -142,6 +148,8 @@ def _cell(earlier: IntArray, later: IntArray) -> IntArray:
     return result
 
 
-def _shrunk(same: Any, every: Any, people: Any, towards: Any) -> Any:
-    mean = (same + _PSEUDO_PAIRS * towards) / (every + _PSEUDO_PAIRS)
-    return np.where(np.asarray(people) >= MIN_PEOPLE, mean, towards)
+def _shrunk(same: Any, every: Any, people: Any, usual: Any, towards: Any) -> Any:
+    enough = np.asarray(people) >= MIN_PEOPLE
+    counted = np.where(enough, same, MIN_PEOPLE * usual)
+    mean = (counted + _PSEUDO_PAIRS * towards) / (every + _PSEUDO_PAIRS)
+    return np.where(enough, mean, np.minimum(mean, towards))
