@@ -14,11 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from kreach.numeric.meetings import DAY_EDGES, PART_US, PARTS, day_range
+from kreach.numeric.meetings import DAY_EDGES, PART_US, PARTS, crowded_meeting, day_range
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.visit_history import MIN_PEOPLE
 
-__all__ = ["Support", "meeting_table", "pairs_within", "shrunk_meetings", "supporters"]
+__all__ = [
+    "Support",
+    "meeting_table",
+    "pairs_within",
+    "recent_crowding",
+    "shrunk_meetings",
+    "supporters",
+]
 
 RANGES = len(DAY_EDGES) + 1
 _PSEUDO_PAIRS = 200.0
@@ -139,6 +146,32 @@ def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> Fl
             cell = support.cell[(*at, days)]
             result[(*at, days)] = _shrunk(here[at], pairs[at], cell, by_cell, alike)
     return result
+
+
+def recent_crowding(
+    table: FloatArray, person: IntArray, group: IntArray, start_us: IntArray, traffic: float
+) -> float:
+    """The factor by which `crowded_meeting` takes the table to the level of recent sessions.
+
+    Fewer others, by less traffic or because people have stopped coming, make two sessions likelier
+    one person's. The mean over recent pairs says how much, drawn by 200 pseudo-pairs to what the
+    change of traffic alone would make of it.
+    """
+    part = start_us // PART_US
+    part = part - part.min(initial=np.iinfo(np.int64).max) // PARTS * PARTS
+    same, every = pairs_within(person, part), pairs_within(group, part)
+    if every.sum() == 0.0 or np.count_nonzero(np.bincount(person) > 1) < MIN_PEOPLE:
+        return traffic
+
+    def mean(factor: float) -> float:
+        return float((crowded_meeting(table, factor) * every).sum() / every.sum())
+
+    wanted = (same.sum() + _PSEUDO_PAIRS * mean(traffic)) / (every.sum() + _PSEUDO_PAIRS)
+    low, high = np.log(traffic) - 3.0, np.log(traffic) + 3.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if mean(np.exp(middle)) > wanted else (low, middle)
+    return float(np.exp(0.5 * (low + high)))
 
 
 def _cell(earlier: IntArray, later: IntArray) -> IntArray:

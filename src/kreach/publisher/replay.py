@@ -2,13 +2,15 @@
 
 Groups are split in two at random and history in two halves by time. A model fitted on one half of
 the groups in the first half of time measures what campaigns of several patterns, shares and window
-lengths would have won among the others in the second half, and the other way round. As the truth is
-known, so is the error, measured / true − 1. What chance alone would explain (the variance that a
-report states anyway) is taken out.
+lengths would have won among the others in the second half, and the other way round. Where history
+is long enough for traffic to drift, thirds of it are tried too: one split would show one drift. As
+the truth is known, so is the error, measured / true − 1. What chance alone would explain (the
+variance that a report states anyway) is taken out.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +32,8 @@ SHARES = (0.02, 0.1, 0.3, 1.0)
 _WINDOWS_OF_LENGTH = (8, 8, 6, 4, 3, 2)
 _MIN_REACH = 30  # people: fewer carry mostly sampling error
 _MIN_CASES = 12  # of a window length, else it takes over a neighbour's
-_MIN_DAYS = 1.0  # of each half of history
+_MIN_DAYS = 1.0  # of each piece of history
+_DRIFT_DAYS = 21.0
 _UNKNOWN = 0.15  # spread where history is too short to be replayed
 _MIN_SPREAD = 0.005
 
@@ -53,18 +56,29 @@ class ReplayErrors:
 def replay_errors(history: VisitHistory, *, seed: int = 0) -> ReplayErrors:
     """The errors of models like the one fitted on this history."""
     generator = np.random.default_rng([seed, 1])
-    first, last = int(history.at_us.min()), int(history.at_us.max())
-    middle = (first + last) // 2
-    early, late = history.between(first, middle), history.between(middle, last + 1)
     chosen = generator.permutation(len(history.sizes)) < len(history.sizes) // 2
     cases: dict[float, dict[str, list[_Case]]] = {}
-    for people in (chosen, ~chosen):
-        fitted_on, tried_on = early.of_groups(people), late.of_groups(~people)
-        if too_little_history(fitted_on, _MIN_DAYS) or too_little_history(tried_on, _MIN_DAYS):
-            return ReplayErrors((ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),))
-        model, _ = fit_visit_model(fitted_on, seed=seed, min_days=_MIN_DAYS)
-        _try_windows(tried_on, model, generator, cases)
-    return ReplayErrors(summary(cases, late.days * 24.0), cases)
+    for pieces in (2, 3) if history.days >= _DRIFT_DAYS else (2,):
+        for early, late in pairwise(_cut(history, pieces)):
+            for people in (chosen, ~chosen):
+                fitted_on, tried_on = early.of_groups(people), late.of_groups(~people)
+                if _too_little(fitted_on) or _too_little(tried_on):
+                    continue
+                model, _ = fit_visit_model(fitted_on, seed=seed, min_days=_MIN_DAYS)
+                _try_windows(tried_on, model, generator, cases)
+    if not cases:
+        return ReplayErrors((ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),))
+    return ReplayErrors(summary(cases, history.days * 12.0), cases)
+
+
+def _cut(history: VisitHistory, pieces: int) -> list[VisitHistory]:
+    """History in pieces of equal length."""
+    edges = np.linspace(int(history.at_us.min()), int(history.at_us.max()) + 1, pieces + 1)
+    return [history.between(start, end) for start, end in pairwise(edges.tolist())]
+
+
+def _too_little(history: VisitHistory) -> bool:
+    return len(history) == 0 or too_little_history(history, _MIN_DAYS) is not None
 
 
 def _try_windows(
