@@ -81,6 +81,17 @@ def test_rare_cells_have_no_odds() -> None:
         assert support == (people if told else 0)
 
 
+def test_gaps_of_few_people_are_pooled() -> None:
+    """15 people who click after 10 s and 15 others after 40 s have one odds between them."""
+    person = np.repeat(np.arange(30), 8)
+    step = np.where(person < 15, 10, 40) * np.tile(np.arange(8), 30)
+    history = VisitHistory.of(person, np.arange(100), START_US + step * 1_000_000)
+    session, _ = sessions(history.person, history.at_us)
+    odds, support = continuation_odds(history, session, np.ones(24), 1, np.random.default_rng(1))
+    assert odds[0, 0] == odds[0, 1] > 0.0
+    assert support == 30
+
+
 def test_traffic_by_hour() -> None:
     person = np.arange(300)
     hour = np.repeat([3, 4, 4], 100)

@@ -26,10 +26,9 @@ from kreach.publisher.visitor_fit import CAPS, audience_of, true_reach
 
 __all__ = ["ReplayErrors", "replay_errors", "summary"]
 
-WINDOW_HOURS = (1.0, 6.0, 24.0, 72.0, 168.0)  # errors are released by these, and for longer ones
-TRIED_HOURS = (*WINDOW_HOURS, 720.0)  # and all of the replayed half
+WINDOW_HOURS = (1.0, 6.0, 24.0, 72.0, 168.0, 720.0)  # and longer; all of the half is tried too
 SHARES = (0.02, 0.1, 0.3, 1.0)
-_WINDOWS_OF_LENGTH = (8, 8, 6, 4, 3, 2)
+_WINDOWS_OF_LENGTH = (4, 4, 4, 3, 2, 2)  # of each pattern and share
 _MIN_REACH = 30  # people: fewer carry mostly sampling error
 _MIN_CASES = 12  # of a window length, else it takes over a neighbour's
 _MIN_DAYS = 1.0  # of each piece of history
@@ -90,7 +89,7 @@ def _try_windows(
     """Measure every pattern and share in windows of every length that history holds."""
     first, last = int(history.at_us.min()), int(history.at_us.max())
     total = (last - first) / HOUR_US
-    lengths = [(h, n) for h, n in zip(TRIED_HOURS, _WINDOWS_OF_LENGTH, strict=True) if h < total]
+    lengths = [(h, n) for h, n in zip(WINDOW_HOURS, _WINDOWS_OF_LENGTH, strict=True) if h < total]
     lengths.append((total, 1))
     for pattern in PATTERNS:
         for share in SHARES:
@@ -127,11 +126,11 @@ def _case(won: VisitHistory, model: VisitModel, hours: float) -> _Case | None:
 def summary(
     cases: dict[float, dict[str, list[_Case]]], replayed_hours: float
 ) -> tuple[ModelError, ...]:
-    """Bias and spread by window length, for every length from an hour to beyond a week.
+    """Bias and spread by window length, for every length from an hour to beyond a month.
 
-    A length without enough cases takes over the errors of the next longer one; those longer than
-    any replay the last one's, with a spread wider by the root of the ratio of the lengths: drift
-    of traffic and habits adds up like a random walk.
+    A length without enough cases takes over the errors of the next longer one. Lengths longer than
+    any replay, and up to that of all history, have the last one's with a spread wider by the root
+    of the ratio of the lengths: drift of traffic and habits adds up like a random walk.
     """
     found: dict[float, tuple[float, ...]] = {}
     for limit in (*WINDOW_HOURS, np.inf):
