@@ -30,6 +30,7 @@ from kreach.numeric.types import IntArray
 from kreach.publisher.build import BuildOptions, build_groups
 from kreach.publisher.buying import window_start, won_rows
 from kreach.publisher.directory import Directory
+from kreach.publisher.release import Floors
 from kreach.publisher.store import read_build
 from kreach.publisher.visit_history import VisitHistory
 
@@ -80,7 +81,15 @@ def read_flight(
     """Build groups and model on the history, and place the flight's requests in them."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "groups"
-        options = BuildOptions(visits, group_size, strategy, out, history_end=split, seed=seed)
+        options = BuildOptions(
+            visits,
+            group_size,
+            strategy,
+            out,
+            history_end=split,
+            floors=Floors(effective_anonymity=1.0),  # small groups are measured, not released
+            seed=seed,
+        )
         build_groups(options, datetime.now(UTC), lambda _: None)
         build = read_build(out)
         catalogue = read_catalogue(out / "release")

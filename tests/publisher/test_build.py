@@ -12,10 +12,14 @@ import pytest
 
 from kreach.boundary.files import read_catalogue
 from kreach.errors import KreachError
+from kreach.publisher.audit import audit
+from kreach.publisher.audit.page import audit_page
+from kreach.publisher.audit.visit_model import model_view
 from kreach.publisher.build import STRATEGIES, BuildOptions, build_groups
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
 from kreach.publisher.grouping import AtRandom, ByRates, form_groups
+from kreach.publisher.site_model import history_to_fit
 from kreach.publisher.store import read_build
 from kreach.publisher.visit_knowledge import match_dispersion
 from tests.publisher.populations import NOW, write_csv
@@ -250,3 +254,83 @@ def test_a_spoiled_build_is_refused(
 def test_a_folder_that_is_no_build_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KreachError, match=r"^folder must be .* `kreach groups build`"):
         read_build(tmp_path)
+
+
+def test_a_build_releases_a_visit_model(visits: Path, tmp_path: Path) -> None:
+    progress: list[str] = []
+    options = BuildOptions(visits, 10, "random", tmp_path / "out", seed=4)
+    facts = build_groups(options, NOW, progress.append)
+    catalogue = read_catalogue(tmp_path / "out" / "release")
+    assert catalogue.model is not None
+    assert catalogue.dispersion is not None
+    told = facts["visit_model"]
+    assert (told["lags"], told["people"]) == (catalogue.model.lags, 400)
+    assert told["min_people_behind_odds"] == 0 or told["min_people_behind_odds"] >= 20
+    assert told["errors"] == catalogue.model.to_json()["errors"]
+    assert told["errors"][-1]["max_hours"] is None
+    assert any("fitting the visit model" in line for line in progress)
+    assert any("replaying history" in line for line in progress)
+
+
+@pytest.mark.parametrize("knowledge", ["none", "dispersion", "shares"])
+def test_other_knowledge_releases_no_model(visits: Path, tmp_path: Path, knowledge: str) -> None:
+    facts = build(visits, tmp_path / "out", knowledge=knowledge)
+    assert facts["visit_model"] is None
+    assert not (tmp_path / "out" / "release" / "visit_model.json").exists()
+
+
+def test_too_little_history_falls_back_to_dispersion(tmp_path: Path) -> None:
+    lines = [f"u{n % 50},2026-01-{1 + n % 9:02}T00:00:00Z" for n in range(0, 300, 1)]
+    file = write_csv(tmp_path / "few.csv", "user_id,ts", *lines)
+    options = BuildOptions(file, 10, "random", tmp_path / "out")
+    facts = build_groups(options, NOW, lambda _: None)
+    assert facts["visit_model"] is None
+    assert facts["dispersion"] == read_catalogue(tmp_path / "out" / "release").dispersion
+    assert facts["warnings"] == [
+        "no visit model: 50 people made two requests or more; a visit model needs 200"
+    ]
+
+
+def test_groups_by_visits_get_a_model_from_other_visits(visits: Path) -> None:
+    """On the visits that formed them groups look even; the model is fitted on later ones."""
+    directory = Directory(visits)
+    people, visited = directory.people(), directory.visits()
+    assignment = form_groups(people, 10, ByRates(), 1)
+    history = history_to_fit(visited, people, assignment, ByRates(), 1)
+    assert len(history) == len(visited) - len(visited) // 2
+    assert history.at_us.min() >= visited.at_us[len(visited) // 2]
+    plain = history_to_fit(visited, people, assignment, AtRandom(), 1)
+    assert len(plain) == len(visited)
+
+
+def test_the_audit_says_what_the_model_tells(built: Path) -> None:
+    stored = read_build(built)
+    view = model_view(built, stored.facts)
+    assert view is not None
+    assert view.people == 400
+    assert {table.name: table.numbers for table in view.tables}["meetings"] == 12 * 12 * 9
+    report = audit(stored.people, stored.assignment, visit_model=view)
+    (said,) = [f for f in report.findings if "visit model" in f.text]
+    assert said.level == "ok"
+    assert "none about a group" in said.text
+    assert "Visit model" in audit_page(report, "Audit")
+    assert report.document()["visit_model"]["people"] == 400
+
+
+def test_the_audit_fails_on_what_no_model_has(built: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(built, copy)
+    file = copy / "release" / "visit_model.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"by_group": [1, 2]}))
+    stored = read_build(copy)
+    view = model_view(copy, stored.facts)
+    report = audit(stored.people, stored.assignment, visit_model=view)
+    assert not report.safe
+    stored.facts["visit_model"]["min_people_behind_odds"] = 3
+    rare = audit(stored.people, stored.assignment, visit_model=model_view(built, stored.facts))
+    assert not rare.safe
+    file.unlink()
+    assert model_view(copy, stored.facts) is None
+    file.write_text("{")
+    with pytest.raises(KreachError, match="hold a readable visit_model"):
+        model_view(copy, stored.facts)

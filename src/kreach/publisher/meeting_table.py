@@ -14,11 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from kreach.numeric.meetings import DAY_EDGES, PART_US, PARTS, day_range
+from kreach.numeric.meetings import DAY_EDGES, PART_US, PARTS, crowded_meeting, day_range
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.visit_history import MIN_PEOPLE
 
-__all__ = ["Support", "meeting_table", "pairs_within", "shrunk_meetings", "supporters"]
+__all__ = [
+    "Support",
+    "meeting_table",
+    "pairs_within",
+    "recent_crowding",
+    "shrunk_meetings",
+    "supporters",
+]
 
 RANGES = len(DAY_EDGES) + 1
 _PSEUDO_PAIRS = 200.0
@@ -115,8 +122,10 @@ def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> Fl
     """Pairs of one person over pairs, each cell drawn to coarser means by 200 pseudo-pairs.
 
     A cell is drawn to the mean of its difference of parts within its range of days, that to the
-    mean of the range, that to the overall mean. What fewer than `MIN_PEOPLE` people are behind is
-    the coarser mean itself. Ranges longer than history take over the last one seen.
+    mean of the range, that to the overall mean. Where fewer than `MIN_PEOPLE` people have such
+    pairs, their pairs are not looked at: the cell is what it would be with `MIN_PEOPLE` people of
+    the usual number of pairs, and the coarser mean at most. Ranges longer than history take over
+    the last one seen.
     """
     base = float(same.sum() / every.sum()) if every.sum() > 0.0 else 1.0
     parts = np.arange(PARTS)
@@ -126,13 +135,43 @@ def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> Fl
         if pairs.sum() == 0.0:
             result[:, :, days] = result[:, :, days - 1] if days else base
             continue
-        mean = _shrunk(here.sum(), pairs.sum(), support.days[days], base)
+        usual = here.sum() / max(support.days[days], 1)  # pairs of one person
+        mean = _shrunk(here.sum(), pairs.sum(), support.days[days], usual, base)
+        by_difference = here.sum() / max(support.difference[:, days].sum(), 1)
+        by_cell = here.sum() / max(support.cell[:, :, days].sum(), 1)
         for difference in range(PARTS):
             at = parts, (parts + difference) % PARTS
             people = support.difference[difference, days]
-            alike = _shrunk(here[at].sum(), pairs[at].sum(), people, mean)
-            result[(*at, days)] = _shrunk(here[at], pairs[at], support.cell[(*at, days)], alike)
+            alike = _shrunk(here[at].sum(), pairs[at].sum(), people, by_difference, mean)
+            cell = support.cell[(*at, days)]
+            result[(*at, days)] = _shrunk(here[at], pairs[at], cell, by_cell, alike)
     return result
+
+
+def recent_crowding(
+    table: FloatArray, person: IntArray, group: IntArray, start_us: IntArray, traffic: float
+) -> float:
+    """The factor by which `crowded_meeting` takes the table to the level of recent sessions.
+
+    Fewer others, by less traffic or because people have stopped coming, make two sessions likelier
+    one person's. The mean over recent pairs says how much, drawn by 200 pseudo-pairs to what the
+    change of traffic alone would make of it.
+    """
+    part = start_us // PART_US
+    part = part - part.min(initial=np.iinfo(np.int64).max) // PARTS * PARTS
+    same, every = pairs_within(person, part), pairs_within(group, part)
+    if every.sum() == 0.0 or np.count_nonzero(np.bincount(person) > 1) < MIN_PEOPLE:
+        return traffic
+
+    def mean(factor: float) -> float:
+        return float((crowded_meeting(table, factor) * every).sum() / every.sum())
+
+    wanted = (same.sum() + _PSEUDO_PAIRS * mean(traffic)) / (every.sum() + _PSEUDO_PAIRS)
+    low, high = np.log(traffic) - 3.0, np.log(traffic) + 3.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if mean(np.exp(middle)) > wanted else (low, middle)
+    return float(np.exp(0.5 * (low + high)))
 
 
 def _cell(earlier: IntArray, later: IntArray) -> IntArray:
@@ -142,6 +181,8 @@ def _cell(earlier: IntArray, later: IntArray) -> IntArray:
     return result
 
 
-def _shrunk(same: Any, every: Any, people: Any, towards: Any) -> Any:
-    mean = (same + _PSEUDO_PAIRS * towards) / (every + _PSEUDO_PAIRS)
-    return np.where(np.asarray(people) >= MIN_PEOPLE, mean, towards)
+def _shrunk(same: Any, every: Any, people: Any, usual: Any, towards: Any) -> Any:
+    enough = np.asarray(people) >= MIN_PEOPLE
+    counted = np.where(enough, same, MIN_PEOPLE * usual)
+    mean = (counted + _PSEUDO_PAIRS * towards) / (every + _PSEUDO_PAIRS)
+    return np.where(enough, mean, np.minimum(mean, towards))

@@ -2,13 +2,15 @@
 
 Groups are split in two at random and history in two halves by time. A model fitted on one half of
 the groups in the first half of time measures what campaigns of several patterns, shares and window
-lengths would have won among the others in the second half, and the other way round. As the truth is
-known, so is the error, measured / true − 1. What chance alone would explain (the variance that a
-report states anyway) is taken out.
+lengths would have won among the others in the second half, and the other way round. Where history
+is long enough for traffic to drift, thirds of it are tried too: one split would show one drift. As
+the truth is known, so is the error, measured / true − 1. What chance alone would explain (the
+variance that a report states anyway) is taken out.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,13 +26,13 @@ from kreach.publisher.visitor_fit import CAPS, audience_of, true_reach
 
 __all__ = ["ReplayErrors", "replay_errors", "summary"]
 
-WINDOW_HOURS = (1.0, 6.0, 24.0, 72.0, 168.0)  # errors are released by these, and for longer ones
-TRIED_HOURS = (*WINDOW_HOURS, 720.0)  # and all of the replayed half
+WINDOW_HOURS = (1.0, 6.0, 24.0, 72.0, 168.0, 720.0)  # and longer; all of the half is tried too
 SHARES = (0.02, 0.1, 0.3, 1.0)
-_WINDOWS_OF_LENGTH = (8, 8, 6, 4, 3, 2)
+_WINDOWS_OF_LENGTH = (4, 4, 4, 3, 2, 2)  # of each pattern and share
 _MIN_REACH = 30  # people: fewer carry mostly sampling error
 _MIN_CASES = 12  # of a window length, else it takes over a neighbour's
-_MIN_DAYS = 1.0  # of each half of history
+_MIN_DAYS = 1.0  # of each piece of history
+_DRIFT_DAYS = 21.0
 _UNKNOWN = 0.15  # spread where history is too short to be replayed
 _MIN_SPREAD = 0.005
 
@@ -53,18 +55,29 @@ class ReplayErrors:
 def replay_errors(history: VisitHistory, *, seed: int = 0) -> ReplayErrors:
     """The errors of models like the one fitted on this history."""
     generator = np.random.default_rng([seed, 1])
-    first, last = int(history.at_us.min()), int(history.at_us.max())
-    middle = (first + last) // 2
-    early, late = history.between(first, middle), history.between(middle, last + 1)
     chosen = generator.permutation(len(history.sizes)) < len(history.sizes) // 2
     cases: dict[float, dict[str, list[_Case]]] = {}
-    for people in (chosen, ~chosen):
-        fitted_on, tried_on = early.of_groups(people), late.of_groups(~people)
-        if too_little_history(fitted_on, _MIN_DAYS) or too_little_history(tried_on, _MIN_DAYS):
-            return ReplayErrors((ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),))
-        model, _ = fit_visit_model(fitted_on, seed=seed, min_days=_MIN_DAYS)
-        _try_windows(tried_on, model, generator, cases)
-    return ReplayErrors(summary(cases, late.days * 24.0), cases)
+    for pieces in (2, 3) if history.days >= _DRIFT_DAYS else (2,):
+        for early, late in pairwise(_cut(history, pieces)):
+            for people in (chosen, ~chosen):
+                fitted_on, tried_on = early.of_groups(people), late.of_groups(~people)
+                if _too_little(fitted_on) or _too_little(tried_on):
+                    continue
+                model, _ = fit_visit_model(fitted_on, seed=seed, min_days=_MIN_DAYS)
+                _try_windows(tried_on, model, generator, cases)
+    if not cases:
+        return ReplayErrors((ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),))
+    return ReplayErrors(summary(cases, history.days * 12.0), cases)
+
+
+def _cut(history: VisitHistory, pieces: int) -> list[VisitHistory]:
+    """History in pieces of equal length."""
+    edges = np.linspace(int(history.at_us.min()), int(history.at_us.max()) + 1, pieces + 1)
+    return [history.between(start, end) for start, end in pairwise(edges.tolist())]
+
+
+def _too_little(history: VisitHistory) -> bool:
+    return len(history) == 0 or too_little_history(history, _MIN_DAYS) is not None
 
 
 def _try_windows(
@@ -76,7 +89,7 @@ def _try_windows(
     """Measure every pattern and share in windows of every length that history holds."""
     first, last = int(history.at_us.min()), int(history.at_us.max())
     total = (last - first) / HOUR_US
-    lengths = [(h, n) for h, n in zip(TRIED_HOURS, _WINDOWS_OF_LENGTH, strict=True) if h < total]
+    lengths = [(h, n) for h, n in zip(WINDOW_HOURS, _WINDOWS_OF_LENGTH, strict=True) if h < total]
     lengths.append((total, 1))
     for pattern in PATTERNS:
         for share in SHARES:
@@ -113,11 +126,11 @@ def _case(won: VisitHistory, model: VisitModel, hours: float) -> _Case | None:
 def summary(
     cases: dict[float, dict[str, list[_Case]]], replayed_hours: float
 ) -> tuple[ModelError, ...]:
-    """Bias and spread by window length, for every length from an hour to beyond a week.
+    """Bias and spread by window length, for every length from an hour to beyond a month.
 
-    A length without enough cases takes over the errors of the next longer one; those longer than
-    any replay the last one's, with a spread wider by the root of the ratio of the lengths: drift
-    of traffic and habits adds up like a random walk.
+    A length without enough cases takes over the errors of the next longer one. Lengths longer than
+    any replay, and up to that of all history, have the last one's with a spread wider by the root
+    of the ratio of the lengths: drift of traffic and habits adds up like a random walk.
     """
     found: dict[float, tuple[float, ...]] = {}
     for limit in (*WINDOW_HOURS, np.inf):

@@ -42,6 +42,7 @@ class SiteModel:
             "meeting_scale": model.meeting_scale,
             "requests_per_person_day": model.requests_per_person_day,
             "recent_traffic": self.quality.recent_traffic,
+            "recent_crowding": self.quality.recent_crowding,
             "people": model.people,
             "history_days": model.history_days,
             "min_people_behind_odds": self.quality.min_people_behind_odds,

@@ -14,7 +14,7 @@ from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.meetings import crowded_meeting
 from kreach.numeric.types import FloatArray
-from kreach.publisher.meeting_table import meeting_table
+from kreach.publisher.meeting_table import meeting_table, recent_crowding
 from kreach.publisher.visit_history import (
     GAP_EDGES_SECONDS,
     VisitHistory,
@@ -43,6 +43,7 @@ class FitQuality:
     min_people_behind_odds: int
     min_people_behind_meetings: int
     recent_traffic: float  # over that of all history
+    recent_crowding: float  # others about per session of one's own, over that of all history
     replay_errors: FloatArray  # measured / true − 1 by (replay, cap 1 or 3)
 
 
@@ -69,7 +70,7 @@ def fit_visit_model(
         raise KreachError.rule("history", "be enough for a visit model", reason)
     sample, copies, counted, replays = np.random.default_rng(seed).spawn(4)
     people, days = history.people, history.days
-    factor, rate = _recent_traffic(history)
+    recent_us, factor, rate = _recent_traffic(history)
     history = _sample(history, sample)
     size = float(history.sizes.mean())
     if lags is None:
@@ -94,12 +95,18 @@ def fit_visit_model(
         history_days=round(days, 1),
     )
     model, errors = fit_visitors(history, model, replays)
+    crowding = factor
+    if recent_us is not None:
+        late = start & (history.at_us >= recent_us)
+        crowding = recent_crowding(
+            meetings, history.person[late], history.group[late], history.at_us[late], factor
+        )
     model = replace(
         model,
         continuation_odds=round_digits(odds / factor),
-        meetings=round_digits(crowded_meeting(meetings, factor)),
+        meetings=round_digits(crowded_meeting(meetings, crowding)),
     )
-    return model, FitQuality(behind_odds, behind_meetings, factor, errors)
+    return model, FitQuality(behind_odds, behind_meetings, factor, crowding, errors)
 
 
 def _sample(history: VisitHistory, generator: np.random.Generator) -> VisitHistory:
@@ -110,8 +117,8 @@ def _sample(history: VisitHistory, generator: np.random.Generator) -> VisitHisto
     return history.of_groups(chosen)
 
 
-def _recent_traffic(history: VisitHistory) -> tuple[float, float]:
-    """Recent requests a day over those of all history, and recent requests a day.
+def _recent_traffic(history: VisitHistory) -> tuple[int | None, float, float]:
+    """When recent begins, recent requests a day over those of all history, recent requests a day.
 
     Recent is a quarter of history in whole weeks, and a week at least; all of history where it
     is shorter than three weeks.
@@ -120,8 +127,8 @@ def _recent_traffic(history: VisitHistory) -> tuple[float, float]:
     span = max(last - first, 1)
     overall = len(history) / span * _DAY_US
     if span < 3 * _WEEK_US:
-        return 1.0, overall
+        return None, 1.0, overall
     recent_us = max(span // 4 // _WEEK_US, 1) * _WEEK_US
     recent = np.count_nonzero(history.at_us > last - recent_us) / recent_us * _DAY_US
-    factor = float(recent / overall)
-    return float(np.clip(factor, 0.1, 10.0)), float(recent)
+    factor = float(np.clip(recent / overall, 0.1, 10.0))
+    return last - recent_us + 1, factor, float(recent)

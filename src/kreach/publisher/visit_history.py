@@ -8,6 +8,7 @@ Every number that leaves has at least `MIN_PEOPLE` people behind it, or is poole
 it has.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,6 @@ __all__ = [
 SESSION_GAP_US = 3_600_000_000
 GAP_EDGES_SECONDS = (30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0)
 MIN_PEOPLE = 20  # behind every released number
-_MIN_ROWS = 50  # behind odds
 _THINNED = (1.0, 0.3, 0.3, 0.1, 0.1)  # shares of requests that copies of history keep
 _MIN_TRAFFIC = 0.02
 _MAX_REQUESTS = 100  # of a session that are told apart
@@ -201,8 +201,9 @@ def continuation_odds(
 
     Counted among requests that continue none nearer, on all requests and on copies of which a
     share is left, as a campaign wins them. With τ the traffic of the hour, the odds o of a cell
-    solve Σ o/(o + τ) = hits over its requests. Cells of few requests or people have odds 0. The
-    support is the number of people behind the rarest cell that has odds.
+    solve Σ o/(o + τ) = hits over its requests. From the shortest gap on, cells are pooled until
+    `MIN_PEOPLE` people continued a session in them; what is left at the end has odds 0. The
+    support is the number of people behind the rarest pool.
     """
     edges = np.round(np.array(GAP_EDGES_SECONDS) * 1e6).astype(np.int64)
     columns = len(edges)
@@ -222,24 +223,35 @@ def continuation_odds(
             cell = np.bincount(gap * 24 + hour[at], minlength=(columns + 1) * 24)
             rows_by_hour[lag - 1] += cell.reshape(columns + 1, 24)[:columns]
             hits[lag - 1] += np.bincount(gap[same], minlength=columns + 1)[:columns]
-            seen[lag - 1][gap * people + person[at]] = True
+            seen[lag - 1][gap[same] * people + person[at[same]]] = True
             fresh[at[same]] = False
-    support = seen.reshape(lags, columns + 1, people)[:, :columns].sum(axis=2)
-    rows = rows_by_hour.sum(axis=2)
-    enough = (rows >= _MIN_ROWS) & (support >= MIN_PEOPLE) & (hits >= 1.0)
-    odds = np.where(enough, _solve_odds(rows_by_hour, hits, traffic), 0.0)
-    return round_digits(odds), int(support[enough].min()) if enough.any() else 0
+    continued = seen.reshape(lags, columns + 1, people)[:, :columns]
+    odds = np.zeros((lags, columns))
+    support = []
+    for lag in range(lags):
+        for pool in _pools(continued[lag]):
+            rows = rows_by_hour[lag, pool].sum(axis=0)
+            odds[lag, pool] = _solve_odds(rows, hits[lag, pool].sum(), traffic)
+            support.append(int(continued[lag, pool].any(axis=0).sum()))
+    return round_digits(odds), min(support, default=0)
 
 
-def _solve_odds(rows_by_hour: FloatArray, hits: FloatArray, traffic: FloatArray) -> FloatArray:
+def _pools(continued: BoolArray) -> Iterator[slice]:
+    """Runs of gaps in each of which enough people continued a session; (gap, person) → bool."""
+    first = 0
+    for end in range(1, len(continued) + 1):
+        if np.count_nonzero(continued[first:end].any(axis=0)) >= MIN_PEOPLE:
+            yield slice(first, end)
+            first = end
+
+
+def _solve_odds(rows_by_hour: FloatArray, hits: float, traffic: FloatArray) -> float:
     """o with Σ_h n_h o/(o + τ_h) = hits, by bisection of ln o."""
-    rows = rows_by_hour.sum(axis=-1)
-    wanted = np.minimum(hits, rows - 0.5)  # odds stay finite where every request continued
-    low, high = np.full(hits.shape, -20.0), np.full(hits.shape, 20.0)
+    wanted = min(hits, rows_by_hour.sum() - 0.5)  # odds stay finite where every request continued
+    low, high = -20.0, 20.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        odds = np.exp(middle)[..., None]
-        short = (rows_by_hour * (odds / (odds + traffic))).sum(axis=-1) < wanted
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    result: FloatArray = np.exp(0.5 * (low + high))
-    return result
+        odds = np.exp(middle)
+        short = (rows_by_hour * (odds / (odds + traffic))).sum() < wanted
+        low, high = (middle, high) if short else (low, middle)
+    return float(np.exp(0.5 * (low + high)))
