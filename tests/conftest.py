@@ -55,6 +55,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Objects of DuckDB that are never collected are reported as leaks at the end."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each test its tier, before `-m` chooses, and workers their order."""
