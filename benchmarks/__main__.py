@@ -12,6 +12,7 @@ __all__ = ["main"]
 NAMES = (
     "measure_disjoint",
     "meter",
+    "visitor_filter",
     "distribution",
     "overlap",
     "grouping",

@@ -50,13 +50,13 @@ class SessionOdds:
         share = odds[None, :, :columns] / (odds[None, :, :columns] + busy)
         self._by_hour: list[list[list[float]]] = share.tolist()
         self._fresh: State = (0.0,) * top
+        self._later = range(1, top)
 
     def state(self, requests: Sequence[Request], index: int, at_us: int) -> State:
         """The state of a request at `at_us` after the first `index` ones: Σ w_l · state of l."""
         edges, horizon = self.edges_us, self.horizon_us
-        result = self._fresh
-        one = len(result) == 1
-        left = 1.0
+        won, left = 0.0, 1.0
+        several: list[float] | None = None
         for row in self._by_hour[at_us // HOUR_US % 24]:
             index -= 1
             if index < 0:
@@ -69,11 +69,17 @@ class SessionOdds:
             left -= weight
             state = request[1]
             if state[0]:
-                if one:
-                    result = (result[0] + weight * state[0],)
-                else:
-                    result = tuple([x + weight * y for x, y in zip(result, state, strict=True)])
-        return result
+                won += weight * state[0]
+                if self._later:
+                    several = several or [0.0] * len(state)
+                    for b in self._later:
+                        several[b] += weight * state[b]
+        if not won:
+            return self._fresh
+        if several is None:
+            return (won,)
+        several[0] = won
+        return tuple(several)
 
 
 def after_win(state: State) -> State:

@@ -113,6 +113,8 @@ class VisitorFilter:
         kinds = audience.kinds
         self._kind = None if kinds.of_group is None else kinds.of_group.tolist()
         self._table = VisitorTable(audience, model, top, traffic)
+        self._every_cap = self._caps == tuple(range(1, top + 1))
+        self._some_alone = 1.0 in self._table.sizes
         self._odds = SessionOdds(model, traffic, top)
         self._fresh: State = (0.0,) * top
         self._idle_us = max(self._odds.horizon_us, _MIN_HELD_US)
@@ -181,7 +183,7 @@ class VisitorFilter:
         at_us = _micros(now)
         if at_us >= self._next_refresh_us:
             self._tidy(at_us)
-        if self._alone(group):
+        if self._some_alone and self._alone(group):
             return self._answer(self._win_alone(group, 1))
         recent = self._recent.get(group)
         if recent is None:  # a request of a fresh session, which was not held
@@ -202,7 +204,8 @@ class VisitorFilter:
             self._draws[group] = draws + draw
         else:
             self._replay(group, recent, index + 1)
-        recent.trim(self._odds.lags)
+        if len(requests) >= self._max_held:
+            recent.trim(self._odds.lags)
         return values[0] if len(values) == 1 else self._answer(values)
 
     def revert(self, group: int, now: Moment) -> None:
@@ -236,29 +239,29 @@ class VisitorFilter:
         fresh = 1.0 - state[0]
         if len(low) == 1:
             return (fresh * (low[0] + part * (high[0] - low[0])),)
-        others = low
-        if part:
-            others = tuple([a + part * (b - a) for a, b in zip(low, high, strict=True)])
         if fresh == 1.0:
-            return tuple([others[cap - 1] for cap in self._caps])
+            if part == 0.0:
+                return low if self._every_cap else tuple([low[cap - 1] for cap in self._caps])
+            return tuple([low[c - 1] + part * (high[c - 1] - low[c - 1]) for c in self._caps])
         lower = rows[max(whole - 1, 0)]
-        fewer = [a + part * (b - a) for a, b in zip(lower, low, strict=True)]
-        return tuple(
-            [
-                fresh * others[cap - 1]
-                + sum([state[b] * fewer[cap - b - 1] for b in range(1, cap)])
-                for cap in self._caps
-            ]
-        )
+        values = []
+        for cap in self._caps:  # loops, as short lists cost more than their sums
+            value = fresh * (low[cap - 1] + part * (high[cap - 1] - low[cap - 1]))
+            at = cap - 1
+            for b in range(1, cap):
+                at -= 1
+                value += state[b] * (lower[at] + part * (low[at] - lower[at]))
+            values.append(value)
+        return tuple(values)
 
     def _count(self, at_us: int, before: State, values: Values, sign: int) -> None:
         """Add a win to reach, the calendar and the sessions by impressions, or take it back."""
         part = at_us // PART_US
         more = 1.0 - before[0]
         self._draws_by_part[part] = self._draws_by_part.get(part, 0.0) + sign * more
-        for b, next_more in enumerate(before[1:]):  # a session of b + 1 impressions gets one more
-            self._sessions[b] += sign * (more - next_more)
-            more = next_more
+        for b in range(1, len(before)):  # those with b impressions now, less those with b before
+            self._sessions[b - 1] += sign * (more - before[b])
+            more = before[b]
         for total, value in zip(self._sums, values, strict=True):
             total.add(sign * value)
 
