@@ -82,6 +82,16 @@ class RecencyValuation:
 
     `model` is the site's visit model, of which this takes the nearest previous request;
     `starts_seconds` is the time that `now` counts from, in seconds since 1970.
+
+    >>> import kreach as kr
+    >>> from dataclasses import replace
+    >>> flat = kr.VisitModel.flat(20)
+    >>> model = replace(flat, gap_edges_seconds=(1800.0,), continuation_odds=[[9.0]])
+    >>> valuation = kr.RecencyValuation(kr.Audience.disjoint([20]), 1, model)
+    >>> first = valuation.probability(0, now=0.0)
+    >>> valuation.record(0, now=0.0)
+    >>> round(valuation.probability(0, now=60.0), 3)  # a minute later: most likely the same visitor
+    0.095
     """
 
     def __init__(
