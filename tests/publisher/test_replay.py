@@ -46,7 +46,7 @@ def test_too_little_history_has_a_stated_error() -> None:
 
 
 def cases_of(**errors: list[float]) -> dict[str, list[tuple[float, ...]]]:
-    return {pattern: [(e, e, 0.0, 0.0) for e in each] for pattern, each in errors.items()}
+    return {pattern: [(e, e, 0.0, 0.0, 0.0, 0.0) for e in each] for pattern, each in errors.items()}
 
 
 def test_bias_is_halved_and_the_worst_pattern_is_covered() -> None:
@@ -66,10 +66,18 @@ def test_patterns_count_alike() -> None:
 
 def test_what_chance_explains_is_no_error() -> None:
     errors = np.random.default_rng(1).normal(0.0, 0.1, 500)
-    rows: list[tuple[float, ...]] = [(e, e, 0.01, 0.0) for e in errors.tolist()]
+    rows: list[tuple[float, ...]] = [(e, e, 0.01, 0.0, 0.0, 0.0) for e in errors.tolist()]
     error = summary({24.0: {"random": rows}}, 1000.0)[2]
-    assert error.spread < 0.03
+    assert error.spread < 0.04
     assert error.higher_spread > 0.06
+
+
+def test_unknown_traffic_widens() -> None:
+    cases = cases_of(random=[0.04, -0.04] * 10)
+    rows = [(*case[:4], 0.03, 0.0) for case in cases["random"]]
+    plain, wider = (summary({24.0: dict(each)}, 100.0)[2] for each in (cases, {"random": rows}))
+    assert wider.spread == pytest.approx(np.hypot(plain.spread, 0.03), abs=1e-3)
+    assert wider.higher_spread == plain.higher_spread
 
 
 def test_lengths_without_a_replay_take_over_a_neighbour() -> None:
