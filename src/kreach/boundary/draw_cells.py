@@ -44,6 +44,11 @@ class DrawCells:
         return float(self.groups @ self.impressions)
 
     @property
+    def members(self) -> float:
+        """Members of all groups that hold anybody targeted."""
+        return float(self.groups @ self.size)
+
+    @property
     def total_draws(self) -> float:
         """Effective draws of all groups."""
         return float(self.groups @ self.draws + self.fraction.sum())

@@ -25,6 +25,7 @@ class DrawLaw:
 
     def __init__(self, window: WindowDraws, model: VisitModel, traffic: float = 1.0) -> None:
         cells = window.cells
+        traffic = max(traffic, _least_traffic(window, model))
         self.meeting = model.meeting_probability(window.days, traffic)
         self.rows = WholeDraws.of(cells)
         self._model = model
@@ -93,3 +94,14 @@ class DrawLaw:
             return np.asarray(table.targeted * figure)
 
         return mean(table.draws + 1.0) - mean(table.draws)
+
+
+def _least_traffic(window: WindowDraws, model: VisitModel) -> float:
+    """The traffic that the impressions themselves prove: there were at least as many requests.
+
+    For windows of a day and more: shorter ones may lie in busy hours.
+    """
+    usual = model.requests_per_person_day * window.cells.members * window.hours / 24.0
+    if window.hours < 24.0 or usual <= 0.0:
+        return 0.0
+    return window.cells.total_impressions / usual

@@ -16,7 +16,7 @@ what each number means, how it is fitted, and what it can and cannot tell about 
 import json
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,14 @@ class ModelError:
     spread: float
     higher_bias: float
     higher_spread: float
+
+    def towards(self, longer: "ModelError", hours: float) -> "ModelError":
+        """The errors of windows of a length between those of this entry and a longer one."""
+        if not np.isfinite(longer.max_hours):
+            return longer
+        share = (hours - self.max_hours) / (longer.max_hours - self.max_hours)
+        pairs = zip(astuple(self), astuple(longer), strict=True)
+        return ModelError(*(low + share * (high - low) for low, high in pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +179,16 @@ class VisitModel:
         return visitor_kinds(each, sizes, self.regulars, self.lasting)
 
     def error(self, hours: float) -> ModelError | None:
-        """How far off reports on windows of this length were in replays; None if none were made."""
-        return next((e for e in self.errors if hours <= e.max_hours), None)
+        """How far off reports on windows of this length were in replays; None if none were made.
+
+        Between two lengths that were replayed it is interpolated.
+        """
+        before: ModelError | None = None
+        for entry in self.errors:
+            if hours <= entry.max_hours:
+                return entry if before is None else before.towards(entry, hours)
+            before = entry
+        return before
 
     @classmethod
     def flat(cls, group_size: float, dispersion: float | None = None) -> "VisitModel":
