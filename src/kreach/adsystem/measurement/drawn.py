@@ -69,8 +69,9 @@ def fold_draws(
 ) -> DrawCells:
     """Count groups by (kind, impressions, whole draws); those without impressions count too."""
     kinds = audience.kinds
-    kind = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
-    some = kinds.targeted[kind] > 0.0 if len(kinds) else np.zeros(len(draws), dtype=bool)
+    of_group = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
+    some = (impressions > 0) & (kinds.targeted[of_group] > 0.0 if len(kinds) else False)
+    kind = of_group
     kind, n, d, v = kind[some], impressions[some], draws[some], doubt[some]
     d = np.minimum(d, n)  # rounding may not make more draws than impressions
     whole = np.floor(d + 1e-12).astype(np.int64)
@@ -81,14 +82,17 @@ def fold_draws(
     first = np.flatnonzero(new)
     cell = np.cumsum(new) - 1
     fraction = sum_by(cell, np.maximum(d - whole, 0.0), len(first))
+    unserved = np.bincount(of_group[impressions == 0], minlength=len(kinds))
+    empty = np.flatnonzero((unserved > 0) & (kinds.targeted > 0.0))
+    kind, none = np.concatenate([empty, kind[first]]), np.zeros(len(empty))
     return DrawCells(
-        kinds.size[kind[first]],
-        kinds.targeted[kind[first]],
-        n[first].astype(np.float64),
-        whole[first].astype(np.float64),
-        np.bincount(cell, minlength=len(first)).astype(np.float64),
-        fraction,
-        sum_by(cell, v, len(first)),
+        kinds.size[kind],
+        kinds.targeted[kind],
+        np.concatenate([none, n[first]]),
+        np.concatenate([none, whole[first]]),
+        np.concatenate([unserved[empty], np.bincount(cell, minlength=len(first))]).astype(float),
+        np.concatenate([none, fraction]),
+        np.concatenate([none, sum_by(cell, v, len(first))]),
     )
 
 
@@ -101,6 +105,11 @@ class GroupDraws:
     doubt: FloatArray
     days: FloatArray  # numeric.meetings.calendar
     hours: float  # from the first impression to the last
+
+    def described(self) -> "DrawnExposure":
+        """An exposure of nobody, for what it says about model and window."""
+        nobody = DrawCells(*(np.zeros(0) for _ in range(7)))
+        return DrawnExposure(WindowDraws(nobody, self.days, self.hours), self.model)
 
     def exposure(self, audience: DisjointAudience, impressions: IntArray) -> "DrawnExposure":
         """The exposure of an audience on these groups."""
