@@ -8,7 +8,7 @@ Most rows have no other one of their group shortly before them and are whole dra
 sorted once, for the one row before, and only what is near another row is looked at further: draws
 are impressions less what the near rows lack. `lost` counts the first row of a group inside its
 slot whole, `running_lost` the first since the slots begin, so sums of it over slots are those of
-everything so far. Times are whole microseconds since 1970: engines agree on them.
+everything so far. Times are whole microseconds since 1970, shares whole units: engines agree.
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,7 @@ from kreach.numeric.draws import HOUR_US
 from kreach.numeric.meetings import PART_US
 
 __all__ = [
+    "UNITS",
     "draw_cells",
     "draws_by_group",
     "group_counts",
@@ -37,7 +38,10 @@ __all__ = [
 ]
 
 _BEFORE_ALL = -(2**62)
-_ROUNDING = 1e-12  # as in measurement.drawn: sums that a last digit keeps below a whole number
+_UNIT_BITS = 36
+UNITS = 1 << _UNIT_BITS
+"""Shares of a draw are summed in whole units of 1.5e-11, so that sums have no order: engines
+and repeated runs agree to the last digit."""
 
 
 def group_key(group: ir.Value, dialect: str) -> ir.Value:
@@ -64,16 +68,18 @@ def near_rows(rows: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Tabl
 def losses(
     near: ir.Table, keys: Sequence[str], model: VisitModel, slots: Sequence[Window]
 ) -> ir.Table:
-    """keys, slot, part, share, running_share of near rows: alone in the slot, and since the first.
+    """keys, slot, part, lost, doubt of near rows; running_lost, running_doubt with several slots.
 
-    `near` rows lie in the slots, which follow each other without gaps.
+    `lost` is 1 − w and `doubt` w(1 − w) for a share w, in units of 1/UNITS. `near` rows lie in the
+    slots, which follow each other without gaps.
     """
     edges = _slot_edges(slots)
     factors, lags = _with_factors(near, keys, model), range(model.lags)
     us = factors["us"]
     running = _product([factors[f"factor{lag}"] for lag in lags])
-    alone = running
+    alone, more = running, {}
     if edges:
+        more = {"running_lost": _lost(running), "running_doubt": _doubt(running)}
         begins = _step(us, edges, [_BEFORE_ALL, *edges])
         alone = _product(
             [
@@ -82,8 +88,16 @@ def losses(
             ]
         )
     return factors.select(
-        *keys, slot=_slot(us, slots), part=_part(us), share=alone, running_share=running
+        *keys, slot=_slot(us, slots), part=_part(us), lost=_lost(alone), doubt=_doubt(alone), **more
     )
+
+
+def _lost(share: ir.Value) -> ir.Value:
+    return ((_number(1.0) - share) * _number(UNITS)).round().cast("int64")
+
+
+def _doubt(share: ir.Value) -> ir.Value:
+    return (share * (_number(1.0) - share) * _number(UNITS)).round().cast("int64")
 
 
 def _with_factors(near: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Table:
@@ -147,23 +161,25 @@ def _step(column: ir.Value, edges: Sequence[int], values: Sequence[float]) -> ir
 
 
 def group_losses(lost: ir.Table, keys: Sequence[str]) -> ir.Table:
-    """slot, keys, lost, doubt, running_lost, running_doubt: sums of 1 − w and of w(1 − w)."""
-    alone, running = lost["share"], lost["running_share"]
-    one = _number(1.0)
+    """slot, keys, lost, doubt, running_lost, running_doubt: sums over rows."""
     return lost.group_by("slot", *keys).aggregate(
-        lost=(one - alone).sum(),
-        doubt=(alone * (one - alone)).sum(),
-        running_lost=(one - running).sum(),
-        running_doubt=(running * (one - running)).sum(),
+        **{name: lost[column].sum().cast("int64") for name, column in _columns(lost).items()}
     )
 
 
 def part_losses(lost: ir.Table, keys: Sequence[str] = ()) -> ir.Table:
     """keys, slot, part of a day since 1970, lost, running_lost."""
-    one = _number(1.0)
+    columns = {name: at for name, at in _columns(lost).items() if name.endswith("lost")}
+    wide = {name: lost[at].cast("decimal(38, 0)").sum() for name, at in columns.items()}
     return lost.group_by(*keys, "slot", "part").aggregate(
-        lost=(one - lost["share"]).sum(), running_lost=(one - lost["running_share"]).sum()
+        **{name: total.cast("float64") for name, total in wide.items()}
     )
+
+
+def _columns(lost: ir.Table) -> dict[str, str]:
+    """Sums by name, and the columns that they are of: with one slot, running is alone."""
+    names = ("lost", "doubt", "running_lost", "running_doubt")
+    return {name: name if name in lost.columns else name.removeprefix("running_") for name in names}
 
 
 def part_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str] = ()) -> ir.Table:
@@ -183,8 +199,8 @@ def group_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str]) -
 def draws_by_group(counted: ir.Table, lost: ir.Table, slots: int, dialect: str) -> ir.Table:
     """slot, group, n, draws, doubt, running_draws, running_doubt, where there are impressions.
 
-    `counted` has a column n0, n1, ... for each slot, as `queries.counts` has; `lost` are
-    `group_losses`.
+    Draws and doubt are in units of 1/UNITS. `counted` has a column n0, n1, ... for each slot, as
+    `queries.counts` has; `lost` are `group_losses`.
     """
     numbers = [counted[f"n{at}"].fill_null(0).cast("int64") for at in range(slots)]
     codes = [number * slots + at for at, number in enumerate(numbers)]
@@ -203,9 +219,9 @@ def draws_by_group(counted: ir.Table, lost: ir.Table, slots: int, dialect: str) 
     both = served.left_join(less, same)
 
     def left(name: str) -> ir.Value:
-        return both[name].fill_null(_number(0.0))
+        return both[name].fill_null(0)
 
-    n = both["n"].cast("float64")
+    n = both["n"] * UNITS
     return both.select(
         "slot",
         "group",
@@ -221,17 +237,18 @@ def draw_cells(drawn: ir.Table, groups: GroupTable) -> ir.Table:
     """size, targeted, n, whole, slot, until, groups, fraction, doubt: a histogram of groups.
 
     `drawn` has group, n, draws, doubt, slot and until: a group counts in the slots from `slot` up
-    to, not including, `until`. Groups that the table does not have are left out.
+    to, not including, `until`. Groups that the table does not have are left out. `fraction` and
+    `doubt` are in units of 1/UNITS.
     """
     known = groups.rows.select("size", "targeted", known="group")
     both = drawn.inner_join(known, drawn["group"] == known["known"])
-    whole = (both["draws"] + _number(_ROUNDING)).floor().cast("int64")
+    whole = (both["draws"] >> _UNIT_BITS).cast("int64")
     flat = both.select("size", "targeted", "n", "slot", "until", "doubt", "draws", whole=whole)
-    rest = flat["draws"] - flat["whole"]
+    rest = flat["draws"] - flat["whole"] * UNITS
     return flat.group_by("size", "targeted", "n", "whole", "slot", "until").aggregate(
         groups=flat.count(),
-        fraction=ibis.greatest(rest, _number(0.0)).sum(),
-        doubt=flat["doubt"].sum(),
+        fraction=rest.sum().cast("int64"),
+        doubt=flat["doubt"].sum().cast("int64"),
     )
 
 
@@ -243,7 +260,7 @@ def running_draws(by_group: ir.Table, slots: int) -> ir.Table:
         "group",
         "slot",
         n=by_group["n"].sum().over(so_far).cast("int64"),
-        draws=by_group["running_draws"].sum().over(so_far),
-        doubt=by_group["running_doubt"].sum().over(so_far),
+        draws=by_group["running_draws"].sum().over(so_far).cast("int64"),
+        doubt=by_group["running_doubt"].sum().over(so_far).cast("int64"),
         until=by_group["slot"].lead(1).over(ordered).fill_null(slots),
     )

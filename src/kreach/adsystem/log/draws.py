@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kreach.adsystem.log.draw_queries import (
+    UNITS,
     draw_cells,
     draws_by_group,
     group_counts,
@@ -69,7 +70,7 @@ class _Parts:
         part, first, last = (here[name].astype(np.int64) for name in ("part", "first", "last"))
         draws = here["n"].astype(np.float64)
         if len(less["part"]):
-            lacks = less["running_lost" if running else "lost"].astype(np.float64)
+            lacks = less["running_lost" if running else "lost"].astype(np.float64) / UNITS
             start = int(part.min())
             width = int(part.max()) - start + 1
             by_part = sum_by(part - start, draws, width)
@@ -196,8 +197,9 @@ def _cells(columns: Columns, unserved: Columns) -> DrawCells:
     new = np.ones(table.shape[1], dtype=bool)
     new[1:] = (table[:4, 1:] != table[:4, :-1]).any(axis=0)
     first = np.flatnonzero(new)
-    sums = np.add.reduceat(table[4:], first, axis=1) if len(first) else table[4:]
-    return DrawCells(*table[:4, first], *sums)
+    groups, fraction, doubt = np.add.reduceat(table[4:], first, axis=1) if len(first) else table[4:]
+    size, targeted, n, whole = table[:4, first]
+    return DrawCells(size, targeted, n, whole, groups, fraction / UNITS, doubt / UNITS)
 
 
 # -- the live log -----------------------------------------------------------------------------
@@ -233,9 +235,9 @@ class _LiveDraws:
         lost = _where(lost, chosen(lost))
         group, of_lost = (one["group"].astype(np.int64) for one in (counts, lost))
         draws = sum_by(group, counts["n"].astype(np.float64), self._groups)
-        draws -= sum_by(of_lost, lost[f"{which}lost"].astype(np.float64), self._groups)
+        draws -= sum_by(of_lost, lost[f"{which}lost"].astype(np.float64), self._groups) / UNITS
         doubt = sum_by(of_lost, lost[f"{which}doubt"].astype(np.float64), self._groups)
-        return draws, doubt
+        return draws, doubt / UNITS
 
     def parts(self, chosen: Callable[[Columns], Mask], *, running: bool = False) -> _Parts:
         """Draws by part of the day of the chosen rows."""
