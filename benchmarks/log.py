@@ -1,4 +1,8 @@
-"""A window of a log of 10⁸ impressions, beside bare counts, exact distinct users and sketches."""
+"""A window of a log of 10⁸ impressions, beside bare counts, exact distinct users and sketches.
+
+`--draws` measures effective draws alone: the window report with a visit model against the bare
+count and the report without one, on a log sorted by time and on one sorted by group and time.
+"""
 
 import argparse
 import json
@@ -10,14 +14,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 
 import kreach as kr
 from benchmarks.timing import duration, print_table
+from kreach.boundary.visit_model import VisitModel
+from kreach.numeric.meetings import DAY_EDGES, PARTS
 
 __all__ = ["run"]
 
@@ -29,6 +37,8 @@ _WINDOW = f"campaign = 'c0' AND ts >= TIMESTAMP '{_START}' AND ts < TIMESTAMP '{
 _CAPS = (1, 2, 3)
 _SKETCHED = 2_000_000
 _ROUNDS = 3
+_DRAWS_ROWS = 10_000_000
+_LAYOUTS = ("log", "sorted")
 
 
 def run(rows: int = _ROWS, folder: Path | None = None, *, spark: bool = True) -> None:
@@ -66,6 +76,85 @@ def _report(rows: int, folder: Path, *, spark: bool) -> None:
     print_table(f"{rows:,} impressions, {groups:,} groups, {_DAYS} days", header, table)
     if spark:
         _growth(rows, folder)
+
+
+def run_draws(rows: int = _DRAWS_ROWS, folder: Path | None = None) -> None:
+    """Effective draws against the bare count, in turns, on both layouts."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="kreach-bench-") as made:
+            run_draws(rows, Path(made))
+        return
+    _generate(rows, folder)
+    _sort(rows, folder)
+    table = []
+    for layout in _LAYOUTS:
+        names = (f"{layout}-bare", f"{layout}-plain", f"{layout}-draws")
+        turns = [[_measured(name, rows, folder) for name in names] for _ in range(_ROUNDS)]
+        for at, what in enumerate(("bare count(*) group by group", "report", "report with draws")):
+            ratios = [turn[at]["seconds"] / turn[0]["seconds"] for turn in turns]
+            table.append(
+                (
+                    "by time" if layout == "log" else "by group, time",
+                    what,
+                    duration(min(turn[at]["seconds"] for turn in turns)),
+                    f"{sorted(ratios)[len(ratios) // 2]:.2f}",
+                    f"{min(ratios):.2f} to {max(ratios):.2f}",
+                    f"{max(turn[at]['peak_mb'] for turn in turns):,.0f} MB",
+                    turns[-1][at].get("note", ""),
+                )
+            )
+    header = ("sorted", "", "best time", "÷ bare", "range", "peak memory", "")
+    print_table(f"{rows:,} impressions, {rows // 100:,} groups, {_DAYS} days", header, table)
+
+
+def _sort(rows: int, folder: Path) -> None:
+    """The same log as a writer that sorts by group and time would leave it."""
+    log, path = _files(rows, folder)[0], folder / f"sorted-{rows}.parquet"
+    if path.exists():
+        return
+    draft = path.with_suffix(".draft")
+    with duckdb.connect() as engine:
+        engine.execute(f"SET memory_limit = '6GB'; SET temp_directory = '{folder}/spill'")
+        engine.execute(
+            f"""COPY (SELECT * FROM '{log}' ORDER BY "group", ts) TO '{draft}' (FORMAT parquet)"""
+        )
+    draft.rename(path)
+
+
+def _visit_model() -> VisitModel:
+    """Sessions as in public traffic: 4 lags, gaps up to 2 hours, hours of the day."""
+    odds = np.array([[150.0, 60.0, 12.0, 3.0, 0.8, 0.2, 0.05]])
+    hours = 1.0 + 0.6 * np.sin(np.arange(24) / 24.0 * 2.0 * np.pi)
+    return VisitModel(
+        group_size=float(_GROUP_SIZE),
+        gap_edges_seconds=(60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0),
+        continuation_odds=odds / np.array([[1.0], [2.0], [4.0], [8.0]]),
+        hourly_traffic=hours / hours.mean(),
+        requests_per_session=np.array([0.5, 0.25, 0.15, 0.1]),
+        meetings=np.full((PARTS, PARTS, len(DAY_EDGES) + 1), 0.12),
+        regulars=0.3,
+        lasting=0.5,
+    )
+
+
+def _bare_layout(rows: int, folder: Path, layout: str) -> tuple[float, str]:
+    query = f"""SELECT "group", count(*) AS n FROM '{folder}/{layout}-{rows}.parquet'
+        WHERE {_WINDOW} GROUP BY 1"""
+    with duckdb.connect() as engine:
+        start = time.perf_counter()
+        engine.execute(f"SELECT count(*), max(n) FROM ({query})").fetchall()
+        return time.perf_counter() - start, ""
+
+
+def _window_layout(
+    rows: int, folder: Path, layout: str, model: VisitModel | None
+) -> tuple[float, str]:
+    log, groups = folder / f"{layout}-{rows}.parquet", _files(rows, folder)[3]
+    with _opened(kr.EmbeddedEngine(), log, groups) as (opened, known):
+        start = time.perf_counter()
+        report = kr.measure_window(opened, known, _CAPS, model=model, **_ASKED)
+        first = report.document().reports[0]
+        return time.perf_counter() - start, f"reach {first.reach:,.0f}"
 
 
 def _best_of_rounds(rows: int, folder: Path) -> dict[str, dict[str, Any]]:
@@ -256,6 +345,12 @@ _WORKERS: dict[str, Callable[[int, Path], str | tuple[float, str]]] = {
     "distinct": _distinct,
     "capped": _capped,
     "engine_sketch": _engine_sketch,
+    **{f"{one}-bare": partial(_bare_layout, layout=one) for one in _LAYOUTS},
+    **{f"{one}-plain": partial(_window_layout, layout=one, model=None) for one in _LAYOUTS},
+    **{
+        f"{one}-draws": partial(_window_layout, layout=one, model=_visit_model())
+        for one in _LAYOUTS
+    },
     "hll": lambda rows, folder: _sketch(rows, folder, "hll"),
     "theta": lambda rows, folder: _sketch(rows, folder, "theta"),
 }
@@ -279,6 +374,15 @@ def _spark(rows: int, folder: Path) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - start, "bare": bare, "start": started}
 
 
+def _peak_kilobytes() -> int:
+    """Of this process alone: `ru_maxrss` starts from what its parent had."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(one for one in status.read_text().splitlines() if one.startswith("VmHWM"))
+        return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def _work(name: str, rows: int, folder: Path) -> None:
     import_module("kreach.adsystem.reports.window")  # importing is not measured
     start = time.perf_counter()
@@ -288,15 +392,20 @@ def _work(name: str, rows: int, folder: Path) -> None:
         told = _WORKERS[name](rows, folder)
         spent, note = (time.perf_counter() - start, told) if isinstance(told, str) else told
         found = {"seconds": spent, "note": note}
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found["peak_mb"] = _peak_kilobytes() / 1024
     print(json.dumps(found))
 
 
 def _main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.log", description=__doc__)
-    parser.add_argument("--rows", type=int, default=_ROWS, help="impressions in the largest log")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        help=f"impressions in the largest log ({_ROWS:,}; with --draws {_DRAWS_ROWS:,})",
+    )
     parser.add_argument("--folder", type=Path, help="where the logs are made and kept")
     parser.add_argument("--no-spark", action="store_true", help="leave Spark out")
+    parser.add_argument("--draws", action="store_true", help="effective draws only")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.worker:
@@ -305,7 +414,10 @@ def _main(arguments: list[str]) -> None:
         os._exit(0)  # a Java that is still closing must not count
     if asked.folder is not None:
         asked.folder.mkdir(parents=True, exist_ok=True)
-    run(asked.rows, asked.folder, spark=not asked.no_spark)
+    if asked.draws:
+        run_draws(asked.rows or _DRAWS_ROWS, asked.folder)
+    else:
+        run(asked.rows or _ROWS, asked.folder, spark=not asked.no_spark)
 
 
 if __name__ == "__main__":

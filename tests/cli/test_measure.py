@@ -1,11 +1,17 @@
 """`kreach measure`: what a window of a log says, as JSON in a pipe and as tables on a terminal."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import kreach as kr
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue
+from tests.adsystem.visit_models import sample_model
 from tests.cli.command import kreach
 
 LOG = """impression_id,campaign,group,ts
@@ -103,3 +109,79 @@ def test_bad_input_gets_one_line(
     assert found.out == ""
     assert found.err.startswith(f"kreach: {named} must")
     assert found.err.count("\n") == 1
+
+
+def _release(folder: Path) -> Path:
+    """A release of the same groups with a visit model."""
+    moment = datetime(2026, 10, 1, tzinfo=UTC)
+    groups, sizes = ("007", "b", "c"), np.array([3, 4, 5])
+    model = sample_model(4.0)
+    write_catalogue(Catalogue("v1", moment, 3, groups, sizes, 0.5, model=model), folder)
+    return folder
+
+
+ASKED = ("--campaign", "spring", "--cap", "1", "--cap", "3")
+
+
+def _measured(files: tuple[str, ...], groups: Path, *more: str) -> dict[str, Any]:
+    log = files[files.index("--impressions") + 1]
+    arguments = ("--groups", str(groups), "--impressions", log, *ASKED, *more, "--json")
+    document: dict[str, Any] = json.loads(kreach("measure", *arguments).out)
+    return document
+
+
+def test_a_release_brings_its_visit_model(files: tuple[str, ...], tmp_path: Path) -> None:
+    release = _release(tmp_path / "release")
+    drawn = _measured(files, release)
+    assert drawn["model"] == {
+        "name": "visit model",
+        "fitted_people": 12_345,
+        "history_days": 30.0,
+        "error": 0.03,
+    }
+    assert drawn["basis"].startswith("visit model")
+    for groups in (release / "groups.parquet", tmp_path):  # a file in it, the folder around it
+        assert _measured(files, groups)["reports"] == drawn["reports"]
+    times = np.array(["2026-11-01T00:00", "2026-11-01T23:59:59.999999", "2026-11-01T23:00"])
+    library = kr.measure_times(
+        kr.Audience.disjoint([3, 4, 5]),
+        [0, 0, 1],
+        times.astype("datetime64[us]"),
+        [1, 3],
+        model=sample_model(4.0),
+    )
+    for report in drawn["reports"]:
+        assert report["reach"] == pytest.approx(library[report["cap"]].reach, rel=1e-9)
+    text = kreach("measure", "--groups", str(release), *files[3:], *ASKED, "--table").out
+    assert "model: visit model, error in replays of history 3.0%" in text
+
+
+def test_the_model_is_a_choice(files: tuple[str, ...], tmp_path: Path) -> None:
+    release = _release(tmp_path / "release")
+    drawn, plain = _measured(files, release), _measured(files, release, "--model", "none")
+    assert plain["model"] == {
+        "name": "dispersion",
+        "fitted_people": None,
+        "history_days": None,
+        "error": None,
+    }
+    wanted = kr.measure(kr.Audience.disjoint([3, 4, 5], None, 0.5), [2, 1, 0], 1)
+    assert plain["reports"][0]["reach"] == pytest.approx(wanted.reach, rel=1e-12)
+    groups = Path(files[files.index("--groups") + 1])
+    assert _measured(files, groups)["model"]["name"] == "dispersion"  # no model beside this file
+    given = _measured(files, groups, "--model", str(release / "visit_model.json"))
+    assert given["model"] == drawn["model"]
+    busy = _measured(files, release, "--traffic", "5")
+    assert busy["reports"][0]["reach"] > drawn["reports"][0]["reach"]
+    text = kreach("measure", *files[1:], *ASKED, "--table").out
+    assert "without times of visits (no visit model)" in text
+
+
+def test_a_wrong_model_gets_one_line(files: tuple[str, ...], tmp_path: Path) -> None:
+    for more, message in (
+        (("--model", str(tmp_path)), "folder must be a release that holds visit_model.json"),
+        (("--traffic", "2"), "traffic must be 1 without a visit model"),
+    ):
+        done = kreach(*files, *ASKED, *more)
+        assert done.code == 1
+        assert message in done.err

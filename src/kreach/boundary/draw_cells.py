@@ -90,8 +90,9 @@ def fold_draws(
 ) -> DrawCells:
     """Count groups by (kind, impressions, whole draws); those without impressions count too."""
     kinds = audience.kinds
-    kind = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
-    some = kinds.targeted[kind] > 0.0 if len(kinds) else np.zeros(len(draws), dtype=np.bool_)
+    of_group = np.zeros(len(draws), dtype=np.int64) if kinds.of_group is None else kinds.of_group
+    some = (impressions > 0) & (kinds.targeted[of_group] > 0.0 if len(kinds) else False)
+    kind = of_group
     kind, n, d, v = kind[some], impressions[some], draws[some], doubt[some]
     d = np.minimum(d, n)  # rounding may not make more draws than impressions
     whole = np.floor(d + 1e-12).astype(np.int64)
@@ -102,14 +103,17 @@ def fold_draws(
     first = np.flatnonzero(new)
     cell = np.cumsum(new) - 1
     fraction = sum_by(cell, np.maximum(d - whole, 0.0), len(first))
+    unserved = np.bincount(of_group[impressions == 0], minlength=len(kinds))
+    empty = np.flatnonzero((unserved > 0) & (kinds.targeted > 0.0))
+    kind, none = np.concatenate([empty, kind[first]]), np.zeros(len(empty))
     return DrawCells(
-        kinds.size[kind[first]],
-        kinds.targeted[kind[first]],
-        n[first].astype(np.float64),
-        whole[first].astype(np.float64),
-        np.bincount(cell, minlength=len(first)).astype(np.float64),
-        fraction,
-        sum_by(cell, v, len(first)),
+        kinds.size[kind],
+        kinds.targeted[kind],
+        np.concatenate([none, n[first]]),
+        np.concatenate([none, whole[first]]),
+        np.concatenate([unserved[empty], np.bincount(cell, minlength=len(first))]).astype(float),
+        np.concatenate([none, fraction]),
+        np.concatenate([none, sum_by(cell, v, len(first))]),
     )
 
 

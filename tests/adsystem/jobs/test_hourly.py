@@ -1,6 +1,7 @@
 """An hour of all bidders: the library's digits, and what happens when it is not over yet."""
 
 import shutil
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from tests.adsystem.jobs.sample_stores import (
     rows_of,
     tree,
 )
+from tests.adsystem.visit_models import sample_model
 
 MINUTE = timedelta(minutes=1)
 AT = START + 30 * HOUR
@@ -99,6 +101,36 @@ def test_numbers_are_the_library_s_to_the_last_digit(tmp_path: Path, kind: str) 
     assert facts["spend_micros"] == sum(sold.micros for sold in truth)
     assert facts["bidders"].keys() == {"b1", "b2"}
     assert facts["complete"]
+
+
+def test_a_catalogue_with_a_visit_model_is_measured_by_draws(tmp_path: Path) -> None:
+    """Alone and since the flight began, as the library measures times; repeated, the same bytes."""
+    model = sample_model()
+    catalogue = replace(make_catalogue("dispersed"), model=model)
+    sample = SampleStore(tmp_path, catalogue, bidders=("b1", "b2"))
+    sample.add("spring")
+    sample.write_random(400, seed=6, span=12 * HOUR)
+    sample.move()
+    periods = hours(START + 10 * HOUR)
+    assert states(run_hourly(sample.options(), periods, NOW)) == ["written"]
+    rows = rows_of(folder_of(sample, START + 10 * HOUR))
+    assert {row["span"] for row in rows} == {"hour", "flight"}
+    for row in rows:
+        sold = [one for one in sample.sold if row["window_start"] <= one.ts < row["window_end"]]
+        wanted = kr.measure_times(
+            catalogue.audience(),
+            [one.group for one in sold],
+            [one.ts for one in sold],
+            [row["cap"]],
+            model=model,
+        )[row["cap"]]
+        assert row["reach"] == pytest.approx(wanted.reach, rel=1e-9)
+        assert row["model"] == "visit model"
+        assert wanted.exposure.model_error is not None
+        assert row["model_error"] == wanted.exposure.model_error.spread
+    before = tree(sample.folder / "out")
+    assert states(run_hourly(sample.options(force=True), periods, NOW)) == ["written"]
+    assert tree(sample.folder / "out") == before
 
 
 def test_the_order_in_which_an_engine_answers_changes_no_digit() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import ibis.expr.types as ir
 import numpy as np
 
 from kreach.adsystem.log.draws import file_draws
@@ -122,32 +123,60 @@ def count_files(
     Windows follow each other without gaps. With a model of the groups' visits, impressions count
     as effective draws.
     """
-    drawn = None
+    counted, slots = counts(log, place, windows), len(windows)
     if groups.model is not None:
-        drawn = file_draws(engine, log, groups, place, windows, groups.model, running=running)
-    counted = counts(log, place, windows)
-    slots = len(windows)
+        with engine.temporary(counted) as stored:
+            return _drawn_files(engine, log, groups, place, windows, stored, running=running)
     if running:
         counted, slots = with_running(counted, slots), 2 * slots
     if groups.members is not None:
         counted = engine.materialize(counted)
-    columns = engine.columns(histogram(counted, groups, slots))
-    impressions, slot = np.divmod(columns["code"].astype(np.int64), slots)
     result = []
-    for at in range(slots):
-        cells = {name: values[slot == at] for name, values in columns.items()}
+    for at, (cells, number) in enumerate(_histograms(engine, counted, groups, slots)):
         known = cells["status"].astype(np.int64) == KNOWN
-        number = impressions[slot == at]
         served = {name: values[known] for name, values in cells.items()}
-        if drawn is None or groups.model is None:
-            exposure = exposure_of(engine, counted, groups, f"n{at}", served, number[known])
-        else:
-            none = {name: served[name][number[known] == 0] for name in _UNSERVED}
-            of_window, so_far = at % len(windows), at >= len(windows)
-            window = drawn.window(of_window, none, running=so_far)
-            exposure = DrawnExposure(window, groups.model)
+        exposure = exposure_of(engine, counted, groups, f"n{at}", served, number[known])
         result.append(_window_counts(cells, number, exposure))
     return result
+
+
+def _drawn_files(
+    engine: Engine,
+    log: LogTable,
+    groups: GroupTable,
+    place: Place,
+    windows: list[Window],
+    counted: ir.Table,
+    *,
+    running: bool,
+) -> list[WindowCounts]:
+    """The same with a visit model: `counted` are the impressions by group of each window."""
+    assert groups.model is not None
+    slots = len(windows)
+    every = with_running(counted, slots) if running else counted
+    cells = list(_histograms(engine, every, groups, 2 * slots if running else slots))
+    known = [one["status"].astype(np.int64) == KNOWN for one, _ in cells]
+    strange = sum(number[~mine].sum() for (_, number), mine in zip(cells, known, strict=True))
+    drawn = file_draws(
+        engine, log, groups, place, windows, counted, all_known=not strange, running=running
+    )
+    result = []
+    for at, ((one, number), mine) in enumerate(zip(cells, known, strict=True)):
+        none = {name: one[name][mine & (number == 0)] for name in _UNSERVED}
+        window = drawn.window(at % slots, none, running=at >= slots)
+        result.append(_window_counts(one, number, DrawnExposure(window, groups.model)))
+    return result
+
+
+def _histograms(
+    engine: Engine, counted: ir.Table, groups: GroupTable, slots: int
+) -> Iterator[tuple[Columns, IntArray]]:
+    """The histogram of each slot, and the impressions of its rows."""
+    columns = engine.columns(histogram(counted, groups, slots))
+    impressions, slot = np.divmod(columns["code"].astype(np.int64), slots)
+    for at in range(slots):
+        here = slot == at
+        yield {name: values[here] for name, values in columns.items()}, impressions[here]
 
 
 def _window_counts(cells: Columns, impressions: IntArray, exposure: Exposure) -> WindowCounts:

@@ -1,20 +1,20 @@
 """Effective draws of a log as Ibis expressions for any engine (`numeric/draws.py` has the formula).
 
-    rows of a place → timed_rows: group, us                  (known groups only, each id once)
-                    → drawn_rows: group, slot, part, us, share, running_share
-                    → group_draws: slot, group, n, draws, doubt, ...
-                    → part_draws: slot, part, draws, ..., first, last
+    timed_rows   key, us                    rows of a place; the key stands for the group
+    near_rows    key, us, before0           rows soon after another one of their group
+    losses       key, us, slot, part, ...   how much of a draw each of these lacks
 
-`share` counts the first row of a group inside its slot whole, `running_share` the first since the
-slots begin, so sums of `running_share` over slots are those of everything so far. Times are whole
-microseconds since 1970: engines agree on them to the last digit.
+Most rows have no other one of their group shortly before them and are whole draws. So the rows are
+sorted once, for the one row before, and only what is near another row is looked at further: draws
+are impressions less what the near rows lack. `lost` counts the first row of a group inside its
+slot whole, `running_lost` the first since the slots begin, so sums of it over slots are those of
+everything so far. Times are whole microseconds since 1970, shares whole units: engines agree.
 """
 
 from collections.abc import Sequence
 
 import ibis
 import ibis.expr.types as ir
-import numpy as np
 
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.tables import GroupTable
@@ -24,39 +24,62 @@ from kreach.numeric.draws import HOUR_US
 from kreach.numeric.meetings import PART_US
 
 __all__ = [
+    "UNITS",
     "draw_cells",
-    "drawn_rows",
-    "group_draws",
-    "part_draws",
+    "draws_by_group",
+    "group_counts",
+    "group_losses",
+    "losses",
+    "near_rows",
+    "part_counts",
+    "part_losses",
     "running_draws",
     "timed_rows",
 ]
 
 _BEFORE_ALL = -(2**62)
-_ROUNDING = 1e-12  # as in measurement.drawn: sums that a last digit keeps below a whole number
+_UNIT_BITS = 36
+UNITS = 1 << _UNIT_BITS
+"""Shares of a draw are summed in whole units of 1.5e-11, so that sums have no order: engines
+and repeated runs agree to the last digit."""
 
 
-def timed_rows(rows: ir.Table, groups: GroupTable, dialect: str) -> ir.Table:
-    """group, us: rows of a log in files on known groups, which get their numbers."""
-    known = groups.rows.select(known="group", number="number")
-    named = rows.select(served=rows["group"].cast("string"), ts="ts")
-    both = named.inner_join(known, named["served"] == known["known"])
-    return both.select(group=both["number"], us=micros(both["ts"], dialect))
+def group_key(group: ir.Value, dialect: str) -> ir.Value:
+    """What rows of a group are sorted by: on DuckDB a hash of 64 bits, which is far quicker.
 
-
-def drawn_rows(
-    rows: ir.Table, keys: Sequence[str], model: VisitModel, slots: Sequence[Window]
-) -> ir.Table:
-    """Each row with its share of a draw, alone in its slot and with the slots before it.
-
-    `rows` have the keys and `us`, and lie in the slots, which follow each other without gaps.
+    Two of a million groups share one with a probability of 3 in 10⁸.
     """
-    edges = [to_micros(slot.start) for slot in slots[1:] if slot.start is not None]
-    factors, lags = _with_factors(rows, keys, model), range(_used_lags(model))
+    name = group.cast("string")
+    return name.hash() if dialect == "duckdb" else name
+
+
+def timed_rows(rows: ir.Table, dialect: str) -> ir.Table:
+    """key, us: rows of a log in files."""
+    return rows.select(key=group_key(rows["group"], dialect), us=micros(rows["ts"], dialect))
+
+
+def near_rows(rows: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Table:
+    """keys, us, before0: rows that may continue the one before them in their group."""
+    order = ibis.window(group_by=list(keys), order_by="us")
+    lagged = rows.mutate(before0=rows["us"].lag(1).over(order)).view()
+    return lagged.filter(lagged["us"] - lagged["before0"] < int(model.gap_edges_us[-1]))
+
+
+def losses(
+    near: ir.Table, keys: Sequence[str], model: VisitModel, slots: Sequence[Window]
+) -> ir.Table:
+    """keys, slot, part, lost, doubt of near rows; running_lost, running_doubt with several slots.
+
+    `lost` is 1 − w and `doubt` w(1 − w) for a share w, in units of 1/UNITS. `near` rows lie in the
+    slots, which follow each other without gaps.
+    """
+    edges = _slot_edges(slots)
+    factors, lags = _with_factors(near, keys, model), range(model.lags)
     us = factors["us"]
     running = _product([factors[f"factor{lag}"] for lag in lags])
-    alone = running
+    alone, more = running, {}
     if edges:
+        more = {"running_lost": _lost(running), "running_doubt": _doubt(running)}
         begins = _step(us, edges, [_BEFORE_ALL, *edges])
         alone = _product(
             [
@@ -65,39 +88,50 @@ def drawn_rows(
             ]
         )
     return factors.select(
-        *keys,
-        "us",
-        slot=_step(us, edges, list(range(len(slots)))),
-        part=(us // PART_US).cast("int64"),
-        share=alone,
-        running_share=running,
+        *keys, slot=_slot(us, slots), part=_part(us), lost=_lost(alone), doubt=_doubt(alone), **more
     )
 
 
-def _used_lags(model: VisitModel) -> int:
-    used = np.flatnonzero(np.any(model.continuation_odds > 0.0, axis=1))
-    return int(used[-1]) + 1 if len(used) else 0
+def _lost(share: ir.Value) -> ir.Value:
+    return ((_number(1.0) - share) * _number(UNITS)).round().cast("int64")
 
 
-def _with_factors(rows: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Table:
+def _doubt(share: ir.Value) -> ir.Value:
+    return (share * (_number(1.0) - share) * _number(UNITS)).round().cast("int64")
+
+
+def _with_factors(near: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Table:
     """The previous times of each row's group, before0, ..., and τ/(o + τ) for each, factor0, ...
 
-    In stages, each a query around the one before: no expression is written out twice.
+    The row before the one before is the one before the last *near* row; where that is of an earlier
+    stretch of near rows, it is too far away to matter, as is what comes before it. In stages, each
+    a query around the one before: no expression is written out twice.
     """
     order = ibis.window(group_by=list(keys), order_by="us")
-    us, edges, last = rows["us"], model.gap_edges_us.tolist(), int(model.gap_edges_us[-1])
-    before = {f"before{lag}": us.lag(lag + 1).over(order) for lag in range(_used_lags(model))}
+    us, edges, last = near["us"], model.gap_edges_us.tolist(), int(model.gap_edges_us[-1])
+    before = {f"before{lag}": near["before0"].lag(lag).over(order) for lag in range(1, model.lags)}
     hour = (us // HOUR_US) % 24
     traffic = _step(hour, list(range(1, 24)), model.hourly_traffic.tolist())
-    lagged = rows.mutate(**before, traffic=traffic).view()
+    lagged = near.mutate(**before, traffic=traffic).view()
     factors = {}
-    for lag in range(_used_lags(model)):
+    for lag in range(model.lags):
         gap = lagged["us"] - lagged[f"before{lag}"]
         odds = _step(gap, edges, [*model.continuation_odds[lag].tolist(), 0.0])
         here = lagged["traffic"]
-        # most rows have no neighbour so near: that is decided first, and null gaps are far
         factors[f"factor{lag}"] = (gap < last).ifelse(here / (odds + here), _number(1.0))
     return lagged.mutate(**factors).view()
+
+
+def _slot_edges(slots: Sequence[Window]) -> list[int]:
+    return [to_micros(slot.start) for slot in slots[1:] if slot.start is not None]
+
+
+def _slot(us: ir.Value, slots: Sequence[Window]) -> ir.Value:
+    return _step(us, _slot_edges(slots), list(range(len(slots))))
+
+
+def _part(us: ir.Value) -> ir.Value:
+    return (us // PART_US).cast("int64")
 
 
 def _product(factors: Sequence[ir.Value]) -> ir.Value:
@@ -126,25 +160,76 @@ def _step(column: ir.Value, edges: Sequence[int], values: Sequence[float]) -> ir
     return (column < edges[middle]).ifelse(low, high)
 
 
-def group_draws(drawn: ir.Table, keys: Sequence[str]) -> ir.Table:
-    """slot, keys, n, draws, doubt, running_draws, running_doubt."""
-    alone, running = drawn["share"], drawn["running_share"]
-    return drawn.group_by("slot", *keys).aggregate(
-        n=drawn.count().cast("int64"),
-        draws=alone.sum(),
-        doubt=(alone * (_number(1.0) - alone)).sum(),
-        running_draws=running.sum(),
-        running_doubt=(running * (_number(1.0) - running)).sum(),
+def group_losses(lost: ir.Table, keys: Sequence[str]) -> ir.Table:
+    """slot, keys, lost, doubt, running_lost, running_doubt: sums over rows."""
+    return lost.group_by("slot", *keys).aggregate(
+        **{name: lost[column].sum().cast("int64") for name, column in _columns(lost).items()}
     )
 
 
-def part_draws(drawn: ir.Table, keys: Sequence[str] = ()) -> ir.Table:
-    """slot, part of a day since 1970, draws, running_draws, and the first and last time."""
-    return drawn.group_by(*keys, "slot", "part").aggregate(
-        draws=drawn["share"].sum(),
-        running_draws=drawn["running_share"].sum(),
-        first=drawn["us"].min(),
-        last=drawn["us"].max(),
+def part_losses(lost: ir.Table, keys: Sequence[str] = ()) -> ir.Table:
+    """keys, slot, part of a day since 1970, lost, running_lost."""
+    columns = {name: at for name, at in _columns(lost).items() if name.endswith("lost")}
+    wide = {name: lost[at].cast("decimal(38, 0)").sum() for name, at in columns.items()}
+    return lost.group_by(*keys, "slot", "part").aggregate(
+        **{name: total.cast("float64") for name, total in wide.items()}
+    )
+
+
+def _columns(lost: ir.Table) -> dict[str, str]:
+    """Sums by name, and the columns that they are of: with one slot, running is alone."""
+    names = ("lost", "doubt", "running_lost", "running_doubt")
+    return {name: name if name in lost.columns else name.removeprefix("running_") for name in names}
+
+
+def part_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str] = ()) -> ir.Table:
+    """keys, slot, part, n, and the first and last time, of rows with keys and us."""
+    flat = rows.mutate(slot=_slot(rows["us"], slots), part=_part(rows["us"]))
+    return flat.group_by(*keys, "slot", "part").aggregate(
+        n=flat.count(), first=flat["us"].min(), last=flat["us"].max()
+    )
+
+
+def group_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str]) -> ir.Table:
+    """slot, keys, n, of rows with keys and us."""
+    flat = rows.mutate(slot=_slot(rows["us"], slots))
+    return flat.group_by("slot", *keys).aggregate(n=flat.count())
+
+
+def draws_by_group(counted: ir.Table, lost: ir.Table, slots: int, dialect: str) -> ir.Table:
+    """slot, group, n, draws, doubt, running_draws, running_doubt, where there are impressions.
+
+    Draws and doubt are in units of 1/UNITS. `counted` has a column n0, n1, ... for each slot, as
+    `queries.counts` has; `lost` are `group_losses`.
+    """
+    numbers = [counted[f"n{at}"].fill_null(0).cast("int64") for at in range(slots)]
+    codes = [number * slots + at for at, number in enumerate(numbers)]
+    flat = counted.select("group", code=codes[0] if slots == 1 else ibis.array(codes).unnest())
+    flat = flat.view()
+    slot = ibis.literal(0, type="int64") if slots == 1 else flat["code"] % slots
+    served = flat.select(
+        group=flat["group"].cast("string"),
+        key=group_key(flat["group"], dialect),
+        n=(flat["code"] // slots).cast("int64"),
+        slot=slot.cast("int64"),
+    )
+    served = served.filter(served["n"] > 0).view()
+    less = lost.rename(lost_key="key", lost_slot="slot")
+    same = [served["key"] == less["lost_key"], served["slot"] == less["lost_slot"]]
+    both = served.left_join(less, same)
+
+    def left(name: str) -> ir.Value:
+        return both[name].fill_null(0)
+
+    n = both["n"] * UNITS
+    return both.select(
+        "slot",
+        "group",
+        "n",
+        draws=n - left("lost"),
+        doubt=left("doubt"),
+        running_draws=n - left("running_lost"),
+        running_doubt=left("running_doubt"),
     )
 
 
@@ -152,18 +237,18 @@ def draw_cells(drawn: ir.Table, groups: GroupTable) -> ir.Table:
     """size, targeted, n, whole, slot, until, groups, fraction, doubt: a histogram of groups.
 
     `drawn` has group, n, draws, doubt, slot and until: a group counts in the slots from `slot` up
-    to, not including, `until`.
+    to, not including, `until`. Groups that the table does not have are left out. `fraction` and
+    `doubt` are in units of 1/UNITS.
     """
-    known = groups.rows.select("size", "targeted", number="number")
-    both = drawn.inner_join(known, drawn["group"] == known["number"])
-    draws = ibis.least(both["draws"], both["n"].cast("float64"))
-    whole = (draws + _number(_ROUNDING)).floor().cast("int64")
-    flat = both.select("size", "targeted", "n", "slot", "until", "doubt", draws=draws, whole=whole)
-    rest = flat["draws"] - flat["whole"]
+    known = groups.rows.select("size", "targeted", known="group")
+    both = drawn.inner_join(known, drawn["group"] == known["known"])
+    whole = (both["draws"] >> _UNIT_BITS).cast("int64")
+    flat = both.select("size", "targeted", "n", "slot", "until", "doubt", "draws", whole=whole)
+    rest = flat["draws"] - flat["whole"] * UNITS
     return flat.group_by("size", "targeted", "n", "whole", "slot", "until").aggregate(
         groups=flat.count(),
-        fraction=ibis.greatest(rest, _number(0.0)).sum(),
-        doubt=flat["doubt"].sum(),
+        fraction=rest.sum().cast("int64"),
+        doubt=flat["doubt"].sum().cast("int64"),
     )
 
 
@@ -175,7 +260,7 @@ def running_draws(by_group: ir.Table, slots: int) -> ir.Table:
         "group",
         "slot",
         n=by_group["n"].sum().over(so_far).cast("int64"),
-        draws=by_group["running_draws"].sum().over(so_far),
-        doubt=by_group["running_doubt"].sum().over(so_far),
+        draws=by_group["running_draws"].sum().over(so_far).cast("int64"),
+        doubt=by_group["running_doubt"].sum().over(so_far).cast("int64"),
         until=by_group["slot"].lead(1).over(ordered).fill_null(slots),
     )

@@ -8,20 +8,24 @@ Both ways run the expressions of `draw_queries.py` and end as the same exposures
     place_draws    the same for several campaigns, all so far
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import ibis.expr.types as ir
 import numpy as np
 import numpy.typing as npt
 
 from kreach.adsystem.log.draw_queries import (
+    UNITS,
     draw_cells,
-    drawn_rows,
-    group_draws,
-    part_draws,
+    draws_by_group,
+    group_counts,
+    group_losses,
+    losses,
+    near_rows,
+    part_counts,
+    part_losses,
     running_draws,
     timed_rows,
 )
@@ -34,11 +38,13 @@ from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.adsystem.measurement.drawn import DrawCells, GroupDraws, WindowDraws
 from kreach.boundary.times import Window
 from kreach.boundary.visit_model import VisitModel
-from kreach.numeric.draws import HOUR_US
+from kreach.numeric.draws import HOUR_US, sum_by
 from kreach.numeric.meetings import calendar
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["FileDraws", "file_draws", "period_draws", "place_draws", "window_draws"]
+
+Mask = npt.NDArray[np.bool_]
 
 _EVER = Window()
 _MAX_CELLS = 2_000_000  # periods times groups that are counted at once
@@ -55,12 +61,25 @@ class _Parts:
     last_us: IntArray
 
     @classmethod
-    def of(cls, columns: Columns, chosen: npt.NDArray[Any], draws: str) -> "_Parts":
-        """The rows of a `part_draws` query that a mask or an index picks."""
-        order = np.argsort(columns["part"][chosen].astype(np.int64), kind="stable")
-        names = ("part", "first", "last")
-        part, first, last = (columns[name][chosen].astype(np.int64)[order] for name in names)
-        return cls(part, columns[draws][chosen].astype(np.float64)[order], first, last)
+    def of(
+        cls, counted: Columns, lost: Columns, chosen: Callable[[Columns], Mask], running: bool
+    ) -> "_Parts":
+        """The chosen rows of `part_counts`, less those of `part_losses`."""
+        here = _where(counted, chosen(counted))
+        less = _where(lost, chosen(lost))
+        part, first, last = (here[name].astype(np.int64) for name in ("part", "first", "last"))
+        draws = here["n"].astype(np.float64)
+        if len(less["part"]):
+            lacks = less["running_lost" if running else "lost"].astype(np.float64) / UNITS
+            start = int(part.min())
+            width = int(part.max()) - start + 1
+            by_part = sum_by(part - start, draws, width)
+            by_part -= sum_by(less["part"].astype(np.int64) - start, lacks, width)
+            # a part may be in several slots: the first row of each has all of it
+            part, at = np.unique(part, return_index=True)
+            times = np.full(len(at), first.min()), np.full(len(at), last.max())
+            return cls(part, by_part[part - start], *times)
+        return cls(part, draws, first, last)
 
     def joined(self, other: "_Parts") -> "_Parts":
         """Both together."""
@@ -84,6 +103,14 @@ class _Parts:
         return float(self.last_us.max() - self.first_us.min()) / HOUR_US
 
 
+def _where(columns: Columns, mask: Mask) -> Columns:
+    return {name: values[mask] for name, values in columns.items()}
+
+
+def _all(columns: Columns) -> Mask:
+    return np.ones(len(columns["slot"]), dtype=bool)
+
+
 # -- logs in files ----------------------------------------------------------------------------
 
 
@@ -94,6 +121,7 @@ class FileDraws:
     alone: Columns
     running: Columns | None
     parts: Columns
+    lost: Columns
 
     def window(self, at: int, unserved: Columns, *, running: bool = False) -> WindowDraws:
         """One window, or with `running` all windows up to it.
@@ -102,10 +130,14 @@ class FileDraws:
         """
         cells = self.running if running else self.alone
         assert cells is not None
-        here = (cells["slot"] <= at) & (at < cells["until"])
-        chosen = self.parts["slot"] <= at if running else self.parts["slot"] == at
-        parts = _Parts.of(self.parts, chosen, "running_draws" if running else "draws")
-        held = {name: values[here] for name, values in cells.items()}
+        held = _where(cells, (cells["slot"] <= at) & (at < cells["until"]))
+
+        def chosen(columns: Columns) -> Mask:
+            slot = columns["slot"].astype(np.int64)
+            mask: Mask = slot <= at if running else slot == at
+            return mask
+
+        parts = _Parts.of(self.parts, self.lost, chosen, running)
         return WindowDraws(_cells(held, unserved), parts.days, parts.hours)
 
 
@@ -115,21 +147,36 @@ def file_draws(
     groups: GroupTable,
     place: Place,
     windows: Sequence[Window],
-    model: VisitModel,
+    counted: ir.Table,
     *,
+    all_known: bool,
     running: bool = False,
 ) -> FileDraws:
-    """The draws of windows that follow each other without gaps, from one pass over their rows."""
-    whole = Window(windows[0].start, windows[-1].end)
-    rows = timed_rows(counted_rows(log, place, whole), groups, engine.dialect)
-    with engine.temporary(drawn_rows(rows, ["group"], model, windows)) as drawn:
-        by_group = group_draws(drawn, ["group"])
+    """The draws of windows that follow each other without gaps.
+
+    `counted` are the impressions by group of each window (`queries.counts`). With `all_known` no
+    row has a group that the table does not have.
+    """
+    model, slots, dialect = groups.model, len(windows), engine.dialect
+    assert model is not None
+    rows = counted_rows(log, place, Window(windows[0].start, windows[-1].end))
+    known = rows
+    if not all_known:
+        named = rows.mutate(served=rows["group"].cast("string"))
+        known = named.semi_join(groups.rows, named["served"] == groups.rows["group"])
+    timed = timed_rows(known, dialect)
+    near = near_rows(timed, ["key"], model)
+    with engine.temporary(losses(near, ["key"], model, windows)) as lost:
+        by_group = draws_by_group(counted, group_losses(lost, ["key"]), slots, dialect)
         alone = by_group.mutate(until=by_group["slot"] + 1)
         so_far = None
         if running:
-            so_far = engine.columns(draw_cells(running_draws(by_group, len(windows)), groups))
+            so_far = engine.columns(draw_cells(running_draws(by_group, slots), groups))
         return FileDraws(
-            engine.columns(draw_cells(alone, groups)), so_far, engine.columns(part_draws(drawn))
+            engine.columns(draw_cells(alone, groups)),
+            so_far,
+            engine.columns(part_counts(timed, windows)),
+            engine.columns(part_losses(lost)),
         )
 
 
@@ -150,49 +197,68 @@ def _cells(columns: Columns, unserved: Columns) -> DrawCells:
     new = np.ones(table.shape[1], dtype=bool)
     new[1:] = (table[:4, 1:] != table[:4, :-1]).any(axis=0)
     first = np.flatnonzero(new)
-    sums = np.add.reduceat(table[4:], first, axis=1) if len(first) else table[4:]
-    return DrawCells(*table[:4, first], *sums)
+    groups, fraction, doubt = np.add.reduceat(table[4:], first, axis=1) if len(first) else table[4:]
+    size, targeted, n, whole = table[:4, first]
+    return DrawCells(size, targeted, n, whole, groups, fraction / UNITS, doubt / UNITS)
 
 
 # -- the live log -----------------------------------------------------------------------------
 
 
-def _known(now: Snapshot, rows: ir.Table, keys: Sequence[str], groups: int) -> ir.Table:
-    rows = rows.filter((rows["group"] >= 0) & (rows["group"] < groups))
-    return rows.select(*keys, us=micros(rows["ts"], now.engine.dialect))
+class _LiveDraws:
+    """The draws of some rows of the live log by keys and slot; the last key is the group."""
+
+    def __init__(
+        self,
+        now: Snapshot,
+        rows: ir.Table,
+        keys: Sequence[str],
+        groups: int,
+        slots: Sequence[Window],
+        model: VisitModel,
+    ) -> None:
+        self._groups, self._model = groups, model
+        rows = rows.filter((rows["group"] >= 0) & (rows["group"] < groups))
+        rows = rows.select(*keys, us=micros(rows["ts"], now.engine.dialect))
+        self._counts = now.columns(group_counts(rows, slots, keys))
+        self._parts = now.columns(part_counts(rows, slots, keys[:-1]))
+        with now.temporary(losses(near_rows(rows, keys, model), keys, model, slots)) as lost:
+            self._lost = now.columns(group_losses(lost, keys))
+            self._lost_parts = now.columns(part_losses(lost, keys[:-1]))
+
+    def by_group(
+        self, chosen: Callable[[Columns], Mask], *, running: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
+        """Draws and doubt of the chosen rows."""
+        which = "running_" if running else ""
+        counts, lost = _where(self._counts, chosen(self._counts)), self._lost
+        lost = _where(lost, chosen(lost))
+        group, of_lost = (one["group"].astype(np.int64) for one in (counts, lost))
+        draws = sum_by(group, counts["n"].astype(np.float64), self._groups)
+        draws -= sum_by(of_lost, lost[f"{which}lost"].astype(np.float64), self._groups) / UNITS
+        doubt = sum_by(of_lost, lost[f"{which}doubt"].astype(np.float64), self._groups)
+        return draws, doubt / UNITS
+
+    def parts(self, chosen: Callable[[Columns], Mask], *, running: bool = False) -> _Parts:
+        """Draws by part of the day of the chosen rows."""
+        return _Parts.of(self._parts, self._lost_parts, chosen, running)
+
+    def draws(self, chosen: Callable[[Columns], Mask] = _all) -> GroupDraws:
+        """All of the chosen rows, each slot alone."""
+        parts = self.parts(chosen)
+        return GroupDraws(self._model, *self.by_group(chosen), parts.days, parts.hours)
 
 
 def window_draws(
     now: Snapshot, place: Place, groups: int, window: Window, model: VisitModel
 ) -> GroupDraws:
     """The draws of one window by group."""
-    rows = _known(now, counted_rows(now.table(window), place, window), ["group"], groups)
-    with now.temporary(drawn_rows(rows, ["group"], model, [window])) as drawn:
-        by_group = now.columns(group_draws(drawn, ["group"]))
-        parts = now.columns(part_draws(drawn))
-    found = _Parts.of(parts, np.arange(len(parts["part"])), "draws")
-    return _group_draws(model, groups, by_group, found)
-
-
-def _group_draws(model: VisitModel, groups: int, columns: Columns, parts: _Parts) -> GroupDraws:
-    draws, doubt = _by_group(columns, groups, "")
-    return GroupDraws(model, draws, doubt, parts.days, parts.hours)
-
-
-def _by_group(columns: Columns, groups: int, which: str) -> tuple[FloatArray, FloatArray]:
-    group = columns["group"].astype(np.int64)
-    draws, doubt = np.zeros(groups), np.zeros(groups)
-    draws[group] = columns[f"{which}draws"].astype(np.float64)
-    doubt[group] = columns[f"{which}doubt"].astype(np.float64)
-    return draws, doubt
+    rows = counted_rows(now.table(window), place, window)
+    return _LiveDraws(now, rows, ["group"], groups, [window], model).draws()
 
 
 def period_draws(
-    now: Snapshot,
-    place: Place,
-    groups: int,
-    periods: Sequence[Window],
-    model: VisitModel,
+    now: Snapshot, place: Place, groups: int, periods: Sequence[Window], model: VisitModel
 ) -> Iterator[tuple[GroupDraws, GroupDraws]]:
     """Each period that follows the one before, alone and with all before it.
 
@@ -202,27 +268,26 @@ def period_draws(
     draws, doubt, so_far = np.zeros(groups), np.zeros(groups), None
     reach_back = timedelta(seconds=model.gap_edges_seconds[-1])
     for low in range(0, len(periods), at_once):
-        block = list(periods[low : low + at_once])
+        block, lookback = list(periods[low : low + at_once]), 0
         start, first = block[0].start, periods[0].start
-        lookback = 0
         if low and start is not None and first is not None:
             block.insert(0, Window(max(first, start - reach_back), start))
             lookback = 1
         stretch = Window(block[0].start, block[-1].end)
-        rows = _known(now, counted_rows(now.table(stretch), place, stretch), ["group"], groups)
-        with now.temporary(drawn_rows(rows, ["group"], model, block)) as drawn:
-            by_group = now.columns(group_draws(drawn, ["group"]))
-            parts = now.columns(part_draws(drawn))
+        rows = counted_rows(now.table(stretch), place, stretch)
+        found = _LiveDraws(now, rows, ["group"], groups, block, model)
         for at in range(lookback, len(block)):
-            here = by_group["slot"] == at
-            chosen = {name: values[here] for name, values in by_group.items()}
-            more, more_doubt = _by_group(chosen, groups, "running_")
+
+            def chosen(columns: Columns, at: int = at) -> Mask:
+                mask: Mask = columns["slot"].astype(np.int64) == at
+                return mask
+
+            more, more_doubt = found.by_group(chosen, running=True)
             draws, doubt = draws + more, doubt + more_doubt
-            mine = _Parts.of(parts, parts["slot"] == at, "running_draws")
+            mine = found.parts(chosen, running=True)
             so_far = mine if so_far is None else so_far.joined(mine)
-            alone = _Parts.of(parts, parts["slot"] == at, "draws")
             yield (
-                _group_draws(model, groups, chosen, alone),
+                found.draws(chosen),
                 GroupDraws(model, draws, doubt, so_far.days, so_far.hours),
             )
 
@@ -231,13 +296,12 @@ def place_draws(
     now: Snapshot, places: Sequence[Place], groups: int, model: VisitModel
 ) -> Iterator[tuple[Place, GroupDraws]]:
     """All so far of several campaigns on one catalogue."""
-    keys = ["campaign", "group"]
-    rows = _known(now, campaign_rows(now.table(), places), keys, groups)
-    with now.temporary(drawn_rows(rows, keys, model, [_EVER])) as drawn:
-        by_group = now.columns(group_draws(drawn, keys))
-        parts = now.columns(part_draws(drawn, ["campaign"]))
+    rows, keys = campaign_rows(now.table(), places), ["campaign", "group"]
+    found = _LiveDraws(now, rows, keys, groups, [_EVER], model)
     for place in places:
-        here = by_group["campaign"] == place.campaign
-        chosen = {name: values[here] for name, values in by_group.items()}
-        mine = _Parts.of(parts, parts["campaign"] == place.campaign, "draws")
-        yield place, _group_draws(model, groups, chosen, mine)
+
+        def chosen(columns: Columns, campaign: int = int(place.campaign or 0)) -> Mask:
+            mask: Mask = columns["campaign"].astype(np.int64) == campaign
+            return mask
+
+        yield place, found.draws(chosen)

@@ -6,7 +6,7 @@ column is missing. Text stays text: a group 007 is not the number 7.
     impressions: campaign, group, ts, and where the source has them impression_id, catalogue
                  (version of the groups), price_micros, received (when the row arrived),
                  filed (the day whose folder holds the row), zoned (the time names a zone)
-    groups:      number, group, size, targeted, and dispersion (infinite: uniform) or visit_shares
+    groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares
     members:     class, headcount, group: a row per membership class and group of it
 """
 
@@ -44,7 +44,7 @@ class LogTable:
 class GroupTable:
     """The groups of a report, checked, and the version and time of their release."""
 
-    rows: ir.Table  # with a number for each group
+    rows: ir.Table
     members: ir.Table | None  # overlapping groups only
     kind: tuple[str, ...]  # the columns by which groups differ
     people: int  # targeted
@@ -126,7 +126,6 @@ def group_rows(raw: ir.Table, source: str) -> ir.Table:
     require("groups", raw, source, ("group", "size"))
     size = _whole(raw["size"])
     columns: dict[str, ir.Value] = {
-        "number": ibis.row_number().cast("int64"),
         "group": raw["group"].cast("string"),
         "size": size,
         "targeted": _whole(raw["targeted"]) if "targeted" in raw.columns else size,

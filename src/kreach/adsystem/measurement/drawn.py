@@ -29,6 +29,11 @@ class GroupDraws:
     days: FloatArray  # numeric.meetings.calendar
     hours: float  # from the first impression to the last
 
+    def described(self) -> "DrawnExposure":
+        """An exposure of nobody, for what it says about model and window."""
+        nobody = DrawCells(*(np.zeros(0) for _ in range(7)))
+        return DrawnExposure(WindowDraws(nobody, self.days, self.hours), self.model)
+
     def exposure(self, audience: DisjointAudience, impressions: IntArray) -> "DrawnExposure":
         """The exposure of an audience on these groups."""
         cells = fold_draws(audience, impressions, self.draws, self.doubt)

@@ -9,11 +9,11 @@ import numpy as np
 
 from kreach.adsystem.measurement.distribution import exact_cost
 from kreach.adsystem.measurement.drawn import DrawnExposure
-from kreach.adsystem.measurement.exposure import Exposure
+from kreach.adsystem.measurement.exposure import Exposure, expose
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.report import CapReport, CurveReport, ModelInfo
-from kreach.boundary.audience import Audience
+from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_probability
 from kreach.service.lru_cache import LruCache
 
@@ -51,8 +51,11 @@ def measure_exposure(
 
 def described(audience: Audience, tally: GroupTally) -> tuple[str, ModelInfo]:
     """The theorem and the assumptions behind a report, and how visits are modelled."""
-    nothing = np.zeros(audience.group_count, dtype=np.int64)
-    exposure = GroupTally(nothing, tally.draws).exposure(audience)
+    exposure: Exposure
+    if tally.draws is not None and isinstance(audience, DisjointAudience):
+        exposure = tally.draws.described()
+    else:
+        exposure = expose(audience, np.zeros(audience.group_count, dtype=np.int64))
     return exposure.basis, model_info(exposure)
 
 
