@@ -318,6 +318,7 @@ def _error_figure(summary: dict[str, Any]) -> Any:
             inside = [min(max(value, -_OFF_CHART), _OFF_CHART) for value in values]
             axes.plot(inside, places, "o", markersize=5, color=colour, label=key, clip_on=False)
         axes.set_xlim(-_OFF_CHART, _OFF_CHART)
+        axes.set_xticks([-30, 0, 30])
         axes.set_title(window, fontsize=10, color=MUTED)
         axes.set_yticks(range(len(patterns)), patterns if axes is panels[0] else [])
         axes.set_ylim(-0.6, len(patterns) - 0.4)
