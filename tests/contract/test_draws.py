@@ -60,9 +60,9 @@ def _served() -> list[Served]:
         for _ in range(110):
             group = int(chance.integers(0, GROUPS - 3))
             at = int(chance.integers(0, DAYS * 86_400)) * 1_000_000
-            for _ in range(int(chance.integers(1, 5))):
+            for _ in range(int(chance.integers(1, 7))):
                 rows.append(Served(campaign, group, at))
-                at += int(chance.choice([0, 59_999_999, 60_000_000, 400_000_001, 3_000_000_000]))
+                at += int(chance.choice([0, 0, 59_999_999, 60_000_000, 400_000_001, 3_000_000_000]))
     rows = [row for row in rows if row.us < DAYS * 86_400_000_000]
     return [rows[at] for at in chance.permutation(len(rows))]
 
