@@ -238,14 +238,23 @@ def _now() -> float:
     return (END + timedelta(days=40)).timestamp()
 
 
+@pytest.mark.parametrize("few_rows", [0, 1_000_000])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_windows_of_the_live_log_are_those_of_the_library(live: Store, window: Window) -> None:
+def test_windows_of_the_live_log_are_those_of_the_library(
+    live: Store, window: Window, few_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Computed by the engine, and of few rows that are fetched."""
+    monkeypatch.setattr("kreach.adsystem.log.draws.FEW_ROWS", few_rows)
     with open_reports(live.settings, _now) as reports:
         for campaign in CAMPAIGNS:
             document = reports.service.reach(campaign, ReachQuestion(window, CAPS))
             _same(document.reports, _library(campaign, window))
             assert document.model is not None
             assert document.model.name == "visit model"
+        listed = reports.service.listing(None, 10).campaigns
+    for one in listed:  # all campaigns of a list together
+        wanted = _library(one.id, Window())[0]["reach"]
+        assert one.status.unique_reach == pytest.approx(wanted, rel=1e-9)
 
 
 def test_series_of_the_live_log_are_those_of_the_library(live: Store) -> None:

@@ -148,9 +148,12 @@ class DrawnExposure(Exposure):
     def _kinds(self) -> VisitorKinds:
         return self.model.kinds(self.meeting, self._twice.size)
 
+    @cached_property
+    def _whole_batch(self) -> FloatArray:
+        return batch_law(self.model.requests_per_session, self._mean_batch, _MAX_BATCH_LAW)
+
     def _batch(self, top: int) -> FloatArray:
-        pmf = self.model.requests_per_session
-        return batch_law(pmf, self._mean_batch, min(top, _MAX_BATCH_LAW))
+        return self._whole_batch[:top]
 
     def law(self, rows: slice, top: int) -> ExposureLaw:
         table, kinds = self._twice, self._kinds
