@@ -60,9 +60,9 @@ def _served() -> list[Served]:
         for _ in range(110):
             group = int(chance.integers(0, GROUPS - 3))
             at = int(chance.integers(0, DAYS * 86_400)) * 1_000_000
-            for _ in range(int(chance.integers(1, 5))):
+            for _ in range(int(chance.integers(1, 7))):
                 rows.append(Served(campaign, group, at))
-                at += int(chance.choice([0, 59_999_999, 60_000_000, 400_000_001, 3_000_000_000]))
+                at += int(chance.choice([0, 0, 59_999_999, 60_000_000, 400_000_001, 3_000_000_000]))
     rows = [row for row in rows if row.us < DAYS * 86_400_000_000]
     return [rows[at] for at in chance.permutation(len(rows))]
 
@@ -238,14 +238,23 @@ def _now() -> float:
     return (END + timedelta(days=40)).timestamp()
 
 
+@pytest.mark.parametrize("few_rows", [0, 1_000_000])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_windows_of_the_live_log_are_those_of_the_library(live: Store, window: Window) -> None:
+def test_windows_of_the_live_log_are_those_of_the_library(
+    live: Store, window: Window, few_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Computed by the engine, and of few rows that are fetched."""
+    monkeypatch.setattr("kreach.adsystem.log.draws.FEW_ROWS", few_rows)
     with open_reports(live.settings, _now) as reports:
         for campaign in CAMPAIGNS:
             document = reports.service.reach(campaign, ReachQuestion(window, CAPS))
             _same(document.reports, _library(campaign, window))
             assert document.model is not None
             assert document.model.name == "visit model"
+        listed = reports.service.listing(None, 10).campaigns
+    for one in listed:  # all campaigns of a list together
+        wanted = _library(one.id, Window())[0]["reach"]
+        assert one.status.unique_reach == pytest.approx(wanted, rel=1e-9)
 
 
 def test_series_of_the_live_log_are_those_of_the_library(live: Store) -> None:

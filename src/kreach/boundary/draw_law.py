@@ -31,7 +31,6 @@ class DrawLaw:
         self._model = model
         draws = cells.total_draws
         self._mean_batch = cells.total_impressions / draws if draws > 0.0 else 1.0
-        self._batches: dict[int, FloatArray] = {}
 
     @property
     def people(self) -> FloatArray:
@@ -42,13 +41,13 @@ class DrawLaw:
     def _kinds(self) -> VisitorKinds:
         return self._model.kinds(self.meeting, self.rows.size)
 
+    @cached_property
+    def _batch(self) -> FloatArray:
+        return batch_law(self._model.requests_per_session, self._mean_batch, _MAX_BATCH_LAW)
+
     def batch(self, top: int) -> FloatArray:
         """P(B = 1), ..., P(B = top) of the impressions of a session that has any."""
-        top = min(top, _MAX_BATCH_LAW)
-        if top not in self._batches:
-            pmf = self._model.requests_per_session
-            self._batches[top] = batch_law(pmf, self._mean_batch, top)
-        return self._batches[top]
+        return self._batch[:top]
 
     def law(self, rows: slice, top: int) -> ExposureLaw:
         """The law of the impressions of one member, for the given rows."""

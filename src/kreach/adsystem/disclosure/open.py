@@ -154,7 +154,7 @@ class OpenView(CountingView):
             counted = count_window(self._now, place, groups, window, created=created)
             by_group, rows, spend = counted.by_group, counted.rows, counted.spend_micros
             if model is not None:
-                draws = window_draws(self._now, place, groups, window, model)
+                draws = window_draws(self._now, place, groups, window, model, rows)
             early, others = counted.early_rows, counted.other_rows
         else:
             totals = self.store.counts.totals(self._now)

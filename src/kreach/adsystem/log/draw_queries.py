@@ -107,7 +107,8 @@ def _with_factors(near: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.
     stretch of near rows, it is too far away to matter, as is what comes before it. In stages, each
     a query around the one before: no expression is written out twice.
     """
-    order = ibis.window(group_by=list(keys), order_by="us")
+    # of rows at one time, the first is the one that comes after an earlier time
+    order = ibis.window(group_by=list(keys), order_by=["us", "before0"])
     us, edges, last = near["us"], model.gap_edges_us.tolist(), int(model.gap_edges_us[-1])
     before = {f"before{lag}": near["before0"].lag(lag).over(order) for lag in range(1, model.lags)}
     hour = (us // HOUR_US) % 24

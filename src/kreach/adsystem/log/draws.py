@@ -36,17 +36,19 @@ from kreach.adsystem.log.queries import campaign_rows, counted_rows
 from kreach.adsystem.log.snapshot import Snapshot
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.adsystem.measurement.drawn import DrawCells, GroupDraws, WindowDraws
+from kreach.adsystem.measurement.times import group_draws
 from kreach.boundary.times import Window
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.draws import HOUR_US, sum_by
 from kreach.numeric.meetings import calendar
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["FileDraws", "file_draws", "period_draws", "place_draws", "window_draws"]
+__all__ = ["FEW_ROWS", "FileDraws", "file_draws", "period_draws", "place_draws", "window_draws"]
 
 Mask = npt.NDArray[np.bool_]
 
 _EVER = Window()
+FEW_ROWS = 1_000_000  # that are fetched
 _MAX_CELLS = 2_000_000  # periods times groups that are counted at once
 _PERIODS_AT_ONCE = 48
 
@@ -205,6 +207,18 @@ def _cells(columns: Columns, unserved: Columns) -> DrawCells:
 # -- the live log -----------------------------------------------------------------------------
 
 
+def _known_rows(now: Snapshot, rows: ir.Table, keys: Sequence[str], groups: int) -> ir.Table:
+    rows = rows.filter((rows["group"] >= 0) & (rows["group"] < groups))
+    return rows.select(*keys, us=micros(rows["ts"], now.engine.dialect))
+
+
+def _drawn(columns: Columns, mask: Mask, groups: int, model: VisitModel) -> GroupDraws:
+    """The draws of a few rows, computed here: planning the query would take longer."""
+    group, us = columns["group"][mask].astype(np.int64), columns["us"][mask].astype(np.int64)
+    order = np.lexsort((us, group))
+    return group_draws(groups, group[order], us[order], model)
+
+
 class _LiveDraws:
     """The draws of some rows of the live log by keys and slot; the last key is the group."""
 
@@ -218,8 +232,7 @@ class _LiveDraws:
         model: VisitModel,
     ) -> None:
         self._groups, self._model = groups, model
-        rows = rows.filter((rows["group"] >= 0) & (rows["group"] < groups))
-        rows = rows.select(*keys, us=micros(rows["ts"], now.engine.dialect))
+        rows = _known_rows(now, rows, keys, groups)
         self._counts = now.columns(group_counts(rows, slots, keys))
         self._parts = now.columns(part_counts(rows, slots, keys[:-1]))
         with now.temporary(losses(near_rows(rows, keys, model), keys, model, slots)) as lost:
@@ -250,10 +263,13 @@ class _LiveDraws:
 
 
 def window_draws(
-    now: Snapshot, place: Place, groups: int, window: Window, model: VisitModel
+    now: Snapshot, place: Place, groups: int, window: Window, model: VisitModel, count: int
 ) -> GroupDraws:
-    """The draws of one window by group."""
+    """The draws of one window by group; it has at most `count` rows."""
     rows = counted_rows(now.table(window), place, window)
+    if count <= FEW_ROWS:
+        columns = now.columns(_known_rows(now, rows, ["group"], groups))
+        return _drawn(columns, np.ones(len(columns["us"]), dtype=bool), groups, model)
     return _LiveDraws(now, rows, ["group"], groups, [window], model).draws()
 
 
@@ -293,15 +309,22 @@ def period_draws(
 
 
 def place_draws(
-    now: Snapshot, places: Sequence[Place], groups: int, model: VisitModel
+    now: Snapshot, places: Sequence[Place], groups: int, model: VisitModel, count: int
 ) -> Iterator[tuple[Place, GroupDraws]]:
-    """All so far of several campaigns on one catalogue."""
+    """All so far of several campaigns on one catalogue; they have at most `count` rows."""
     rows, keys = campaign_rows(now.table(), places), ["campaign", "group"]
-    found = _LiveDraws(now, rows, keys, groups, [_EVER], model)
+    found, columns = None, None
+    if count <= FEW_ROWS:
+        columns = now.columns(_known_rows(now, rows, keys, groups))
+    else:
+        found = _LiveDraws(now, rows, keys, groups, [_EVER], model)
     for place in places:
 
         def chosen(columns: Columns, campaign: int = int(place.campaign or 0)) -> Mask:
             mask: Mask = columns["campaign"].astype(np.int64) == campaign
             return mask
 
-        yield place, found.draws(chosen)
+        if columns is not None:
+            yield place, _drawn(columns, chosen(columns), groups, model)
+        elif found is not None:
+            yield place, found.draws(chosen)

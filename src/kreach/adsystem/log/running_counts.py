@@ -141,7 +141,9 @@ class RunningCounts:
                 missing.append(place)
         together = max(_MAX_TOGETHER // max(groups, 1), 1)
         for low in range(0, len(missing), together):
-            for place, draws in place_draws(now, missing[low : low + together], groups, model):
+            batch = missing[low : low + together]
+            count = sum(totals.get(place, PlaceTotal()).rows for place in batch)
+            for place, draws in place_draws(now, batch, groups, model, count):
                 rows = totals.get(place, PlaceTotal()).rows
                 self._draws.put(place, _AsOf(now.generation, (rows,), draws))
                 yield place, draws
