@@ -32,7 +32,7 @@ WINDOWS: Mapping[str, int | None] = {  # name: seconds; None is the whole flight
     "flight": None,
 }
 _WINDOWS_EACH = 3  # of one length, drawn at random
-_MIN_REACHED = 30  # people; fewer say nothing about an estimator
+_MIN_REACHED = 30  # people in a window; fewer say nothing about an estimator
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def _slices(seconds: float, generator: np.random.Generator) -> Iterator[_Slice]:
 
 def _errors(grouped: GroupedCampaign, won: IntArray, piece: _Slice, base: Row) -> list[Row]:
     seen = np.bincount(grouped.campaign.person[won]) if len(won) else np.zeros(1, dtype=np.int64)
-    if np.count_nonzero(seen) < _MIN_REACHED:
+    reached = np.count_nonzero(seen)
+    if reached == 0 or (reached < _MIN_REACHED and base["window"] != "flight"):
         return []
     rows = []
     for approach in grouped.applicable_approaches():
