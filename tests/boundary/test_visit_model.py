@@ -119,7 +119,10 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(kr.KreachError, match=FILE):
         kr.VisitModel.load(tmp_path)
     (tmp_path / FILE).write_text("{")
-    with pytest.raises(kr.KreachError, match="folder"):
+    with pytest.raises(kr.KreachError, match=r"^model must be a JSON document"):
+        kr.VisitModel.load(tmp_path)
+    (tmp_path / FILE).write_text("[1]")
+    with pytest.raises(kr.KreachError, match=r"^model must be a JSON object"):
         kr.VisitModel.load(tmp_path)
 
 
@@ -147,3 +150,58 @@ def test_more_traffic_means_fewer_meetings_and_more_draws() -> None:
     assert model().meeting_probability(days, 2.0) < model().meeting_probability(days, 1.0)
     group, at_us = np.zeros(3, dtype=np.int64), np.array([0, 10_000_000, 70_000_000])
     assert model().draw_shares(group, at_us, 2.0).sum() > model().draw_shares(group, at_us).sum()
+
+
+def test_errors_between_two_lengths_are_interpolated() -> None:
+    """By whole hours: the error must not tell when the first and last impression were."""
+    short, long = kr.VisitModel.flat(20), ModelError(30.0, 0.1, 0.3, 0.0, 0.2)
+    both = replace(short, errors=(ModelError(10.0, 0.0, 0.1, 0.0, 0.1), long))
+    middle = both.error(20.0)
+    assert middle is not None
+    assert middle.bias == pytest.approx(0.05)
+    assert middle.spread == pytest.approx(0.2)
+    assert both.error(19.001) == middle
+    assert both.error(99.0) == long
+
+
+@pytest.mark.parametrize(
+    ("numbers", "field"),
+    [
+        ((1.0, -1.0, 0.1, 0.0, 0.1), "bias"),
+        ((1.0, float("nan"), 0.1, 0.0, 0.1), "bias"),
+        ((1.0, 0.0, -0.1, 0.0, 0.1), "spread"),
+        ((1.0, 0.0, 0.1, 0.0, float("inf")), "higher_spread"),
+        ((0.0, 0.0, 0.1, 0.0, 0.1), "max_hours"),
+    ],
+)
+def test_impossible_errors_are_refused(numbers: tuple[float, ...], field: str) -> None:
+    with pytest.raises(kr.KreachError, match=f"^errors: {field} must be"):
+        ModelError(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"people": "x"}, "people"),
+        ({"people": -1}, "people"),
+        ({"history_days": float("nan")}, "history_days"),
+        ({"group_size": float("inf")}, "group_size"),
+        ({"group_size": True}, "group_size"),
+        ({"gap_edges_seconds": ()}, "gap_edges_seconds"),
+        ({"gap_edges_seconds": (1e300,)}, "gap_edges_seconds"),
+        ({"errors": (ModelError(2.0, 0, 0, 0, 0), ModelError(1.0, 0, 0, 0, 0))}, "errors"),
+    ],
+)
+def test_more_impossible_models_are_refused(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(kr.KreachError, match=f"^{field} must"):
+        replace(kr.VisitModel.flat(20), **change)
+
+
+def test_traffic_of_the_model_is_traffic_of_the_report() -> None:
+    """A model at a traffic gives the figures of that traffic, proven traffic included."""
+    busy = replace(kr.VisitModel.flat(20, 0.6), requests_per_person_day=0.01)
+    audience = kr.Audience.disjoint([20] * 5)
+    groups, times = list(range(5)) * 20, [3_600.0 * at for at in range(100)]
+    given = kr.measure_times(audience, groups, times, [1], model=busy, traffic=2.0)
+    moved = kr.measure_times(audience, groups, times, [1], model=busy.at_traffic(2.0))
+    assert given[1].reach == pytest.approx(moved[1].reach, rel=1e-12)

@@ -151,5 +151,9 @@ def test_batches_of_a_thinned_session(q: Fraction) -> None:
 def test_batches_at_the_ends() -> None:
     pmf = np.array([float(p) for p in BATCH])
     assert batch_law(pmf, 1.0, 3).tolist() == [1.0, 0.0, 0.0]
-    assert batch_law(pmf, 99.0, 4).tolist() == [*pmf.tolist(), 0.0]  # all requests won
+    mean = float(pmf @ np.arange(1, len(pmf) + 1))
+    assert batch_law(pmf, mean, 4).tolist() == pytest.approx([*pmf.tolist(), 0.0])  # all won
+    longer = batch_law(pmf, 9.3, 60)  # sessions that are so many times as long
+    assert float(longer.sum()) == pytest.approx(1.0)
+    assert float(longer @ np.arange(1, 61)) == pytest.approx(9.3)
     assert batch_law(np.ones(1), 1.0, 2).tolist() == [1.0, 0.0]

@@ -157,3 +157,23 @@ def test_bad_input() -> None:
         VisitHistory.of(np.array([0, 1]), np.zeros(2, np.int64), np.array([0]))
     with pytest.raises(KreachError, match="person must be people with a group"):
         VisitHistory.of(np.array([2]), np.zeros(2, np.int64), np.array([0]))
+
+
+def test_one_person_alone_in_an_hour_does_not_show() -> None:
+    """However often she comes then: the hour shares the mean of a pool of twenty people."""
+    everybody = np.arange(100)
+    levels = []
+    for often in (1, 800):
+        person = np.concatenate([np.tile(everybody, 23), np.zeros(often, np.int64)])
+        hour = np.concatenate([np.repeat(np.delete(np.arange(24), 3), 100), np.full(often, 3)])
+        history = VisitHistory.of(person, everybody // 20, START_US + hour * HOUR_US)
+        traffic = hourly_traffic(history)
+        assert np.count_nonzero(traffic == traffic[3]) >= 2
+        levels.append(traffic[3])
+    assert levels[1] < 24 * 0.5  # 800 requests alone would be 6.2 of the mean
+
+
+def test_short_sessions_of_few_people_join_the_last_pool() -> None:
+    session = np.concatenate([np.repeat(np.arange(100), 2), [100, 101]])
+    pmf = requests_per_session(session.copy(), session)
+    assert pmf.tolist() == [0.0, 1.0]

@@ -17,7 +17,7 @@ from kreach.numeric.visitors import VisitorKinds, batch_law, compound
 
 __all__ = ["DrawLaw"]
 
-_MAX_BATCH_LAW = 64  # impressions of one session that the law tells apart
+_MAX_BATCH_LAW = 128  # impressions of one session that the law tells apart
 
 
 class DrawLaw:
@@ -25,7 +25,7 @@ class DrawLaw:
 
     def __init__(self, window: WindowDraws, model: VisitModel, traffic: float = 1.0) -> None:
         cells = window.cells
-        traffic = max(traffic, _least_traffic(window, model))
+        traffic = max(traffic, _min_traffic(window, model))
         self.meeting = model.meeting_probability(window.days, traffic)
         self.rows = WholeDraws.of(cells)
         self._model = model
@@ -80,8 +80,8 @@ class DrawLaw:
             table.draws, table.targeted, self._kinds, self.batch(cap), cap, at_least=at_least
         )
         one_more = self._gain(cap, at_least=at_least)
-        total = float((table.groups * each) @ random + (table.doubt * one_more**2) @ random)
-        return max(total, 0.0)
+        spread = table.groups * each + table.doubt * one_more**2
+        return max(float(spread[random].sum()), 0.0)
 
     def _gain(self, cap: int, *, at_least: bool) -> FloatArray:
         """What one session more would add to the reach of a group."""
@@ -95,7 +95,7 @@ class DrawLaw:
         return mean(table.draws + 1.0) - mean(table.draws)
 
 
-def _least_traffic(window: WindowDraws, model: VisitModel) -> float:
+def _min_traffic(window: WindowDraws, model: VisitModel) -> float:
     """The traffic that the impressions themselves prove: there were at least as many requests.
 
     For windows of a day and more: shorter ones may lie in busy hours.

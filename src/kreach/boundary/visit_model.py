@@ -17,6 +17,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ __all__ = ["FILE", "ModelError", "VisitModel"]
 FILE = "visit_model.json"
 _FORMAT = 1
 _MAX_LAGS = 16
+_MAX_GAPS = 64
+_MAX_GAP = 1e7  # seconds
+_MAX_BYTES = 4_000_000  # of a file
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,18 @@ class ModelError:
     spread: float
     higher_bias: float
     higher_spread: float
+
+    def __post_init__(self) -> None:
+        for name in ("bias", "higher_bias"):
+            if not -1.0 < getattr(self, name) < 100.0:
+                raise KreachError.rule(
+                    f"errors: {name}", "be a number above -1", getattr(self, name)
+                )
+        for name in ("spread", "higher_spread"):
+            if not 0.0 <= getattr(self, name) < 100.0:
+                raise KreachError.rule(f"errors: {name}", "be a number ≥ 0", getattr(self, name))
+        if not self.max_hours > 0.0:
+            raise KreachError.rule("errors: max_hours", "be a number above 0", self.max_hours)
 
     def towards(self, longer: "ModelError", hours: float) -> "ModelError":
         """The errors of windows of a length between those of this entry and a longer one."""
@@ -86,8 +102,11 @@ class VisitModel:
         for name in ("continuation_odds", "hourly_traffic", "requests_per_session", "meetings"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         edges = self.gap_edges_seconds
-        if any(not low < high for low, high in zip((0.0, *edges), edges, strict=False)):
-            raise KreachError.rule("gap_edges_seconds", "rise from above 0", edges)
+        steps = zip((0.0, *edges), edges, strict=False)
+        rising = all(low < high for low, high in steps) and bool(edges)
+        if not rising or not 1e-3 <= edges[0] <= edges[-1] <= _MAX_GAP or len(edges) > _MAX_GAPS:
+            rule = f"be 1 to {_MAX_GAPS} rising numbers from 0.001 to {_MAX_GAP:g}"
+            raise KreachError.rule("gap_edges_seconds", rule, edges)
         odds = self.continuation_odds
         if odds.ndim != 2 or odds.shape[1] != len(edges) or not 1 <= len(odds) <= _MAX_LAGS:
             rule = f"have 1 to {_MAX_LAGS} rows of {len(edges)} numbers, one per gap"
@@ -103,15 +122,21 @@ class VisitModel:
             rule = "be shares of sessions that sum to 1"
             raise KreachError.rule("requests_per_session", rule, float(pmf.sum()))
         for name, low, high in (
-            ("group_size", 1.0, np.inf),
+            ("group_size", 1.0, 1e9),
             ("regulars", 1e-6, 1.0 - 1e-6),
             ("lasting", 0.0, 1.0),
             ("meeting_scale", 1e-3, 1e3),
-            ("requests_per_person_day", 0.0, np.inf),
+            ("requests_per_person_day", 0.0, 1e9),
+            ("people", 0.0, 1e12),
+            ("history_days", 0.0, 1e6),
         ):
             value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and low <= value <= high):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (number and low <= value <= high):
                 raise KreachError.rule(name, f"lie between {low:g} and {high:g}", value)
+        longest = [entry.max_hours for entry in self.errors]
+        if any(not shorter < longer for shorter, longer in pairwise(longest)):
+            raise KreachError.rule("errors", "have rising max_hours", longest)
 
     @property
     def lags(self) -> int:
@@ -170,19 +195,22 @@ class VisitModel:
             self,
             hourly_traffic=self.hourly_traffic * traffic,
             meetings=crowded_meeting(self.meetings, traffic),
+            requests_per_person_day=self.requests_per_person_day * traffic,
         )
 
     def kinds(self, meeting: float | FloatArray, sizes: FloatArray) -> VisitorKinds:
         """The law of visit shares in groups of these sizes for a probability at `group_size`."""
         others = (sizes - 1.0) / max(self.group_size - 1.0, 1e-9)
-        each = crowded_meeting(np.minimum(np.full(len(sizes), meeting), 0.99), others)
+        each = crowded_meeting(np.clip(np.full(len(sizes), meeting), 1e-12, 0.99), others)
         return visitor_kinds(each, sizes, self.regulars, self.lasting)
 
     def error(self, hours: float) -> ModelError | None:
         """How far off reports on windows of this length were in replays; None if none were made.
 
-        Between two lengths that were replayed it is interpolated.
+        Between two lengths that were replayed it is interpolated, by whole hours: a report must
+        not tell to the second when its first and last impression were.
         """
+        hours = float(np.ceil(hours))
         before: ModelError | None = None
         for entry in self.errors:
             if hours <= entry.max_hours:
@@ -196,6 +224,10 @@ class VisitModel:
 
         (a + 1)/(ka + 1) is the probability that two draws from Dirichlet(a, ..., a) shares agree.
         """
+        if not isinstance(group_size, (int, float)) or not 1.0 <= group_size <= 1e9:
+            raise KreachError.rule("group_size", "be a number ≥ 1", group_size)
+        if dispersion is not None and not dispersion > 0.0:
+            raise KreachError.rule("dispersion", "be a number > 0, or None", dispersion)
         k = float(group_size)
         a = np.inf if dispersion is None else dispersion
         meeting = 1.0 / k if np.isinf(a) else (a + 1.0) / (k * a + 1.0)
@@ -236,15 +268,14 @@ class VisitModel:
                 raise KreachError.rule("format", f"be {_FORMAT}", document["format"])
             values = {name: value for name, value in document.items() if name in known}
             values["gap_edges_seconds"] = tuple(map(float, values["gap_edges_seconds"]))
-            values["errors"] = tuple(
-                ModelError(**{name: np.inf if v is None else float(v) for name, v in entry.items()})
-                for entry in values.get("errors", ())
-            )
+            values["errors"] = tuple(_model_error(entry) for entry in values.get("errors", ()))
             return cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except KeyError as error:
+            raise KreachError.rule("model", f"have the field {error}", "none") from None
+        except (TypeError, ValueError, AttributeError) as error:
             if isinstance(error, KreachError):
                 raise
-            raise KreachError.rule("visit model", "be a released document", str(error)) from None
+            raise KreachError.rule("model", "be a released visit model", str(error)) from None
 
     def save(self, folder: Path) -> None:
         """Write `visit_model.json` into a release."""
@@ -253,14 +284,34 @@ class VisitModel:
     @classmethod
     def load(cls, folder: str | Path) -> "VisitModel":
         """Read the model of a release (its folder, or the file itself)."""
+        if not isinstance(folder, (str, Path)):
+            raise KreachError.rule("model", "be a path", folder)
         path = Path(folder)
         path = path / FILE if path.is_dir() else path
         try:
+            if path.stat().st_size > _MAX_BYTES:
+                raise KreachError.rule(
+                    "model", f"be a file of at most {_MAX_BYTES} bytes", str(path)
+                )
             document = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            rule = f"be a release that holds {FILE}"
-            raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
+        except OSError as error:
+            rule = f"be a release that holds {FILE}, or that file"
+            raise KreachError.rule("model", rule, f"{path} ({error.strerror})") from None
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, KreachError):
+                raise
+            raise KreachError.rule("model", "be a JSON document", f"{path} ({error})") from None
+        if not isinstance(document, dict):
+            kind = type(document).__name__
+            raise KreachError.rule("model", "be a JSON object", f"{path} ({kind})")
         return cls.from_json(document)
+
+
+def _model_error(entry: Mapping[str, Any]) -> ModelError:
+    """An entry of the document; only `max_hours` may be null: any length."""
+    numbers = {name: float(value) for name, value in entry.items() if name != "max_hours"}
+    longest = entry["max_hours"]
+    return ModelError(np.inf if longest is None else float(longest), **numbers)
 
 
 def _finite(value: float) -> float | None:

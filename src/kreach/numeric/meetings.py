@@ -38,13 +38,19 @@ def day_range(days: IntArray) -> IntArray:
 
 
 def calendar(part: IntArray, draws: FloatArray) -> FloatArray:
-    """Draws by day (row) and part of the day, from parts counted since 1970 and their draws."""
+    """Draws by day (row) and part of the day, from parts counted since 1970 and their draws.
+
+    Of a stretch without draws at most `DAY_EDGES[-1]` days are there.
+    """
     if len(part) == 0:
         return np.zeros((0, PARTS))
-    first = int(part.min()) // PARTS
-    days = int(part.max()) // PARTS - first + 1
-    table = np.bincount(part - first * PARTS, weights=draws, minlength=days * PARTS)
-    result: FloatArray = table.astype(np.float64).reshape(days, PARTS)
+    days, day = np.unique(part // PARTS, return_inverse=True)
+    # longer lags are all one range, so that long stretches without draws need not be there
+    gaps = np.minimum(np.diff(days, prepend=days[:1]), DAY_EDGES[-1] + 1)
+    row = np.cumsum(gaps)
+    place = row[day] * PARTS + part % PARTS
+    table = np.bincount(place, weights=draws, minlength=(int(row[-1]) + 1) * PARTS)
+    result: FloatArray = table.astype(np.float64).reshape(-1, PARTS)
     return result
 
 

@@ -102,7 +102,8 @@ def batch_law(session_pmf: FloatArray, mean: float, top: int) -> FloatArray:
     """P(B = 1), ..., P(B = top): impressions of a session that has any, with the given mean.
 
     `session_pmf[z − 1]` is the share of sessions with z requests. If each request is won with
-    probability q, B is binomial(z, q) given B ≥ 1; q is the one with mean E[B] = `mean`, at most 1.
+    probability q, B is binomial(z, q) given B ≥ 1; q is the one with mean E[B] = `mean`. Where
+    impressions per draw exceed the requests of a session, sessions are that many times as long.
     """
     z = np.arange(1, len(session_pmf) + 1, dtype=np.float64)
 
@@ -110,9 +111,7 @@ def batch_law(session_pmf: FloatArray, mean: float, top: int) -> FloatArray:
         return float(q * (session_pmf @ z) / (session_pmf @ -np.expm1(z * np.log1p(-q))))
 
     if mean >= float(session_pmf @ z):
-        result = np.zeros(top)
-        result[: min(top, len(session_pmf))] = session_pmf[:top]
-        return result
+        return _stretched(session_pmf, mean / float(session_pmf @ z), top)
     if mean <= mean_at(1e-9):
         return np.eye(1, top)[0] if top else np.zeros(0)
     low, high = 1e-9, 1.0 - 1e-12  # E[B] rises with q
@@ -123,6 +122,16 @@ def batch_law(session_pmf: FloatArray, mean: float, top: int) -> FloatArray:
     some = session_pmf @ law.pmf
     result = some[1:] / (session_pmf @ -np.expm1(z * np.log1p(-q)))
     return np.asarray(result)
+
+
+def _stretched(pmf: FloatArray, factor: float, top: int) -> FloatArray:
+    """P(1), ..., P(top) of numbers that are `factor` times as large, rounded at random."""
+    size = np.arange(1, len(pmf) + 1) * factor
+    low = np.floor(size).astype(np.int64)
+    result = np.zeros(top + 2)
+    np.add.at(result, np.minimum(low, top + 1), pmf * (1.0 - (size - low)))
+    np.add.at(result, np.minimum(low + 1, top + 1), pmf * (size - low))
+    return result[1 : top + 1]
 
 
 def sums_of_batches(batch: FloatArray, top: int) -> FloatArray:

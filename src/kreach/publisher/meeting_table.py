@@ -124,15 +124,15 @@ def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> Fl
     A cell is drawn to the mean of its difference of parts within its range of days, that to the
     mean of the range, that to the overall mean. Where fewer than `MIN_PEOPLE` people have such
     pairs, their pairs are not looked at: the cell is what it would be with `MIN_PEOPLE` people of
-    the usual number of pairs, and the coarser mean at most. Ranges longer than history take over
-    the last one seen.
+    the usual number of pairs, and the coarser mean at most. Ranges longer than history, or with
+    fewer people in all, take over the one before.
     """
     base = float(same.sum() / every.sum()) if every.sum() > 0.0 else 1.0
     parts = np.arange(PARTS)
     result = np.full(same.shape, base)
     for days in range(RANGES):
         here, pairs = same[:, :, days], every[:, :, days]
-        if pairs.sum() == 0.0:
+        if pairs.sum() == 0.0 or support.days[days] < MIN_PEOPLE:
             result[:, :, days] = result[:, :, days - 1] if days else base
             continue
         usual = here.sum() / max(support.days[days], 1)  # pairs of one person

@@ -113,7 +113,9 @@ def _sample(history: VisitHistory, generator: np.random.Generator) -> VisitHisto
     """Whole groups taken at random, as many as make a fit accurate."""
     if len(history) <= _MAX_REQUESTS:
         return history
-    chosen = generator.random(len(history.sizes)) < _MAX_REQUESTS / len(history)
+    share = _MAX_REQUESTS / len(history)
+    groups = max(round(share * len(history.sizes)), 1)
+    chosen = generator.permutation(len(history.sizes)) < groups
     return history.of_groups(chosen)
 
 

@@ -151,15 +151,21 @@ def sessions(person: IntArray, at_us: IntArray) -> tuple[IntArray, BoolArray]:
 def hourly_traffic(history: VisitHistory) -> FloatArray:
     """Requests by UTC hour over the mean, at least 0.02.
 
-    Hours in which fewer than `MIN_PEOPLE` people came are pooled: each gets their mean.
+    From the hour with fewest people on, hours are pooled until `MIN_PEOPLE` people came in the
+    pool and every other hour has as many; each hour of the pool gets their mean.
     """
     hour = hour_of_day(history.at_us)
-    seen = np.unique(hour * (int(history.person.max(initial=0)) + 1) + history.person)
-    people = np.bincount(seen // (int(history.person.max(initial=0)) + 1), minlength=24)
+    stride = int(history.person.max(initial=0)) + 1
+    seen = np.unique(hour * stride + history.person)
+    came, who = seen // stride, seen % stride
+    people = np.bincount(came, minlength=24)
     traffic = np.bincount(hour, minlength=24) * (24.0 / max(len(history), 1))
-    few = people < MIN_PEOPLE
-    if few.any():
-        traffic[few] = traffic[few].mean()
+    order = np.argsort(people, kind="stable")
+    count = int(np.count_nonzero(people < MIN_PEOPLE))
+    while count < 24 and 0 < len(np.unique(who[np.isin(came, order[:count])])) < MIN_PEOPLE:
+        count += 1
+    if count:
+        traffic[order[:count]] = traffic[order[:count]].mean()
     return round_digits(np.maximum(traffic, _MIN_TRAFFIC))
 
 
@@ -167,7 +173,7 @@ def requests_per_session(person: IntArray, session: IntArray) -> FloatArray:
     """The share of sessions with 1, 2, ... requests.
 
     From the longest down, numbers of requests are pooled at their mean until `MIN_PEOPLE` people
-    had such a session.
+    had such a session; what is left at the end joins the last pool.
     """
     length = np.minimum(np.bincount(session), _MAX_REQUESTS)
     who = np.zeros(len(length), dtype=np.int64)
@@ -177,16 +183,19 @@ def requests_per_session(person: IntArray, session: IntArray) -> FloatArray:
     result = np.zeros(int(length.max(initial=1)) + 1)
     first = np.searchsorted(length, np.arange(len(result) + 1))
     end = len(length)
+    pools: list[slice] = []
     for number in range(len(result) - 1, 0, -1):
-        pool = slice(first[number], end)
-        if number > 1 and len(np.unique(who[pool])) < MIN_PEOPLE:
-            continue
-        if end > first[number]:
-            result[round(float(length[pool].mean()))] += end - first[number]
-        end = first[number]
+        if len(np.unique(who[first[number] : end])) >= MIN_PEOPLE:
+            pools.append(slice(int(first[number]), end))
+            end = int(first[number])
+    if end > 0:  # too few people for a pool of their own
+        pools[-1:] = [slice(0, pools[-1].stop if pools else len(length))]
+    for pool in pools:
+        result[round(float(length[pool].mean()))] += pool.stop - pool.start
     last = int(np.flatnonzero(result).max(initial=1))
-    pmf: FloatArray = np.round(result[1 : last + 1] / max(result.sum(), 1.0), 6)
-    pmf[0] += 1.0 - pmf.sum()
+    pmf: FloatArray = round_digits(result[1 : last + 1] / max(result.sum(), 1.0))
+    largest = int(pmf.argmax())
+    pmf[largest] += 1.0 - pmf.sum()
     return pmf
 
 

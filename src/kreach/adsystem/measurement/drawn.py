@@ -44,6 +44,7 @@ class DrawnExposure(Exposure):
     """Reach from effective draws: sessions, hours and regulars as the visit model has them."""
 
     visits = "visit model"
+    bounds_are_cheap = True
 
     def __init__(self, window: WindowDraws, model: VisitModel, traffic: float = 1.0) -> None:
         self.cells = window.cells
@@ -77,8 +78,16 @@ class DrawnExposure(Exposure):
         cells = self.cells
         return float((cells.groups * cells.impressions) @ (cells.targeted / cells.size))
 
+    def reach(self, cap: int) -> float:
+        """As the law has it, within what is possible."""
+        least, most = self.certified_bounds(cap).bounds
+        return min(max(super().reach(cap), float(least)), float(most))
+
     def variance(self, cap: int) -> float:
         """Of the law at the given draws, and of the number of sessions behind the draws."""
+        least, most = self.certified_bounds(cap).bounds
+        if least == most:
+            return 0.0
         return self._law.variance(min(cap, max(self.max_trials, 1)))
 
     def at_least_variance(self, count: int) -> float:

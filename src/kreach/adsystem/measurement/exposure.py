@@ -52,6 +52,7 @@ class Exposure(ABC):
     basis: str  # theorem and assumptions that the numbers rest on
     visits: str = "uniform"  # how people of a group share its impressions, in short
     model_error: ModelError | None = None  # of the visit model in replays of history
+    bounds_are_cheap = False  # even where groups are not independent
 
     @property
     @abstractmethod

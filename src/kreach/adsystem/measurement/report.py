@@ -193,7 +193,7 @@ class ReachReport:
     @property
     def _limits(self) -> tuple[int, int]:
         """Cheap bounds: the sharp ones of overlapping groups may cost more than an interval."""
-        if self.exposure.served_kinds() is not None:
+        if self.exposure.bounds_are_cheap or self.exposure.served_kinds() is not None:
             return self.bounds
         most = min(self.impressions, self.cap * self.targeted_user_count)
         return (0, most)

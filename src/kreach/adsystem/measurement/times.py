@@ -50,19 +50,21 @@ def measure_times(
         raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
     if not isinstance(model, VisitModel):
         raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
-    if not isinstance(traffic, (int, float)) or not 0.0 < traffic < 1e6:
-        raise KreachError.rule("traffic", "be a positive number", traffic)
+    model = model.at_traffic(traffic)
+    if hours is not None and not (isinstance(hours, (int, float)) and 0.0 <= hours < 1e9):
+        raise KreachError.rule("hours", "be a number ≥ 0, or None", hours)
     try:
         listed = [as_whole_number("caps", cap, minimum=1) for cap in caps]
     except TypeError:
         raise KreachError.rule("caps", "be a list of caps", caps) from None
+    if not listed:
+        raise KreachError.rule("caps", "name at least one cap", "none")
     group = as_counts("groups", groups)
     if group.size and group.max() >= audience.group_count:
         rule = f"lie below the number of groups ({audience.group_count})"
         raise KreachError.rule("groups", rule, int(group.max()))
     at_us = as_instants("times", times, len(group))
-    window = draws_of(audience, group, at_us, model, traffic, hours)
-    exposure = DrawnExposure(window, model, traffic)
+    exposure = DrawnExposure(draws_of(audience, group, at_us, model, hours=hours), model)
     return {
         cap: ReachReport(cap, len(group), audience.targeted_user_count, exposure) for cap in listed
     }
@@ -97,10 +99,19 @@ def group_draws(groups: int, group: IntArray, at_us: IntArray, model: VisitModel
 
 def as_instants(name: str, times: npt.ArrayLike | Sequence[datetime], length: int) -> IntArray:
     """Microseconds since 1970 of datetimes, NumPy datetimes or seconds."""
-    values = np.asarray(times)
+    rule = "be datetimes or seconds since 1970"
+    try:
+        values = np.asarray(times)
+    except ValueError:
+        raise KreachError.rule(name, rule, "lists of different lengths") from None
+    if values.ndim != 1:
+        raise KreachError.rule(
+            name, "be a list of times", times if values.ndim == 0 else values.shape
+        )
     if values.dtype == object:
-        if not all(isinstance(moment, datetime) for moment in values.tolist()):
-            raise KreachError.rule(name, "be datetimes or seconds since 1970", values[0])
+        for at, moment in enumerate(values.tolist()):
+            if not isinstance(moment, datetime):
+                raise KreachError.rule(f"{name}[{at}]", rule, moment)
         moments = [m if m.tzinfo else m.replace(tzinfo=UTC) for m in values.tolist()]
         result = np.array([to_micros(moment) for moment in moments], dtype=np.int64)
     elif np.issubdtype(values.dtype, np.datetime64):
@@ -109,13 +120,13 @@ def as_instants(name: str, times: npt.ArrayLike | Sequence[datetime], length: in
         result = values.astype("datetime64[us]").astype(np.int64)
     elif values.size == 0:
         result = np.zeros(0, dtype=np.int64)
-    elif (
-        np.issubdtype(values.dtype, np.number)
-        and (np.abs(values.astype(float)) < _MAX_SECONDS).all()
-    ):
+    elif np.issubdtype(values.dtype, np.number):
+        wrong = np.flatnonzero(~(np.abs(values.astype(np.float64)) < _MAX_SECONDS))
+        if wrong.size:
+            raise KreachError.rule(f"{name}[{wrong[0]}]", rule, values[wrong[0]].item())
         result = np.round(values.astype(np.float64) * 1e6).astype(np.int64)
     else:
-        raise KreachError.rule(name, "be datetimes or seconds since 1970", str(values.dtype))
+        raise KreachError.rule(f"{name}[0]", rule, values[0].item())
     if result.shape != (length,):
         rule = f"have one entry per impression ({length})"
         raise KreachError.rule(name, rule, result.shape)
