@@ -201,7 +201,7 @@ def test_traffic_of_the_model_is_traffic_of_the_report() -> None:
     """A model at a traffic gives the figures of that traffic, proven traffic included."""
     busy = replace(kr.VisitModel.flat(20, 0.6), requests_per_person_day=0.01)
     audience = kr.Audience.disjoint([20] * 5)
-    groups, times = list(range(5)) * 20, [3_600.0 * at for at in range(100)]
+    groups, times = list(range(5)) * 40, [3_600.0 * at for at in range(200)]
     given = kr.measure_times(audience, groups, times, [1], model=busy, traffic=2.0)
     moved = kr.measure_times(audience, groups, times, [1], model=busy.at_traffic(2.0))
     assert given[1].reach == pytest.approx(moved[1].reach, rel=1e-12)

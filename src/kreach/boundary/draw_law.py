@@ -17,6 +17,7 @@ from kreach.numeric.visitors import VisitorKinds, batch_law, compound
 
 __all__ = ["DrawLaw"]
 
+_WEEK_HOURS = 168.0
 _MAX_BATCH_LAW = 128  # impressions of one session that the law tells apart
 
 
@@ -98,9 +99,10 @@ class DrawLaw:
 def _min_traffic(window: WindowDraws, model: VisitModel) -> float:
     """The traffic that the impressions themselves prove: there were at least as many requests.
 
-    For windows of a day and more: shorter ones may lie in busy hours.
+    For windows of a week and more: on a busy day the same people come more often, and it is not
+    that more people come.
     """
     usual = model.requests_per_person_day * window.cells.members * window.hours / 24.0
-    if window.hours < 24.0 or usual <= 0.0:
+    if window.hours < _WEEK_HOURS or usual <= 0.0:
         return 0.0
     return window.cells.total_impressions / usual
