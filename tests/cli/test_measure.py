@@ -179,7 +179,7 @@ def test_the_model_is_a_choice(files: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_a_wrong_model_gets_one_line(files: tuple[str, ...], tmp_path: Path) -> None:
     for more, message in (
-        (("--model", str(tmp_path)), "folder must be a release that holds visit_model.json"),
+        (("--model", str(tmp_path)), "model must be a release that holds visit_model.json"),
         (("--traffic", "2"), "traffic must be 1 without a visit model"),
     ):
         done = kreach(*files, *ASKED, *more)

@@ -151,21 +151,18 @@ def sessions(person: IntArray, at_us: IntArray) -> tuple[IntArray, BoolArray]:
 def hourly_traffic(history: VisitHistory) -> FloatArray:
     """Requests by UTC hour over the mean, at least 0.02.
 
-    From the hour with fewest people on, hours are pooled until `MIN_PEOPLE` people came in the
-    pool and every other hour has as many; each hour of the pool gets their mean.
+    Hours in which fewer than `MIN_PEOPLE` people came are pooled, and each gets their mean; where
+    not even the pool has as many people, its hours count as without visits.
     """
     hour = hour_of_day(history.at_us)
     stride = int(history.person.max(initial=0)) + 1
     seen = np.unique(hour * stride + history.person)
     came, who = seen // stride, seen % stride
-    people = np.bincount(came, minlength=24)
+    few = np.bincount(came, minlength=24) < MIN_PEOPLE
     traffic = np.bincount(hour, minlength=24) * (24.0 / max(len(history), 1))
-    order = np.argsort(people, kind="stable")
-    count = int(np.count_nonzero(people < MIN_PEOPLE))
-    while count < 24 and 0 < len(np.unique(who[np.isin(came, order[:count])])) < MIN_PEOPLE:
-        count += 1
-    if count:
-        traffic[order[:count]] = traffic[order[:count]].mean()
+    if few.any():
+        enough = len(np.unique(who[few[came]])) >= MIN_PEOPLE
+        traffic[few] = traffic[few].mean() if enough else 0.0
     return round_digits(np.maximum(traffic, _MIN_TRAFFIC))
 
 

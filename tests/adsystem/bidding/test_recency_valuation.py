@@ -14,7 +14,7 @@ from tests.strategies import audiences, caps
 FloatArray = npt.NDArray[np.float64]
 
 MINUTE, HOUR = 60.0, 3_600.0
-SAME = {MINUTE: 0.9, HOUR: 0.4, 1e9: 0.05}  # probability to continue, for gaps below
+SAME = {MINUTE: 0.9, HOUR: 0.4, 5e6: 0.05}  # probability to continue, for gaps below
 SESSIONS = replace(
     kr.VisitModel.flat(5),
     gap_edges_seconds=tuple(SAME),
@@ -59,7 +59,7 @@ def test_a_world_of_two_kinds_of_request(audience: kr.Audience, cap: int, gap: f
     valuation = kr.RecencyValuation(audience, cap, SESSIONS)
     now = 0.0
     for _ in range(wins):
-        now += 1e7
+        now += 4e6
         valuation.probability(0, now)
         valuation.record(0, now)
     found = valuation.probability(0, now + gap)
