@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS
+from kreach.numeric.draws import hour_of_day
 from kreach.numeric.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["PATTERNS", "Requests", "select"]
+__all__ = ["PATTERNS", "Requests", "select", "utc_hours"]
 
 _NIGHT_HOURS, _OFFICE_HOURS = 6, 8
 _SPACING_SECONDS = 1_800.0
@@ -122,6 +122,4 @@ def select(
 
 def utc_hours(starts_us: int, at: FloatArray) -> IntArray:
     """The UTC hour of day of seconds since the start of a flight."""
-    seconds = starts_us // 1_000_000 + np.floor(at).astype(np.int64)
-    result: IntArray = seconds % DAY_SECONDS // HOUR_SECONDS
-    return result
+    return hour_of_day(starts_us + np.round(at * 1e6).astype(np.int64))

@@ -87,11 +87,11 @@ def fit_visitors(
     best = None
     for regulars in _STARTS:
         start = [max(regulars, low[0] * 1.02), 0.5, 1.2]
-        found = least_squares(
+        fit = least_squares(
             lambda values: replays.errors(at(values)).ravel(), start, bounds=(low, _BOUNDS[1])
         )
-        if best is None or found.cost < best.cost:
-            best = found
+        if best is None or fit.cost < best.cost:
+            best = fit
     assert best is not None
     fitted = at(np.clip(np.round(best.x, 3), low, _BOUNDS[1]))
     return fitted, replays.errors(fitted)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from kreach.numeric.variance import (
     group_variances_at_least,
 )
 
-__all__ = ["Cells", "DisjointExposure", "fold"]
+__all__ = ["Cells", "DisjointExposure", "disjoint_bounds", "fold"]
 
 _TOP = 10  # counts whose variances every report needs together
 
@@ -71,6 +72,28 @@ def fold(audience: DisjointAudience, impressions_by_group: IntArray) -> Cells:
         count.astype(np.float64),
         groups.astype(np.float64),
     )
+
+
+class Served(Protocol):
+    """Groups that share nobody by size, targeted members and impressions."""
+
+    @property
+    def size(self) -> FloatArray: ...
+    @property
+    def targeted(self) -> FloatArray: ...
+    @property
+    def impressions(self) -> FloatArray: ...
+    @property
+    def groups(self) -> FloatArray: ...
+
+
+def disjoint_bounds(cells: Served, cap: int) -> CertifiedBounds:
+    """Per group: most min(n, c·u); least min(n, c), or 0 where a member is not targeted."""
+    most = np.minimum(cells.impressions, cap * cells.targeted)
+    everybody = cells.targeted == cells.size
+    least = np.where(everybody, np.minimum(cells.impressions, cap), 0.0)
+    bounds = Bounds(round(float(cells.groups @ least)), round(float(cells.groups @ most)))
+    return CertifiedBounds(bounds, (True, True))
 
 
 class DisjointExposure(Exposure):
@@ -128,13 +151,7 @@ class DisjointExposure(Exposure):
         return float(cells.groups @ each)
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:
-        """Per group: most min(n, c·u); least min(n, c), or 0 where a member is not targeted."""
-        cells = self.cells
-        most = np.minimum(cells.impressions, cap * cells.targeted)
-        everybody = cells.targeted == cells.size
-        least = np.where(everybody, np.minimum(cells.impressions, cap), 0.0)
-        bounds = Bounds(round(float(cells.groups @ least)), round(float(cells.groups @ most)))
-        return CertifiedBounds(bounds, (True, True))
+        return disjoint_bounds(self.cells, cap)
 
     def unfolded(self) -> tuple[Audience, IntArray]:
         cells = self.cells

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposure
+from kreach.adsystem.measurement.disjoint import disjoint_bounds
+from kreach.adsystem.measurement.exposure import CertifiedBounds, Exposure
 from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.draw_cells import DrawCells, WindowDraws, fold_draws
 from kreach.boundary.draw_law import DrawLaw
@@ -46,10 +47,10 @@ class DrawnExposure(Exposure):
     visits = "visit model"
     bounds_are_cheap = True
 
-    def __init__(self, window: WindowDraws, model: VisitModel, traffic: float = 1.0) -> None:
+    def __init__(self, window: WindowDraws, model: VisitModel) -> None:
         self.cells = window.cells
         self.model_error: ModelError | None = model.error(window.hours)
-        self._law = DrawLaw(window, model, traffic)
+        self._law = DrawLaw(window, model)
         self.meeting = self._law.meeting
         self.model = model
         fitted = (
@@ -94,13 +95,7 @@ class DrawnExposure(Exposure):
         return self._law.variance(min(count, max(self.max_trials, 1)), at_least=True)
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:
-        """Per group: most min(n, c·u); least min(n, c), or 0 where a member is not targeted."""
-        cells = self.cells
-        most = np.minimum(cells.impressions, cap * cells.targeted)
-        everybody = cells.targeted == cells.size
-        least = np.where(everybody, np.minimum(cells.impressions, cap), 0.0)
-        bounds = Bounds(round(float(cells.groups @ least)), round(float(cells.groups @ most)))
-        return CertifiedBounds(bounds, (True, True))
+        return disjoint_bounds(self.cells, cap)
 
     def served_kinds(self) -> None:
         return None  # sessions are not known one by one, so the law of reach is taken as normal

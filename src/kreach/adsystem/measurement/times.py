@@ -10,7 +10,7 @@ from kreach.adsystem.measurement.drawn import DrawnExposure, GroupDraws
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_counts, as_whole_number
-from kreach.boundary.draw_cells import WindowDraws, draws_in_order
+from kreach.boundary.draw_cells import draws_in_order
 from kreach.boundary.times import to_micros
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
@@ -18,7 +18,7 @@ from kreach.numeric.draws import HOUR_US, sum_by
 from kreach.numeric.meetings import PART_US, calendar
 from kreach.numeric.types import IntArray
 
-__all__ = ["as_instants", "draws_of", "group_draws", "measure_times"]
+__all__ = ["as_instants", "group_draws", "measure_times"]
 
 _MAX_SECONDS = 2.5e11  # in the year 9892
 
@@ -64,24 +64,12 @@ def measure_times(
         rule = f"lie below the number of groups ({audience.group_count})"
         raise KreachError.rule("groups", rule, int(group.max()))
     at_us = as_instants("times", times, len(group))
-    exposure = DrawnExposure(draws_of(audience, group, at_us, model, hours=hours), model)
+    order = np.lexsort((at_us, group))
+    window = draws_in_order(audience, group[order], at_us[order], model, hours=hours)
+    exposure = DrawnExposure(window, model)
     return {
         cap: ReachReport(cap, len(group), audience.targeted_user_count, exposure) for cap in listed
     }
-
-
-def draws_of(
-    audience: DisjointAudience,
-    group: IntArray,
-    at_us: IntArray,
-    model: VisitModel,
-    traffic: float = 1.0,
-    hours: float | None = None,
-) -> WindowDraws:
-    """The effective draws of impressions in any order."""
-    order = np.lexsort((at_us, group))
-    group, at_us = group[order], at_us[order]
-    return draws_in_order(audience, group, at_us, model, traffic, hours)
 
 
 def group_draws(groups: int, group: IntArray, at_us: IntArray, model: VisitModel) -> GroupDraws:
