@@ -127,7 +127,7 @@ def _write_input_files(folder: Path) -> None:
     reach = {"1": _BAND, "5": _BAND | {"mean": 0.875}, "20": _BAND | {"mean": 0.8134}}
     study = {
         "setting": {"people": 192, "seed": 1},
-        "relative_reach": {"random": {"planning_recency": reach}},
+        "relative_reach": {"random": {"planning_visitors": reach}},
         "measurement_error": {"random": {"dispersed": {"5": _BAND | {"mean": 0.0123}}}},
         "advice": ["k = 5: random groups lose 12% of reach at equal budget."],
     }

@@ -188,9 +188,9 @@ def test_cost(services: Services, page: Page) -> None:
     page.goto(f"{services.url}/cost")
     expect(named(page, "advice")).to_contain_text("random groups lose 12% of reach")
     assert table(page, "tradeoff") == [
-        ["reach at equal budget", "planning recency", "1", "100.0%", "90.0%", "110.0%"],
-        ["reach at equal budget", "planning recency", "5", "87.5%", "90.0%", "110.0%"],
-        ["reach at equal budget", "planning recency", "20", "81.3%", "90.0%", "110.0%"],
+        ["reach at equal budget", "planning visitors", "1", "100.0%", "90.0%", "110.0%"],
+        ["reach at equal budget", "planning visitors", "5", "87.5%", "90.0%", "110.0%"],
+        ["reach at equal budget", "planning visitors", "20", "81.3%", "90.0%", "110.0%"],
         ["error of reach", "dispersed", "5", "1.2%", "90.0%", "110.0%"],
     ]
 

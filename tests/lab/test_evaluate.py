@@ -92,7 +92,7 @@ def test_every_pattern_and_buyer_is_judged_in_several_windows(
     rows = rows_of(study, "measurement", approach="model", cap=1)
     patterns = {str(row["pattern"]).partition(",")[0] for row in rows}
     assert set(PATTERNS) <= patterns
-    assert {"buyer: uniform", "buyer: planning", "buyer: planning recency"} <= patterns
+    assert {"buyer: uniform", "buyer: planning", "buyer: planning visitors"} <= patterns
     assert {"day", "3 days", "flight"} <= {row["window"] for row in rows} <= set(WINDOWS)
     for cell in cells_of(rows).values():
         assert 0.0 <= cell.coverage <= 1.0
@@ -185,7 +185,7 @@ def test_the_summary_has_the_promised_shape(summary: dict[str, Any]) -> None:
         }
         assert set(found["by_campaign"]) == campaigns
         assert found["relative_roas_variance"] >= 0.0
-    assert {"uniform@rates", "planning_recency@rates"} <= set(bought)
+    assert {"uniform@rates", "planning_visitors@rates"} <= set(bought)
     json.dumps(summary, allow_nan=False)
 
 

@@ -64,7 +64,7 @@ def test_every_row_is_there_once(study: tuple[Site, list[Row]]) -> None:
     assert set(found) == expected
 
 
-BUYERS = ("uniform", "planning_recency")
+BUYERS = ("uniform", "planning_visitors")
 
 
 def test_nothing_is_lost_at_one(summary: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ def test_advice_names_the_better_grouping_for_each_k(summary: dict[str, Any]) ->
     assert len(lines) == len(SIZES)
     for size, line in zip(SIZES, lines, strict=True):
         by_strategy = {
-            name: found["planning_recency"][str(size)]["mean"]
+            name: found["planning_visitors"][str(size)]["mean"]
             for name, found in summary["relative_reach"].items()
         }
         best = max(by_strategy, key=lambda name: by_strategy[name])
@@ -124,7 +124,7 @@ def test_advice_with_one_way_of_grouping() -> None:
     )
 
 
-MADE = {"planning_recency": 0.9, "uniform": 0.8}
+MADE = {"planning_visitors": 0.9, "uniform": 0.8}
 
 
 def test_files_are_the_same_for_one_and_two_processes(

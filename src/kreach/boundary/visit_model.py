@@ -148,6 +148,12 @@ class VisitModel:
         """The edges of the gaps in microseconds."""
         return np.round(np.array(self.gap_edges_seconds) * 1e6).astype(np.int64)
 
+    @property
+    def mean_requests_per_session(self) -> float:
+        """Requests of a session on average."""
+        pmf = self.requests_per_session
+        return float(pmf @ np.arange(1.0, len(pmf) + 1.0))
+
     def draw_shares(self, group: IntArray, at_us: IntArray, traffic: float = 1.0) -> FloatArray:
         """The share of a draw of each impression; rows come ordered by group, then time."""
         hourly = self.hourly_traffic * traffic

@@ -9,9 +9,10 @@ from kreach.adsystem.bidding.bidder import Bidder, BidLimits, PaperBidder, Plann
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.hindsight import hindsight_limit
 from kreach.adsystem.bidding.market import LogNormalMarket
-from kreach.adsystem.bidding.valuation import CapValuation, RecencyValuation, Valuation
+from kreach.adsystem.bidding.valuation import CapValuation, Valuation, VisitorValuation
 from kreach.boundary.audience import Audience
 from kreach.boundary.times import HOUR_SECONDS, MICROS
+from kreach.boundary.visit_model import VisitModel
 from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from kreach.lab.site import StudyCampaign
@@ -45,32 +46,32 @@ def _arrivals(campaign: StudyCampaign, groups: int) -> Arrivals:
     return Arrivals(groups, 0.0, campaign.seconds + 1.0, hourly=weights.tolist())
 
 
-def _valuation(grouped: GroupedCampaign, approach: str, cap: int, *, recent: bool) -> Valuation:
-    audience = grouped.audience(approach)
-    if not recent or grouped.model is None:
-        return CapValuation(audience, cap)
+def _valuation(grouped: GroupedCampaign, approach: str, cap: int) -> Valuation:
+    if approach != "model" or grouped.model is None:
+        return CapValuation(grouped.audience(approach), cap)
     starts = grouped.campaign.starts_us / MICROS
-    return RecencyValuation(audience, cap, grouped.model, starts)
+    return VisitorValuation(grouped.audience(approach), cap, grouped.model, starts)
 
 
-def _paper(approach: str, *, recent: bool = False) -> Make:
+def _paper(approach: str) -> Make:
     def make(grouped: GroupedCampaign, budget: float, cap: int) -> Bidder:
         campaign = grouped.campaign
-        valuation = _valuation(grouped, approach, cap, recent=recent)
+        valuation = _valuation(grouped, approach, cap)
         purse = _purse(campaign, budget)
         return PaperBidder(valuation, purse, campaign.market, max(len(campaign.person), 1))
 
     return make
 
 
-def _planning(approach: str, *, recent: bool = False) -> Make:
+def _planning(approach: str) -> Make:
     def make(grouped: GroupedCampaign, budget: float, cap: int) -> Bidder:
         return PlanningBidder(
             grouped.audience(approach),
             cap,
             _purse(grouped.campaign, budget),
             LogNormalMarket(*_PRIOR),
-            valuation=_valuation(grouped, approach, cap, recent=recent),
+            model=grouped.model if approach == "model" else None,
+            starts_seconds=grouped.campaign.starts_us / MICROS,
             limits=_LIMITS,
             plans=_PLANS,
             arrivals=_arrivals(grouped.campaign, len(grouped.sizes)),
@@ -86,10 +87,9 @@ BUYERS: dict[str, Make] = {
     "profiled": _paper("profiled"),
     "profiled_history": _paper("profiled_history"),
     "dispersed": _paper("dispersed"),
-    "uniform_recency": _paper("uniform", recent=True),
-    "dispersed_recency": _paper("dispersed", recent=True),
+    "visitors": _paper("model"),
     "planning": _planning("dispersed"),
-    "planning_recency": _planning("dispersed", recent=True),
+    "planning_visitors": _planning("model"),
 }
 
 
@@ -105,9 +105,17 @@ def buy(name: str, grouped: GroupedCampaign, budget: float, cap: int) -> Outcome
 
 
 def buy_at_k1(
-    campaign: StudyCampaign, budget: float, cap: int, *, planning: bool = False
+    campaign: StudyCampaign,
+    budget: float,
+    cap: int,
+    *,
+    planning: bool = False,
+    model: VisitModel | None = None,
 ) -> Outcome:
-    """Run a bidder that knows every person (k = 1): the reference of every relative figure."""
+    """Run a bidder that knows every person (k = 1): the reference of every relative figure.
+
+    `model` tells our own bidder how people visit.
+    """
     audience = Audience.disjoint(np.ones(campaign.people.count, dtype=np.int64))
     purse = _purse(campaign, budget)
     bidder: Bidder
@@ -117,6 +125,8 @@ def buy_at_k1(
             cap,
             purse,
             LogNormalMarket(*_PRIOR),
+            model=model,
+            starts_seconds=campaign.starts_us / MICROS,
             limits=_LIMITS,
             plans=_PLANS,
             arrivals=_arrivals(campaign, campaign.people.count),

@@ -50,10 +50,9 @@ __all__ = ["BUDGET_SHARES", "StudyOptions", "evaluate", "site_of", "strategies_o
 BUDGET_SHARES = (0.05, 0.2, 0.6)  # of what reaching everybody costs in hindsight at k = 1
 OTHER_STRATEGY_BUYERS = (
     "uniform",
-    "uniform_recency",
-    "planning_recency",
+    "planning_visitors",
 )  # run on the other strategies
-JUDGED_BUYERS = ("uniform", "planning", "planning_recency")  # whose own wins are measured
+JUDGED_BUYERS = ("uniform", "planning", "planning_visitors")  # whose own wins are measured
 _CAP = 1
 
 Row = dict[str, Any]
@@ -226,7 +225,9 @@ def _purchases(
                 wins[f"{name.replace('_', ' ')}, budget {share:.0%}"] = outcomes[name].won
         if with_limits:
             outcomes["gateway_cap"] = buy_with_gateway_cap(grouped, budget, _CAP)
-            outcomes["planning_k1"] = buy_at_k1(campaign, budget, _CAP, planning=True)
+            outcomes["planning_k1"] = buy_at_k1(
+                campaign, budget, _CAP, planning=True, model=grouped.model
+            )
         for name, outcome in outcomes.items():
             rows.append(
                 {

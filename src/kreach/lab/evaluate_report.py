@@ -25,10 +25,9 @@ _NAMES = {
     "profiled": "paper's bidder, D of the flight",
     "profiled_history": "paper's bidder, D of history",
     "dispersed": "paper's bidder, one dispersion",
-    "uniform_recency": "paper's bidder, C + recency",
-    "dispersed_recency": "paper's bidder, dispersion + recency",
+    "visitors": "paper's bidder, visitor filter",
     "planning": "planning ahead",
-    "planning_recency": "planning ahead + recency",
+    "planning_visitors": "planning ahead + visitor filter",
     "planning_k1": "planning ahead, everybody known",
     "gateway_cap": "cap enforced at the gateway",
 }
@@ -162,12 +161,12 @@ def _ingredients(rows: Sequence[Row], options: StudyOptions) -> dict[str, float]
         "paper_bidder_uniform": reach("uniform"),
         "dispersion": reach("dispersed") - reach("uniform"),
         "planning_ahead": reach("planning") - reach("dispersed"),
-        "recency": reach("planning_recency") - reach("planning"),
+        "visitor_filter": reach("planning_visitors") - reach("planning"),
     }
     for name in options.others:
         if name != options.strategy:
-            better = reach(f"planning_recency@{name}")
-            steps[f"grouping_{name}"] = better - reach("planning_recency")
+            better = reach(f"planning_visitors@{name}")
+            steps[f"grouping_{name}"] = better - reach("planning_visitors")
     return {key: value for key, value in steps.items() if np.isfinite(value)}
 
 
@@ -175,15 +174,15 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
     """Recommendations that the results support."""
     lines = [_measurement_advice(summary["measurement"])]
     bought = summary["optimisation"]
-    paper, ours = bought["uniform"], bought["planning_recency"]
+    paper, ours = bought["uniform"], bought["planning_visitors"]
     gain = ours["relative_reach_mean"] - paper["relative_reach_mean"]
     verdict = "reaches more" if gain > 0.005 else "does not reach more"
     lines.append(
         f"With {options.strategy} groups of {options.group_size} the paper's bidder keeps "
-        f"{paper['relative_reach_mean']:.0%} of the reach at k = 1; planning ahead with recency "
+        f"{paper['relative_reach_mean']:.0%} of the reach at k = 1; planning ahead with the visitor filter "
         f"{verdict}: {ours['relative_reach_mean']:.0%}."
     )
-    others = {k: v for k, v in bought.items() if k.startswith("planning_recency@")}
+    others = {k: v for k, v in bought.items() if k.startswith("planning_visitors@")}
     if others:
         name, best_other = max(
             others.items(), key=lambda item: float(item[1]["relative_reach_mean"])
@@ -280,8 +279,8 @@ def _measurement_text(summary: dict[str, Any]) -> str:
 
 
 def _optimisation_text(summary: dict[str, Any]) -> str:
-    keys = ["uniform", "planning_recency"]
-    keys += [key for key in summary["optimisation"] if key.startswith("planning_recency@")]
+    keys = ["uniform", "planning_visitors"]
+    keys += [key for key in summary["optimisation"] if key.startswith("planning_visitors@")]
     parts = [f"{key} {summary['optimisation'][key]['relative_reach_mean']:.1%}" for key in keys]
     steps = [
         f"{name.replace('_', ' ')} {value:+.1%}"

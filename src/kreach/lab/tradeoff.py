@@ -15,7 +15,7 @@ from kreach.lab.trials import Progress, generator_for, run_trials, silent
 __all__ = ["advice_of", "exhibits_of", "summary_of", "tradeoff"]
 
 _BUDGET_SHARE, _WIN_SHARE, _CAP = 0.2, 0.1, 1
-_BUYERS = ("uniform", "planning_recency")
+_BUYERS = ("uniform", "planning_visitors")
 _ESTIMATORS = ("uniform", "dispersed", "model")
 
 
@@ -123,7 +123,7 @@ def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
     lines = []
     for size in group_sizes:
         lost = {
-            strategy: 1.0 - approaches["planning_recency"][str(size)]["mean"]
+            strategy: 1.0 - approaches["planning_visitors"][str(size)]["mean"]
             for strategy, approaches in summary["relative_reach"].items()
         }
         best = min(lost, key=lambda key: lost[key])

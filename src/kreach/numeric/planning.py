@@ -12,6 +12,20 @@ valued at λ (reach per unit of money), V solves
 
 and what will be spent solves ∂S/∂τ = H(b) + W(b)·(S(n+1, τ) − S(n, τ)). Both are stepped forward
 in τ together, all n at once. Expected reach to come is V + λS.
+
+**Sessions.** People make several requests in a row, and who is lost at one can be won at the next.
+Then τ counts sessions, and `Response.of_sessions` is the market for a whole session. With e the
+chance that a request is followed by another of its session and v what the session is worth in
+money, the surplus U of a session that is not won yet, and the value y of one request in it, are
+
+    U = S(y) + e·U,     y = v − e·U,     S(y) = max_b [ y·W(b) − H(b) ],
+
+so v = y + e/(1 − e)·S(y): a request is worth less than its session. The session is won with
+probability W/(1 − e(1 − W)) and costs H/(1 − e(1 − W)).
+
+**Uncertain traffic.** How many sessions will come is an estimate. With a Gamma law of mean τ and
+shape r the tables are averaged over it (`PlanTable.averaged`): waiting is worth less where
+perhaps nobody comes.
 """
 
 from dataclasses import dataclass
@@ -20,21 +34,48 @@ import numpy as np
 
 from kreach.numeric.types import FloatArray
 
-__all__ = ["PlanTable", "Response", "solve_plan"]
+__all__ = ["PlanTable", "Response", "gamma_factors", "solve_plan"]
+
+_MIN_SHAPE = 0.3
+_POINTS = 5
 
 
 @dataclass(frozen=True)
 class Response:
-    """How the market answers a value in money: the best bid, its chance to win and its cost."""
+    """How the market answers a value in money: the best bid, its chance to win and its cost.
+
+    `request_values` are the values of one request behind the `values` of a session; the same where
+    every request is a session.
+    """
 
     values: FloatArray  # rising
     bids: FloatArray
     win: FloatArray
     cost: FloatArray
+    request_values: FloatArray | None = None
 
     def win_and_cost(self, value: FloatArray) -> tuple[FloatArray, FloatArray]:
         """W and H at the best bid for each value."""
         return np.interp(value, self.values, self.win), np.interp(value, self.values, self.cost)
+
+    def of_sessions(self, more: float) -> "Response":
+        """The market for sessions whose requests are followed by one more with this chance."""
+        if more <= 0.0:
+            return self
+        surplus = np.maximum(self.values * self.win - self.cost, 0.0)
+        tries = 1.0 / (1.0 - more * (1.0 - self.win))  # expected requests until won or gone
+        values = self.values + more / (1.0 - more) * surplus
+        return Response(values, self.bids, self.win * tries, self.cost * tries, self.values)
+
+    def request_value(self, value: FloatArray) -> FloatArray:
+        """y: what one request is worth where its session is worth v."""
+        if self.request_values is None:
+            return value
+        beyond = value > self.values[-1]  # every bid wins there: the first request does
+        inside = np.interp(value, self.values, self.request_values)
+        last = self.request_values[-1] / self.values[-1]
+        result: FloatArray = np.where(beyond, value * last, inside)
+        return result
 
 
 @dataclass(frozen=True)
@@ -59,6 +100,33 @@ class PlanTable:
         high = table[row2, col] * (1.0 - fx) + table[row2, col2] * fx
         result: FloatArray = low * (1.0 - fy) + high * fy
         return result
+
+    def averaged(self, tau: float, steps: int, evidence: float) -> "PlanTable":
+        """The tables up to `tau`, averaged over how many requests (or sessions) will really come.
+
+        So many as τ independent ones of evidence each make a Gamma law of shape evidence·τ.
+        """
+        rows = np.linspace(0.0, tau, steps + 1)
+        places = rows[:, None] * gamma_factors(evidence * rows)
+        y = np.clip(places / self.tau[1], 0.0, len(self.tau) - 1)
+        low = y.astype(np.int64)
+        high, share = np.minimum(low + 1, len(self.tau) - 1), (y - low)[:, :, None]
+        tables = [
+            (table[low] * (1.0 - share) + table[high] * share).mean(axis=1)
+            for table in (self.worth, self.value, self.spend)
+        ]
+        return PlanTable(rows, *tables)
+
+
+def gamma_factors(shape: FloatArray) -> FloatArray:
+    """Equally likely factors of mean 1 that stand for Gamma laws of these shapes, a row each."""
+    from scipy.special import gammaincinv  # noqa: PLC0415 - slow to import
+
+    shape = np.maximum(np.atleast_1d(shape), _MIN_SHAPE)[:, None]
+    middles = (np.arange(_POINTS) + 0.5) / _POINTS
+    factors = gammaincinv(np.minimum(shape, 1e6), middles[None, :])
+    result: FloatArray = factors / factors.mean(axis=1, keepdims=True)
+    return result
 
 
 def solve_plan(

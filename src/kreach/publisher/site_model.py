@@ -1,8 +1,9 @@
 """The visit model of a build: which history it is fitted on, its errors, and what a build says.
 
 Groups formed by visits look perfectly even on the visits that formed them. Their model is therefore
-fitted as their dispersion is (`crossfit.py`): the same strategy forms groups by the earlier half of
-history, and the model is fitted on the later half.
+fitted as their dispersion is (`crossfit.py`): the same strategy forms groups of the people seen in
+the earlier half of history, and the model is fitted on the later half. Groups formed by all of
+history are better sorted, which `sorting_gain.py` allows for.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from kreach.boundary.visit_model import VisitModel
+from kreach.numeric.meetings import crowded_meeting
 from kreach.publisher.directory import Visits
 from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment, Strategy, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.replay import replay_errors
+from kreach.publisher.sorting_gain import people_seen, sorting_gain
 from kreach.publisher.visit_fit import FitQuality, fit_visit_model, too_little_history
-from kreach.publisher.visit_history import VisitHistory
+from kreach.publisher.visit_history import VisitHistory, round_digits
 
 __all__ = ["SiteModel", "fit_site_model", "history_to_fit"]
 
@@ -75,6 +78,9 @@ def fit_site_model(
         return SiteModel(None, None, () if alone else (f"no visit model: {reason}",))
     progress(f"fitting the visit model on {len(history):,} requests")
     model, quality = fit_visit_model(history, seed=seed)
+    if strategy.name in FORMED_BY_VISITS:
+        gain = sorting_gain(visits, people, assignment.group_size, strategy, seed)
+        model = replace(model, meetings=round_digits(crowded_meeting(model.meetings, gain)))
     if not replays:
         return SiteModel(model, quality, ())
     progress("replaying history to find the errors of the model")
@@ -93,5 +99,10 @@ def history_to_fit(
         return VisitHistory.of(visits.user, assignment.group_of(), visits.at_us, seed)
     middle = len(visits) // 2
     earlier = np.bincount(visits.user[:middle], minlength=people.count)
-    like = form_groups(People(earlier, people.attributes), assignment.group_size, strategy, seed)
-    return VisitHistory.of(visits.user[middle:], like.group_of(), visits.at_us[middle:], seed)
+    then, number = people_seen(earlier, people)  # nobody else would be in groups formed then
+    if then.count < 2 * assignment.group_size:
+        then, number = People(earlier, people.attributes), np.arange(people.count)
+    like = form_groups(then, assignment.group_size, strategy, seed)
+    user, at_us = number[visits.user[middle:]], visits.at_us[middle:]
+    mine = user >= 0
+    return VisitHistory.of(user[mine], like.group_of(), at_us[mine], seed)

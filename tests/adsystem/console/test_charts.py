@@ -62,9 +62,9 @@ def test_plans_are_drawn_by_budget_and_those_for_other_groups_dashed() -> None:
 
 
 def test_curves_against_the_group_size_are_percentages() -> None:
-    approaches = {"planning_recency": {1: Band(1.0, 0.9, 1.1), 5: Band(0.5, 0.4, 0.6)}}
+    approaches = {"planning_visitors": {1: Band(1.0, 0.9, 1.1), 5: Band(0.5, 0.4, 0.6)}}
     chart = charts.group_size_curves(approaches, "%")
-    assert chart["series"][-1]["name"] == "planning recency"
+    assert chart["series"][-1]["name"] == "planning visitors"
     assert chart["series"][-1]["data"] == [
         [0, 100.0, 90.0, 110.00000000000001],
         [1, 50.0, 40.0, 60.0],

@@ -35,7 +35,7 @@ BAND = {"mean": 1.0, "low": 0.9, "high": 1.1}
 STUDY: dict[str, Any] = {
     "setting": {"people": 10},
     "relative_reach": {
-        "random": {"planning_recency": {"20": BAND | {"mean": 0.8}, "1": BAND, "5": BAND}}
+        "random": {"planning_visitors": {"20": BAND | {"mean": 0.8}, "1": BAND, "5": BAND}}
     },
     "measurement_error": {"random": {"dispersed": {"20": BAND}}},
     "advice": ["k = 20: lose 20%"],
@@ -74,7 +74,7 @@ def test_a_broken_audit_is_refused(tmp_path: Path, broken: object) -> None:
 
 def test_a_study_is_read_in_the_order_of_sizes(tmp_path: Path) -> None:
     study = read_tradeoff(write(tmp_path / "summary.json", STUDY))
-    assert list(study.relative_reach["random"]["planning_recency"]) == [1, 5, 20]
+    assert list(study.relative_reach["random"]["planning_visitors"]) == [1, 5, 20]
     assert study.advice == ["k = 20: lose 20%"]
 
 

@@ -83,6 +83,13 @@ class Arrivals:
         all_shares = traffic.total + prior * len(traffic.by_group)
         return left * (traffic.by_group[group] + prior) / all_shares
 
+    def evidence(self, now: float) -> float:
+        """Requests, seen or assumed at first, behind each that is expected, in any group."""
+        traffic = self._traffic
+        seen = self.share * (traffic.total + self.prior_requests * len(traffic.by_group))
+        left = self.left(now)
+        return seen / left if left > 0.0 else float("inf")
+
     def left_by_group(self, now: float, groups: IntArray | None = None) -> FloatArray:
         """Expected requests to come, by group: of all groups, or of the given ones."""
         traffic, prior = self._traffic, self.prior_requests

@@ -18,15 +18,22 @@ from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.planning import GroupState, Plan, Planner, kind_probabilities
-from kreach.adsystem.bidding.valuation import CapValuation, StackedValuation, Valuation
+from kreach.adsystem.bidding.valuation import (
+    CapValuation,
+    StackedValuation,
+    Valuation,
+    VisitorValuation,
+)
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
 __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder", "best_bid"]
 
 
 _TOO_EARLY = 0.005  # of a flight
+_SESSION_EVIDENCE = 0.3  # of a session, in independent ones: who comes often comes in streaks
 _PLANNED_GROUPS = 20_000  # a plan for more is made with every so-manieth of them
 
 
@@ -219,10 +226,12 @@ class PlanningBidder(Bidder):
         purse: Purse,
         market: Market,
         *,
+        model: VisitModel | None = None,
+        starts_seconds: float = 0.0,
         valuation: Valuation | None = None,
         learn: bool = True,
         ahead: bool = True,
-        plans: int = 20,
+        plans: int = 100,
         first_plan: int = 20,
         first_multiplier: float = 10.0,
         prior_auctions: float = 10.0,
@@ -231,6 +240,8 @@ class PlanningBidder(Bidder):
         arrivals: Arrivals | None = None,
         plans_itself: bool = True,
     ) -> None:
+        if valuation is None and model is not None:
+            valuation = VisitorValuation(audience, cap, model, starts_seconds)
         super().__init__(valuation or CapValuation(audience, cap), purse, limits)
         if ahead and isinstance(self.valuation, StackedValuation):
             raise KreachError.rule("ahead", "be off for stacked caps", ahead)
@@ -243,12 +254,19 @@ class PlanningBidder(Bidder):
         self.market = market
         self._learner = MarketLearner(market, prior_auctions, half_life_auctions) if learn else None
         self.arrivals = arrivals or Arrivals(audience.group_count, purse.start, purse.end)
-        probability, kind_of_group = kind_probabilities(audience, cap)
+        probability, kind_of_group = kind_probabilities(audience, cap, model)
         self.kind_of_group, self.kind_probability = kind_of_group, probability
         step = -(-len(kind_of_group) // _PLANNED_GROUPS)
         self._planned = np.arange(0, len(kind_of_group), step) if step > 1 else None
         self._plans_itself = plans_itself
-        self._planner = Planner(int(kind_of_group.max(initial=0)) + 1, probability, ahead=ahead)
+        more = 0.0
+        self._weight = 1.0
+        if model is not None:
+            self._weight = _SESSION_EVIDENCE
+            # above a cap of 1 a session that was won is still worth its next request
+            more = 1.0 - 1.0 / model.mean_requests_per_session if cap == 1 else 0.0
+        kinds = int(kind_of_group.max(initial=0)) + 1
+        self._planner = Planner(kinds, probability, ahead=ahead, more=more)
         self._interval = (purse.end - purse.start) / plans
         self._first_plan = first_plan
         # the first moments, however busy, say nothing about the rate of a whole flight
@@ -284,6 +302,7 @@ class PlanningBidder(Bidder):
         if plan is not None:
             left = arrivals.left_of(group, self.left_per_time * max(self.purse.end - now, 0.0))
             worth *= plan.discount(self._codes[group], self.valuation.count(group), left)
+            return best_bid(self.market, plan.request_value(worth))
         return best_bid(self.market, worth / self._multiplier)
 
     def plan_due(self, now: float) -> bool:
@@ -306,7 +325,8 @@ class PlanningBidder(Bidder):
         if self._planned is not None:
             budget *= len(self._planned) / len(kinds)
             kinds = kinds[self._planned]
-        state = GroupState(kinds, self.valuation.counts(self._planned), left)
+        evidence = self._weight * self.arrivals.evidence(now)
+        state = GroupState(kinds, self.valuation.counts(self._planned), left, evidence)
         guess = self._multiplier if self._has_plan else None
         return partial(self._planner.solve, state, budget, self.market, guess)
 

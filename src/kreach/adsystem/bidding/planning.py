@@ -9,7 +9,9 @@ from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.measurement.baselines import EveryImpression
 from kreach.adsystem.measurement.probability import profile_reach_probability
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
-from kreach.numeric.planning import PlanTable, Response, solve_plan
+from kreach.boundary.visit_model import VisitModel
+from kreach.numeric.meetings import PARTS
+from kreach.numeric.planning import PlanTable, Response, gamma_factors, solve_plan
 from kreach.numeric.probability import group_reach_probability
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -19,6 +21,7 @@ _COLUMNS = 64
 _MAX_STEPS = 96
 _SAMPLED_PROFILES = 200
 _LOWEST, _HIGHEST = 1e-9, 1e9
+_PLANNED_DAYS = 8  # that a plan spreads draws over, to tell how often two are one person's
 _CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
 
 KindProbability = Callable[[int, FloatArray], FloatArray]
@@ -46,11 +49,16 @@ def market_response(market: Market) -> Response:
 
 @dataclass(frozen=True)
 class GroupState:
-    """Where each group stands: its kind, impressions so far, and requests still expected."""
+    """Where each group stands: its kind, impressions so far, and requests still expected.
+
+    With a visit model impressions are effective draws. `evidence` is how many independent requests
+    were behind the estimate of each that is expected: infinite if traffic is known.
+    """
 
     kind: IntArray
-    impressions: IntArray
+    impressions: IntArray | FloatArray
     requests_left: FloatArray
+    evidence: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -66,30 +74,54 @@ class Plan:
     """A solved plan: what a request is worth, and the multiplier that turns worth into money."""
 
     def __init__(
-        self, multiplier: float, tables: list[_KindTable | None], spend: float, reach: float
+        self,
+        multiplier: float,
+        tables: list[_KindTable | None],
+        spend: float,
+        reach: float,
+        response: Response,
+        more: float = 0.0,
     ) -> None:
         self.multiplier = multiplier
         self.expected_spend = spend
         self.expected_reach = reach
+        self.response = response  # of the market to a session, if requests come in sessions
+        self._more = more
         self._lookup = [None if t is None else _Lookup(t) for t in tables]
 
     def without_tables(self) -> "Plan":
         """The same plan for somebody who has its tables in another form."""
         return Plan(
-            self.multiplier, [None] * len(self._lookup), self.expected_spend, self.expected_reach
+            self.multiplier,
+            [None] * len(self._lookup),
+            self.expected_spend,
+            self.expected_reach,
+            self.response,
+            self._more,
         )
 
-    def discount(self, kind: int, impressions: int, requests_left: float) -> float:
+    def discount(self, kind: int, impressions: float, requests_left: float) -> float:
         """worth/p: the part of a request's reach probability that later ones cannot make up."""
         lookup = self._lookup[kind]
-        return 1.0 if lookup is None else lookup.discount(impressions, requests_left)
+        if lookup is None:
+            return 1.0
+        return lookup.discount(impressions, requests_left * (1.0 - self._more))
 
-    def discounts(self, kind: int, impressions: IntArray, requests_left: FloatArray) -> FloatArray:
+    def discounts(
+        self, kind: int, impressions: IntArray | FloatArray, requests_left: FloatArray
+    ) -> FloatArray:
         """`discount` for many groups of one kind."""
         lookup = self._lookup[kind]
-        return (
-            np.ones(len(impressions)) if lookup is None else lookup.many(impressions, requests_left)
-        )
+        if lookup is None:
+            return np.ones(np.shape(impressions))
+        return lookup.many(impressions, requests_left * (1.0 - self._more))
+
+    def request_value(self, worth: float) -> float:
+        """The value in money of one request that adds so much reach, later ones considered."""
+        value = worth / self.multiplier
+        if self._more <= 0.0:
+            return value
+        return float(self.response.request_value(np.array(value)))
 
 
 class _Lookup:
@@ -104,15 +136,29 @@ class _Lookup:
         self._last_row, self._last_column = len(self._rows) - 1, len(self._rows[0]) - 1
         self._step = float(made.table.tau[1]) * made.block if self._last_row else 1.0
 
-    def discount(self, impressions: int, requests_left: float) -> float:
-        row = min(int(requests_left / self._step + 0.5), self._last_row)
-        column = int((impressions - self._first) / self._block)
-        return self._rows[row][min(max(column, 0), self._last_column)]
+    def discount(self, impressions: float, requests_left: float) -> float:
+        y = min(requests_left / self._step, self._last_row)
+        x = min(max((impressions - self._first) / self._block, 0.0), self._last_column)
+        row, column = int(y), int(x)
+        y, x = y - row, x - column
+        here, after = self._rows[row], self._rows[min(row + 1, self._last_row)]
+        right = min(column + 1, self._last_column)
+        low = here[column] * (1.0 - x) + here[right] * x
+        return low * (1.0 - y) + (after[column] * (1.0 - x) + after[right] * x) * y
 
-    def many(self, impressions: IntArray, requests_left: FloatArray) -> FloatArray:
-        row = np.minimum((requests_left / self._step + 0.5).astype(np.int64), self._last_row)
-        column = ((impressions - self._first) / self._block).astype(np.int64)
-        result: FloatArray = self._table[row, np.clip(column, 0, self._last_column)]
+    def many(self, impressions: IntArray | FloatArray, requests_left: FloatArray) -> FloatArray:
+        y = np.minimum(requests_left / self._step, self._last_row)
+        x = np.clip((impressions - self._first) / self._block, 0.0, self._last_column)
+        row, column = y.astype(np.int64), x.astype(np.int64)
+        y, x = y - row, x - column
+        after, right = (
+            np.minimum(row + 1, self._last_row),
+            np.minimum(column + 1, self._last_column),
+        )
+        table = self._table
+        low = table[row, column] * (1.0 - x) + table[row, right] * x
+        high = table[after, column] * (1.0 - x) + table[after, right] * x
+        result: FloatArray = low * (1.0 - y) + high * y
         return result
 
 
@@ -121,20 +167,31 @@ class Planner:
 
     Large groups are planned in blocks of impressions (with p averaged over a block and requests
     counted in blocks as well), so the work does not grow with group sizes or budgets.
+
+    `more` is the chance that a request is followed by another of its session (0: every request is
+    a session of its own). Plans then count sessions.
     """
 
-    def __init__(self, kind_count: int, probability: KindProbability, *, ahead: bool = True):
+    def __init__(
+        self,
+        kind_count: int,
+        probability: KindProbability,
+        *,
+        ahead: bool = True,
+        more: float = 0.0,
+    ):
         self._kind_count = kind_count
         self._probability = probability
         self._ahead = ahead
+        self._more = more if ahead else 0.0
 
     def solve(
         self, state: GroupState, budget: float, market: Market, guess: float | None = None
     ) -> Plan:
         """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
-        response = market_response(market)
+        response = market_response(market).of_sessions(self._more)
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
-            return Plan(_HIGHEST, [None] * self._kind_count, 0.0, 0.0)
+            return self._plan(_HIGHEST, 0.0, 0.0, [None] * self._kind_count, response)
         tried: dict[float, tuple[float, float, list[_KindTable | None]]] = {}
 
         def spend(log_multiplier: float) -> float:
@@ -145,8 +202,17 @@ class Planner:
             return tried[log_multiplier][0]
 
         best = _find_multiplier(spend, budget, guess or self._first_guess(state, budget, response))
-        total, reach, tables = tried[best]
-        return Plan(float(np.exp(best)), tables, total, reach)
+        return self._plan(float(np.exp(best)), *tried[best], response)
+
+    def _plan(
+        self,
+        multiplier: float,
+        spend: float,
+        reach: float,
+        tables: list[_KindTable | None],
+        response: Response,
+    ) -> Plan:
+        return Plan(multiplier, tables, spend, reach, response, self._more)
 
     def _first_guess(self, state: GroupState, budget: float, response: Response) -> float:
         """λ that would spend the budget if no request made later ones worth less."""
@@ -159,13 +225,14 @@ class Planner:
         for _ in range(40):
             middle = 0.5 * (low + high)
             _, cost = response.win_and_cost(start / np.exp(middle))
-            low, high = (middle, high) if cost @ state.requests_left > budget else (low, middle)
+            spend = (1.0 - self._more) * float(cost @ state.requests_left)
+            low, high = (middle, high) if spend > budget else (low, middle)
         return float(np.exp(high)) / 2.0  # requests do get worth less, so bids must be higher
 
     def at_multiplier(self, state: GroupState, market: Market, multiplier: float) -> Plan:
         """The plan at a given multiplier, with what it will spend and reach."""
-        spend, reach, tables = self._evaluate(state, multiplier, market_response(market))
-        return Plan(multiplier, tables, spend, reach)
+        response = market_response(market).of_sessions(self._more)
+        return self._plan(multiplier, *self._evaluate(state, multiplier, response), response)
 
     def _evaluate(
         self, state: GroupState, multiplier: float, response: Response
@@ -174,12 +241,13 @@ class Planner:
         tables: list[_KindTable | None] = []
         for kind in range(self._kind_count):
             mine = state.kind == kind
-            left = state.requests_left[mine]
+            left = state.requests_left[mine] * (1.0 - self._more)
             if left.size == 0 or left.max() <= 0.0:
                 tables.append(None)
                 continue
             n = state.impressions[mine].astype(np.float64)
-            made = self._kind_table(kind, n, float(left.max()), multiplier, response)
+            most = float(left.max())
+            made = self._kind_table(kind, n, most, state.evidence, multiplier, response)
             column, tau = (n - made.first) / made.block, left / made.block
             own_spend = float(made.table.at(made.table.spend, column, tau).sum()) * made.block
             own_value = float(made.table.at(made.table.value, column, tau).sum()) * made.block
@@ -189,12 +257,20 @@ class Planner:
         return spend, reach, tables
 
     def _kind_table(
-        self, kind: int, n: FloatArray, left: float, multiplier: float, response: Response
+        self,
+        kind: int,
+        n: FloatArray,
+        left: float,
+        evidence: float,
+        multiplier: float,
+        response: Response,
     ) -> _KindTable:
+        sure = not np.isfinite(evidence)
+        furthest = left if sure else left * float(gamma_factors(np.array([evidence * left])).max())
         first = float(n.min())
         start = self._probability(kind, np.array([first]))
         win, _ = response.win_and_cost(start / multiplier)
-        max_wins = left * float(win[0])
+        max_wins = furthest * float(win[0])
         span = float(n.max()) - first + max_wins + 4.0 * np.sqrt(max_wins) + 4.0
         block = max(1.0, np.ceil(span / _COLUMNS))
         columns = int(np.ceil(span / block)) + 1
@@ -206,8 +282,15 @@ class Planner:
         probability = self._probability(kind, first + offsets.ravel()).reshape(offsets.shape)
         steps = int(np.clip(np.ceil(1.25 * max_wins / block), 12, _MAX_STEPS))
         table = solve_plan(
-            probability.mean(axis=1), left / block, steps, multiplier, response, ahead=self._ahead
+            probability.mean(axis=1),
+            furthest / block,
+            steps,
+            multiplier,
+            response,
+            ahead=self._ahead,
         )
+        if not sure:
+            table = table.averaged(left / block, steps, evidence * block)
         return _KindTable(table, first, block)
 
 
@@ -237,8 +320,10 @@ def _find_multiplier(spend: Callable[[float], float], budget: float, guess: floa
     return high
 
 
-def kind_probabilities(audience: Audience, cap: int) -> tuple[KindProbability, IntArray]:
-    """p(n) by kind of group, and the kind of each group.
+def kind_probabilities(
+    audience: Audience, cap: int, model: VisitModel | None = None
+) -> tuple[KindProbability, IntArray]:
+    """p(n) by kind of group, and the kind of each group; with a visit model n is draws.
 
     Kinds of a disjoint audience are its own. Any other audience is planned with one average group:
     for profiled ones p averaged over (a sample of) the groups, for overlapping ones as if the
@@ -256,6 +341,10 @@ def kind_probabilities(audience: Audience, cap: int) -> tuple[KindProbability, I
         of_group = one_kind if kinds.of_group is None else kinds.of_group
     else:
         kinds, of_group = Audience.disjoint([round(audience.group_sizes.mean())]).kinds, one_kind
+    if model is not None:
+        days = np.tile(model.hourly_traffic.reshape(PARTS, -1).mean(axis=1), (_PLANNED_DAYS, 1))
+        meeting = model.meeting_probability(days)
+        return _ByModel(kinds.size, kinds.targeted, model, meeting, cap), of_group
     return _ByKind(kinds.size, kinds.targeted, kinds.dispersion, cap), of_group
 
 
@@ -274,6 +363,29 @@ class _ByKind:
         columns = (self.size, self.targeted, self.dispersion)
         size, targeted, dispersion = (np.full(len(n), column[kind]) for column in columns)
         return group_reach_probability(size, targeted, n, dispersion, self.cap)
+
+
+@dataclass(frozen=True)
+class _ByModel:
+    """The person of a new session is targeted and under the cap, after so many draws."""
+
+    size: FloatArray
+    targeted: FloatArray
+    model: VisitModel
+    meeting: float  # of two draws of a flight at all hours
+    cap: int
+
+    def __call__(self, kind: int, impressions: FloatArray) -> FloatArray:
+        n: FloatArray = np.rint(np.maximum(impressions, 0.0))
+        size = float(self.size[kind])
+        if size == 1.0:
+            under: FloatArray = (n < self.cap).astype(np.float64)
+        else:
+            kinds = self.model.kinds(self.meeting, np.full(len(n), size))
+            law = kinds.sessions_of_next(n, self.cap - 1)
+            under = np.minimum(law.pmf.sum(axis=1), 1.0)
+        result: FloatArray = under * (float(self.targeted[kind]) / size)
+        return result
 
 
 @dataclass(frozen=True)

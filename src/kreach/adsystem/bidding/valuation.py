@@ -8,20 +8,24 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from kreach.adsystem.measurement.meter import ReachMeter
+from kreach.adsystem.measurement.visitor_filter import VisitorFilter
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.exposure import binomial_law, exposure_law
 from kreach.numeric.stacked import open_share
-from kreach.numeric.types import IntArray
+from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["CapRule", "CapValuation", "RecencyValuation", "StackedValuation", "Valuation"]
+__all__ = ["CapRule", "CapValuation", "StackedValuation", "Valuation", "VisitorValuation"]
+
+
+Counts = TypeVar("Counts", IntArray, FloatArray)
 
 
 class Valuation(Protocol):
@@ -36,11 +40,11 @@ class Valuation(Protocol):
     def revert(self, group: int, won_at: float) -> None:
         """The impression won at that moment was not shown after all."""
 
-    def count(self, group: int) -> int:
-        """Impressions of this group so far."""
+    def count(self, group: int) -> float:
+        """Impressions of this group so far; effective draws if requests come in sessions."""
 
-    def counts(self, groups: IntArray | None = None) -> IntArray:
-        """Impressions so far of every group, or of the given ones."""
+    def counts(self, groups: IntArray | None = None) -> IntArray | FloatArray:
+        """The same of every group, or of the given ones."""
 
 
 class CapValuation:
@@ -71,23 +75,18 @@ class CapValuation:
         self.meter.revert(group)
 
 
-class RecencyValuation:
-    """One cap, and the chance that the request is from the group's previous visitor.
+class VisitorValuation:
+    """One cap, with who has probably just been there: the visitor filter (`VisitorFilter`).
 
-    If our ad was shown on the previous request of the group, its visitor has seen it once more
-    than chance would have it: under the cap with the probability of a request at cap c − 1 and one
-    impression fewer. With s the probability that the request continues the session before it,
-
-        p = (1 − s)·p(n, c) + s·p(n − 1, c − 1)      after a win, else p(n, c).
-
-    `model` is the site's visit model, of which this takes the nearest previous request;
-    `starts_seconds` is the time that `now` counts from, in seconds since 1970.
+    A request soon after one that was won is probably the same person's. `count` is in effective
+    draws, the expected number of the group's sessions that were won. `starts_seconds` is the time
+    that `now` counts from, in seconds since 1970. Ask once per request, in any order of time.
 
     >>> import kreach as kr
     >>> from dataclasses import replace
     >>> flat = kr.VisitModel.flat(20)
     >>> model = replace(flat, gap_edges_seconds=(1800.0,), continuation_odds=[[9.0]])
-    >>> valuation = kr.RecencyValuation(kr.Audience.disjoint([20]), 1, model)
+    >>> valuation = kr.VisitorValuation(kr.Audience.disjoint([20]), 1, model)
     >>> first = valuation.probability(0, now=0.0)
     >>> valuation.record(0, now=0.0)
     >>> round(valuation.probability(0, now=60.0), 3)  # a minute later: most likely the same visitor
@@ -98,40 +97,23 @@ class RecencyValuation:
         self, audience: Audience, cap: int, model: VisitModel, starts_seconds: float = 0.0
     ) -> None:
         self.cap = as_whole_number("cap", cap, minimum=1)
-        self._model, self._starts = model, starts_seconds
-        self.meter = ReachMeter(audience, [self.cap])
-        self._lower = ReachMeter(audience, [self.cap - 1]) if self.cap > 1 else None
-        self._last: dict[int, tuple[float, float]] = {}  # group: last request, p if it was won
-        self.count = self.meter.count
+        self.meter = VisitorFilter(audience, model, [self.cap])
+        self._starts = starts_seconds
+        self.count = self.meter.draws
 
-    def counts(self, groups: IntArray | None = None) -> IntArray:
-        return _picked(self.meter.impressions_by_group, groups)
+    def counts(self, groups: IntArray | None = None) -> FloatArray:
+        return _picked(self.meter.draws_by_group, groups)
 
     def probability(self, group: int, now: float) -> float:
-        fresh = self.meter.reach_probability(group, self.cap)
-        last = self._last.get(group)
-        value = fresh
-        if last is not None and last[1] >= 0.0:
-            same = self._model.continuation(now - last[0], self._starts + now)
-            value = (1.0 - same) * fresh + same * last[1]
-        self._last[group] = (now, -1.0)  # until `record` says that it was won
+        value = self.meter.request(group, self._starts + now)
+        assert isinstance(value, float)  # there is one cap
         return value
 
     def record(self, group: int, now: float) -> None:
-        seen_before = 0.0
-        if self._lower is not None:
-            seen_before = self._lower.reach_probability(group, self.cap - 1)
-            self._lower.record(group)
-        self.meter.record(group)
-        self._last[group] = (now, seen_before)
+        self.meter.won(group, self._starts + now)
 
     def revert(self, group: int, won_at: float) -> None:
-        self.meter.revert(group)
-        if self._lower is not None:
-            self._lower.revert(group)
-        last = self._last.get(group)
-        if last is not None and last[0] == won_at:
-            self._last[group] = (won_at, -1.0)
+        self.meter.revert(group, self._starts + won_at)
 
 
 @dataclass(frozen=True)
@@ -248,5 +230,5 @@ class StackedValuation:
         return float(shares @ (pmf @ share_open))
 
 
-def _picked(counts: IntArray, groups: IntArray | None) -> IntArray:
+def _picked(counts: Counts, groups: IntArray | None) -> Counts:
     return counts if groups is None else counts[groups]

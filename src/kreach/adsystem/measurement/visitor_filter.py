@@ -47,6 +47,7 @@ from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.draws import HOUR_US
 from kreach.numeric.meetings import PART_US
+from kreach.numeric.types import FloatArray
 
 __all__ = ["VisitorFilter"]
 
@@ -148,6 +149,11 @@ class VisitorFilter:
     def draws(self, group: int) -> float:
         """Effective draws of a group so far: the expected number of its sessions that were won."""
         return self._draws[self._checked(group)]
+
+    @property
+    def draws_by_group(self) -> FloatArray:
+        """Effective draws so far of every group."""
+        return np.array(self._draws)
 
     def request(self, group: int, now: Moment) -> float | dict[int, float]:
         """The probability that the person of this request is targeted and under the cap."""

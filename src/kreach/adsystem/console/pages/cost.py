@@ -28,7 +28,7 @@ _COMMAND = (
 )
 _APPROACHES = {
     "uniform": "the paper's bidder or estimator: everybody visits equally often",
-    "planning_recency": "a bidder that plans ahead and uses how recently groups saw the ad",
+    "planning_visitors": "a bidder that plans ahead and follows visitors within their sessions",
     "dispersed": "an estimator that knows how unevenly people visit",
     "model": "effective draws with the site's visit model",
 }
