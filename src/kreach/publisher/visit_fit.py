@@ -33,7 +33,7 @@ MIN_RETURNING_PEOPLE = 200  # with two requests or more
 MIN_DAYS = 2.0
 _DAY_US = 86_400_000_000
 _WEEK_US = 7 * _DAY_US
-_LAGS = ((50.5, 3), (np.inf, 6))  # larger groups: sessions interleave, more matter
+_LAGS = ((50.5, 3), (200.5, 6), (np.inf, 16))  # larger groups: sessions interleave, more matter
 _MAX_REQUESTS = 4_000_000  # of whole groups taken at random: more would not be more accurate
 
 
