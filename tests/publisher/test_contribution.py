@@ -40,14 +40,14 @@ def test_fewer_than_twenty_people_leave_nothing() -> None:
     assert len(bound_contributions(history_of(np.zeros(0, np.int64), np.zeros(0, np.int64)))) == 0
 
 
-def test_limits_are_the_round_number_that_twenty_people_reach() -> None:
-    """Twenty people had seven requests in a session, one had fifty: six are left of each."""
+def test_limits_are_the_next_round_number_from_what_twenty_people_reach() -> None:
+    """Twenty people had seven requests in a session, one had fifty: eight are left of hers."""
     counts = np.array([50] + [7] * 20 + [1] * 79)
     person = np.repeat(np.arange(100), counts)
     turn = np.arange(len(person)) - np.repeat(np.cumsum(counts) - counts, counts)
-    history = history_of(person, np.where(turn < 7, turn, 6 + turn / 100) * 60e6 // 1)
+    history = history_of(person, (np.where(turn < 7, turn, turn / 100) * 60e6).astype(np.int64))
     left = np.bincount(bound_contributions(history).person)
-    assert left[:21].tolist() == [6] * 21
+    assert left[:21].tolist() == [8] + [7] * 20
     assert left[21:].sum() > 0
 
 

@@ -1,15 +1,15 @@
-"""Nobody counts for more in a visit model than the twentieth of those who count most.
+"""Nobody counts for much more in a visit model than the twentieth of those who count most.
 
 A history is cut before anything is counted, so that no released number rests on one person:
 
     span        from when 20 people have come to when 20 people have still to come: somebody who
                 came weeks before all others does not make history longer
-    requests    of a session, up to as many as 20 people had in one
-    sessions    in a part of the day, and in all, up to as many as 20 people had
+    requests    of a session, up to about as many as 20 people had in one
+    sessions    in a part of the day, and in all, up to about as many as 20 people had
 
 Whom a limit meets loses whole sessions, chosen by chance that depends on her alone, and the last
-requests of long ones. Limits are round numbers (1, 2, 3, 4, 6, 8, 12, ...), so that one person more
-or less seldom moves them. A site of many people loses next to nothing: crawlers mostly.
+requests of long ones. Limits are the next round numbers (1, 2, 3, 4, 6, 8, 12, ...), so that one
+person more or less seldom moves them. A site of many people loses next to nothing: crawlers mostly.
 """
 
 import numpy as np
@@ -76,11 +76,11 @@ def _turns(owner: IntArray, by: IntArray | npt.NDArray[np.uint64]) -> IntArray:
 
 
 def _limit(person: IntArray, count: IntArray) -> int:
-    """The largest round number that enough people come up to."""
+    """The next round number from what enough people come up to."""
     most = np.zeros(int(person.max(initial=0)) + 1, dtype=np.int64)
     np.maximum.at(most, person, count)
     if len(most) < MIN_PEOPLE:
         return 1
-    reached = int(np.partition(most, -MIN_PEOPLE)[-MIN_PEOPLE])
-    power = 1 << max(reached.bit_length() - 1, 0)
-    return power + power // 2 if reached >= power + power // 2 else power
+    reached = max(int(np.partition(most, -MIN_PEOPLE)[-MIN_PEOPLE]), 1)
+    power = 1 << (reached.bit_length() - 1)
+    return next(limit for limit in (power, power + power // 2, 2 * power) if limit >= reached)
