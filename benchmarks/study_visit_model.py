@@ -94,11 +94,19 @@ def read_flight(
         build = read_build(out)
         catalogue = read_catalogue(out / "release")
     flown = Directory(visits).visits(split, end)
-    requests = VisitHistory.of(flown.user, build.group_indices[:, 0], flown.at_us, seed)
+    requests = VisitHistory.of(flown.user, _in_order(build.group_indices[:, 0]), flown.at_us, seed)
     if catalogue.model is None:
         sys.exit("no visit model was released: " + "; ".join(build.facts["warnings"]))
     dispersion = np.inf if catalogue.dispersion is None else catalogue.dispersion
     return Flight(requests, catalogue.model, float(dispersion), requests.days)
+
+
+def _in_order(group_of: IntArray) -> IntArray:
+    """Groups numbered by their first members: released numbers follow a key that is drawn anew."""
+    _, first, group = np.unique(group_of, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[group]
 
 
 def study(

@@ -77,6 +77,7 @@ SLOW = (
     "tests/publisher/test_build.py",
     "tests/publisher/test_release_canaries.py",
     "tests/simulations/test_attacks.py",
+    "tests/simulations/test_model_attack.py",
 )
 
 _found: dict[int, frozenset[str]] = {}

@@ -10,10 +10,11 @@ from kreach.publisher.visit_fit import fit_visit_model
 from kreach.publisher.visit_history import VisitHistory
 from tests.publisher.visit_worlds import START_US, World, visit_world
 
-# How far one person moves any released number, on a site of 4,000 people over two weeks
-MAX_ODDS_CHANGE = 0.06  # relative
+# How far one person moves any released number, on a site of 4,000 people over two weeks. Numbers
+# are rounded to steps of 6 %: a number moves by a step or not at all.
+MAX_ODDS_CHANGE = 0.07  # relative
 MAX_MEETING_CHANGE = 0.01
-MAX_TRAFFIC_CHANGE = 0.02
+MAX_TRAFFIC_CHANGE = 0.07
 MAX_SHARE_CHANGE = 0.002
 MAX_VISITOR_CHANGE = 0.1
 

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 RANGES = len(DAY_EDGES) + 1
-_PSEUDO_PAIRS = 200.0
+_PSEUDO_PAIRS = 1_000.0
 _MAX_DAYS = 400  # of history: the ranges of days do not tell longer lags apart
 _BLOCK = 512  # parts of days at a time: bounds the memory
 _COUNTED_SESSIONS = 20  # of one person, where people behind a cell are counted
@@ -119,7 +119,7 @@ def supporters(person: IntArray, part: IntArray, generator: np.random.Generator)
 
 
 def shrunk_meetings(same: FloatArray, every: FloatArray, support: Support) -> FloatArray:
-    """Pairs of one person over pairs, each cell drawn to coarser means by 200 pseudo-pairs.
+    """Pairs of one person over pairs, each cell drawn to coarser means by 1,000 pseudo-pairs.
 
     A cell is drawn to the mean of its difference of parts within its range of days, that to the
     mean of the range, that to the overall mean. Where fewer than `MIN_PEOPLE` people have such
@@ -154,7 +154,7 @@ def recent_crowding(
     """The factor by which `crowded_meeting` takes the table to the level of recent sessions.
 
     Fewer others, by less traffic or because people have stopped coming, make two sessions likelier
-    one person's. The mean over recent pairs says how much, drawn by 200 pseudo-pairs to what the
+    one person's. The mean over recent pairs says how much, drawn by 1,000 pseudo-pairs to what the
     change of traffic alone would make of it.
     """
     part = start_us // PART_US

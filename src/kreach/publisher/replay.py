@@ -20,6 +20,7 @@ from kreach.boundary.visit_model import ModelError, VisitModel
 from kreach.numeric.draws import HOUR_US
 from kreach.numeric.types import FloatArray
 from kreach.publisher.buying import PATTERNS, window_start, won_rows
+from kreach.publisher.contribution import bound_contributions
 from kreach.publisher.visit_fit import fit_visit_model, too_little_history
 from kreach.publisher.visit_history import VisitHistory
 from kreach.publisher.visitor_fit import CAPS, audience_of, true_reach
@@ -56,6 +57,7 @@ class ReplayErrors:
 
 def replay_errors(history: VisitHistory, *, seed: int = 0) -> ReplayErrors:
     """The errors of models like the one fitted on this history."""
+    history = bound_contributions(history)
     generator = np.random.default_rng([seed, 1])
     chosen = generator.permutation(len(history.sizes)) < len(history.sizes) // 2
     cases: dict[float, dict[str, list[_Case]]] = {}

@@ -14,6 +14,7 @@ from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.meetings import crowded_meeting
 from kreach.numeric.types import FloatArray
+from kreach.publisher.contribution import bound_contributions
 from kreach.publisher.meeting_table import meeting_table, recent_crowding
 from kreach.publisher.visit_history import (
     GAP_EDGES_SECONDS,
@@ -21,7 +22,7 @@ from kreach.publisher.visit_history import (
     continuation_odds,
     hourly_traffic,
     requests_per_session,
-    round_digits,
+    round_steps,
     sessions,
 )
 from kreach.publisher.visitor_fit import fit_visitors
@@ -32,7 +33,7 @@ MIN_RETURNING_PEOPLE = 200  # with two requests or more
 MIN_DAYS = 2.0
 _DAY_US = 86_400_000_000
 _WEEK_US = 7 * _DAY_US
-_LARGE_GROUP = 50  # from here on sessions interleave, and more lags matter
+_LAGS = ((50.5, 3), (200.5, 6), (np.inf, 16))  # larger groups: sessions interleave, more matter
 _MAX_REQUESTS = 4_000_000  # of whole groups taken at random: more would not be more accurate
 
 
@@ -65,6 +66,7 @@ def fit_visit_model(
     history: VisitHistory, *, seed: int = 0, lags: int | None = None, min_days: float = MIN_DAYS
 ) -> tuple[VisitModel, FitQuality]:
     """The visit model of the site, without errors; refuses too little history."""
+    history = bound_contributions(history)
     reason = too_little_history(history, min_days)
     if reason is not None:
         raise KreachError.rule("history", "be enough for a visit model", reason)
@@ -74,7 +76,7 @@ def fit_visit_model(
     history = _sample(history, sample)
     size = float(history.sizes.mean())
     if lags is None:
-        lags = 3 if size < _LARGE_GROUP + 0.5 else 6
+        lags = next(count for limit, count in _LAGS if size < limit)
     session, start = sessions(history.person, history.at_us)
     traffic = hourly_traffic(history)
     odds, behind_odds = continuation_odds(history, session, traffic, lags, copies)
@@ -90,7 +92,7 @@ def fit_visit_model(
         meetings=meetings,
         regulars=min(max(0.15, 1.0 / size), 0.6),
         lasting=0.5,
-        requests_per_person_day=float(f"{rate / people:.3g}"),
+        requests_per_person_day=float(f"{rate / people:.2g}"),
         people=people,
         history_days=round(days, 1),
     )
@@ -103,8 +105,8 @@ def fit_visit_model(
         )
     model = replace(
         model,
-        continuation_odds=round_digits(odds / factor),
-        meetings=round_digits(crowded_meeting(meetings, crowding)),
+        continuation_odds=round_steps(odds / factor),
+        meetings=round_steps(crowded_meeting(meetings, crowding)),
     )
     return model, FitQuality(behind_odds, behind_meetings, factor, crowding, errors)
 

@@ -93,7 +93,7 @@ def fit_visitors(
         if best is None or fit.cost < best.cost:
             best = fit
     assert best is not None
-    fitted = at(np.clip(np.round(best.x, 3), low, _BOUNDS[1]))
+    fitted = at(np.clip(np.round(best.x, 2), low, _BOUNDS[1]))
     return fitted, replays.errors(fitted)
 
 
