@@ -38,7 +38,7 @@ from kreach.adsystem.log.queries import campaign_rows, counted_rows
 from kreach.adsystem.log.share_queries import (
     changed_parts,
     head_changes,
-    stored_by_group,
+    stored_losses,
     stored_parts,
     stored_rows,
 )
@@ -218,13 +218,15 @@ def stored_draws(
             rows = stored_rows(log, place, heads, dialect, known)
             few = stack.enter_context(engine.temporary(rows))
             changes = stack.enter_context(engine.temporary(head_changes(few, model, windows)))
-        by_group = stored_by_group(counted, changes, slots)
-        alone = by_group.mutate(until=by_group["slot"] + 1)
-        so_far = None
-        if running:
-            so_far = engine.columns(draw_cells(running_draws(by_group, slots), groups))
         whole = [Window(windows[0].start, windows[-1].end)]
         rows = stored_rows(log, place, whole, dialect, known)
+        lost = group_losses(stored_losses(rows, changes, windows), ["key"])
+        by_group = draws_by_group(counted, lost, slots, dialect)
+        so_far = None
+        if running:  # summed up once for both
+            by_group = stack.enter_context(engine.temporary(by_group))
+            so_far = engine.columns(draw_cells(running_draws(by_group, slots), groups))
+        alone = by_group.mutate(until=by_group["slot"] + 1)
         parts = stack.enter_context(engine.temporary(stored_parts(rows, windows, dialect)))
         return FileDraws(
             engine.columns(draw_cells(alone, groups)),

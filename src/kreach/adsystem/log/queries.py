@@ -39,6 +39,7 @@ __all__ = [
     "place_rows",
     "place_totals",
     "slot_columns",
+    "slot_counts",
     "with_running",
 ]
 
@@ -83,12 +84,12 @@ def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     of the next day. Only rows before the end matter for that.
     """
     whole = Window(slots[0].start, slots[-1].end)
-    counted = slot_columns(place_rows(log, place), slots, _slot_counts)
+    counted = slot_columns(place_rows(log, place), slots, slot_counts)
     if not log.may_repeat:
         return counted
     later = _later_copies(place_rows(log, place), whole.end)
     later = later.filter(inside(later["ts"], whole))
-    surplus = later.group_by(copied="group").aggregate(**_slot_counts(later, slots, 0, "m"))
+    surplus = later.group_by(copied="group").aggregate(**slot_counts(later, slots, 0, "m"))
     both = counted.left_join(surplus, counted["group"] == surplus["copied"])
     copies = [both[f"m{at}"].fill_null(0) for at in range(len(slots))]
     real = {f"n{at}": both[f"n{at}"] - copy for at, copy in enumerate(copies)}
@@ -124,9 +125,10 @@ def slot_columns(
     return joined
 
 
-def _slot_counts(
+def slot_counts(
     rows: ir.Table, slots: Sequence[Window], first: int, name: str = "n"
 ) -> dict[str, ir.Value]:
+    """The rows in each slot."""
     if len(slots) == 1:
         return {f"{name}{first}": rows.count()}
     return {

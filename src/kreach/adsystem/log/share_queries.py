@@ -1,9 +1,9 @@
 """Queries on logs that hold shares of draws (`prepare.py` writes them), for any engine.
 
-    stored_counts   group, n0, lost0, doubt0, n1, ...   one scan, as bare counts
-    head_changes    key, slot, part, lost, doubt        what the first rows of slots lack instead
+    stored_counts   group, n0, n1, ...                  as `queries.counts`
+    stored_losses   key, slot, lost, doubt, ...         as `draw_queries.losses`
     stored_parts    slot, part, n, first, last, lost    draws by part of the day
-    prepared_rows   the rows of a log with draw_lost and group_key
+    head_changes    key, slot, part, lost, doubt        what the first rows of slots lack instead
 
 Inside a slot a share may not look out of it, so the stored ones of its first rows, up to the last
 gap of the model, do not hold. They are computed from the slot's own rows, and the difference to
@@ -17,18 +17,10 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
-from kreach.adsystem.log.draw_queries import (
-    UNITS,
-    doubt_of,
-    group_losses,
-    losses,
-    near_rows,
-    part_of,
-    slot_of,
-)
+from kreach.adsystem.log.draw_queries import doubt_of, losses, near_rows, part_of, slot_of
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
-from kreach.adsystem.log.queries import count_where, inside, place_rows, slot_columns
+from kreach.adsystem.log.queries import count_where, inside, place_rows, slot_columns, slot_counts
 from kreach.adsystem.log.stored_shares import KEY, LOST
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.boundary.times import Window
@@ -40,8 +32,8 @@ __all__ = [
     "head_changes",
     "key_of",
     "keyed_groups",
-    "stored_by_group",
     "stored_counts",
+    "stored_losses",
     "stored_parts",
     "stored_rows",
 ]
@@ -77,34 +69,23 @@ def keyed_groups(groups: GroupTable, dialect: str) -> ir.Table:
 
 
 def stored_counts(log: LogTable, place: Place, slots: Sequence[Window], copies: int) -> ir.Table:
-    """group (its key), n0, lost0, doubt0, ..., and copies if there are any: as `queries.counts`."""
+    """group (its key), n0, n1, ..., and copies if there are any: as `queries.counts`."""
     rows = place_rows(log, place)
     rows = rows.mutate(group=rows[KEY])
+    if not copies:
+        return slot_columns(rows, slots, slot_counts)
 
     def columns(rows: ir.Table, slots: Sequence[Window], first: int) -> dict[str, ir.Value]:
-        lost, result = rows[LOST], {}
-        counts = lost.notnull() | rows["group"].isnull()
+        counts, result = rows[LOST].notnull() | rows["group"].isnull(), {}
         for at, slot in enumerate(slots, first):
-            here = None if len(slots) == 1 else ibis.and_(*inside(rows["ts"], slot))
-            sums = {"lost": lost, "doubt": doubt_of(lost)}
-            result |= {f"{name}{at}": _sum(one, here) for name, one in sums.items()}
-            if copies:
-                both = counts if here is None else counts & here
-                others = ~counts if here is None else ~counts & here
-                result |= {f"n{at}": count_where(rows, both), f"m{at}": count_where(rows, others)}
-            else:
-                result[f"n{at}"] = rows.count() if here is None else count_where(rows, here)
+            here = ibis.and_(*inside(rows["ts"], slot))
+            result[f"n{at}"] = count_where(rows, counts & here)
+            result[f"m{at}"] = count_where(rows, ~counts & here)
         return result
 
     counted = slot_columns(rows, slots, columns)
-    if not copies:
-        return counted
     repeated = [counted[f"m{at}"] for at in range(len(slots))]
     return counted.mutate(copies=sum(repeated[1:], repeated[0]))
-
-
-def _sum(column: ir.Value, where: ir.Value | None) -> ir.Value:
-    return column.sum(where=where).fill_null(0).cast("decimal(38, 0)").cast("int64")
 
 
 def stored_rows(
@@ -135,44 +116,30 @@ def head_changes(heads: ir.Table, model: VisitModel, slots: Sequence[Window]) ->
     return computed.select(*columns).cast(typed).union(stored.select(*columns).cast(typed))
 
 
-def stored_by_group(counted: ir.Table, changes: ir.Table | None, slots: int) -> ir.Table:
-    """slot, group, n, draws, doubt, running_draws, running_doubt, as `draws_by_group`.
+def stored_losses(
+    rows: ir.Table, changes: ir.Table | None, slots: Sequence[Window]
+) -> ir.Table:
+    """key, slot, lost, doubt, running_lost, running_doubt: of `stored_rows` and what changes.
 
     What changes at the start of a slot is no change of everything so far, but for the first slot.
     """
-    parts = []
-    for at in range(slots):
-        one = counted.select(
-            slot=ibis.literal(at, type="int64"),
-            group=counted["group"].cast("string"),
-            key=counted["group"],
-            n=counted[f"n{at}"].cast("int64"),
-            lost=counted[f"lost{at}"],
-            doubt=counted[f"doubt{at}"],
-        )
-        parts.append(one.filter(one["n"] > 0))
-    flat = (parts[0] if slots == 1 else ibis.union(*parts)).view()
-    lost, doubt = flat["lost"], flat["doubt"]
-    more: dict[str, ir.Value] = {"change": ibis.literal(0), "doubt_change": ibis.literal(0)}
-    if changes is not None:
-        by_group = group_losses(changes, ["key"]).select(
-            change_slot="slot", change_key="key", change="lost", doubt_change="doubt"
-        )
-        same = [flat["slot"] == by_group["change_slot"], flat["key"] == by_group["change_key"]]
-        flat = flat.left_join(by_group, same)
-        lost, doubt = flat["lost"], flat["doubt"]
-        more = {name: flat[name].fill_null(0).cast("int64") for name in more}
-    first = flat["slot"] == 0
-    whole = flat["n"] * UNITS
-    return flat.select(
-        "slot",
-        "group",
-        "n",
-        draws=whole - lost - more["change"],
-        doubt=doubt + more["doubt_change"],
-        running_draws=whole - lost - first.ifelse(more["change"], 0),
-        running_doubt=doubt + first.ifelse(more["doubt_change"], 0),
-    )
+    names = ("lost", "doubt", "running_lost", "running_doubt")
+    lacking = rows.filter(rows["stored"] > 0)
+    lost, slot = lacking["stored"], slot_of(lacking["us"], slots).cast("int64")
+    doubt = doubt_of(lost)
+    sums = dict(zip(names, (lost, doubt, lost, doubt), strict=True))
+    if len(slots) == 1:
+        sums = {"lost": lost, "doubt": doubt}
+    stored = lacking.select(key="key", slot=slot, **sums)
+    if changes is None:
+        return stored
+    first = (changes["slot"] == 0).ifelse(1, 0)
+    change = {name: changes[name.removeprefix("running_")] for name in sums}
+    change = {
+        name: (value * first if name.startswith("running_") else value).cast("int64")
+        for name, value in change.items()
+    }
+    return stored.union(changes.select(key="key", slot="slot", **change))
 
 
 def stored_parts(rows: ir.Table, slots: Sequence[Window], dialect: str) -> ir.Table:
