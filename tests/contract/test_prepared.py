@@ -17,8 +17,9 @@ from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import GroupTable
 from kreach.boundary.files import write_catalogue
 from kreach.boundary.times import Window
+from tests.adsystem.api.live_stores import START
 from tests.contract.reference_logs import DAY, Row, write_log
-from tests.contract.test_draws import CAPS, CATALOGUE, END, MODEL, SERVED, START, WINDOWS
+from tests.contract.test_draws import CAPS, CATALOGUE, END, MODEL, SERVED, WINDOWS
 
 
 def _rows() -> list[Row]:
@@ -98,9 +99,7 @@ def test_windows_are_those_of_the_log(
 
 
 @pytest.mark.parametrize("by", ["day", "week"])
-def test_series_are_those_of_the_log(
-    engine: Engine, folder: Path, prepared: Path, by: str
-) -> None:
+def test_series_are_those_of_the_log(engine: Engine, folder: Path, prepared: Path, by: str) -> None:
     groups = kr.open_groups(engine, folder / "release")
     log = kr.ImpressionLog.open(engine, str(folder / "log"))
     copy = kr.ImpressionLog.open(engine, str(prepared))
@@ -182,7 +181,9 @@ def test_appended_rows_are_noticed(
     copy = kr.ImpressionLog.open(engine, str(_copied(prepared, tmp_path / "copy")))
     assert _holds(copy, groups, "spring", Window())
     first = next(row for row in SERVED if row.campaign == "spring" and row.us > 20_000_000)
-    late = kr.Impression("late", "spring", CATALOGUE.groups[first.group], _at(first.us - 20_000_000))
+    late = kr.Impression(
+        "late", "spring", CATALOGUE.groups[first.group], _at(first.us - 20_000_000)
+    )
     before = _document(copy, groups, campaign="spring")
     for one in (log, copy):
         assert one.append([late], received=END).added == 1
@@ -231,11 +232,12 @@ def test_rows_of_other_catalogues_do_not_count(
 
 
 def test_text_files_can_be_prepared(duckdb: Engine, folder: Path, tmp_path: Path) -> None:
-    lines = ["campaign,group,ts"]
     groups = kr.open_groups(duckdb, folder / "release")
-    for row in SERVED[:200]:
-        lines.append(f"{row.campaign},{CATALOGUE.groups[row.group]},{_at(row.us).isoformat()}")
-    lines.append(f"spring,{CATALOGUE.groups[0]},yesterday")
+    lines = ["campaign,group,ts", f"spring,{CATALOGUE.groups[0]},yesterday"]
+    lines += [
+        f"{row.campaign},{CATALOGUE.groups[row.group]},{_at(row.us).isoformat()}"
+        for row in SERVED[:200]
+    ]
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
     written = kr.prepare_log(duckdb, tmp_path / "log.csv", groups, tmp_path / "copy")
     again = kr.prepare_log(duckdb, written.folder, groups, tmp_path / "again")  # a copy of a copy
@@ -261,7 +263,7 @@ def test_what_cannot_be_prepared_is_refused(duckdb: Engine, folder: Path, tmp_pa
     log = folder / "log"
     with pytest.raises(kr.KreachError, match="groups must have a visit model"):
         kr.prepare_log(duckdb, log, groups.with_model(None), tmp_path / "copy")
-    with pytest.raises(kr.KreachError, match="out must be a new folder, got .*which exists"):
+    with pytest.raises(kr.KreachError, match="out must be a new folder"):
         kr.prepare_log(duckdb, log, groups, tmp_path)
     with pytest.raises(kr.KreachError, match="out must be a path on this machine"):
         kr.prepare_log(duckdb, log, groups, "s3://bucket/copy")

@@ -154,27 +154,24 @@ class _Preparation:
         if repeated is not None:
             surplus = (repeated["times"] - 1).sum().fill_null(0)
             copies = int(engine.row(repeated.aggregate(copies=surplus))["copies"])
-        days = rows.mutate(day=rows[f"{_OWN}us"] // _DAY_US)
+        timed = rows.filter(rows[f"{_OWN}ts"].notnull())
+        days = timed.mutate(day=timed[f"{_OWN}us"] // _DAY_US)
         by_day = engine.columns(days.group_by("day").aggregate(n=days.count()))
-        undated = 0
-        dated: dict[int, int] = {}
-        for day, n in zip(by_day["day"].tolist(), by_day["n"].tolist(), strict=True):
-            if day is None or day != day:
-                undated += int(n)
-            else:
-                dated[int(day)] = int(n)
+        dated = dict(zip(by_day["day"].tolist(), by_day["n"].tolist(), strict=True))
+        timeless = rows.filter(rows[f"{_OWN}ts"].isnull())
+        undated = int(engine.row(timeless.aggregate(n=timeless.count()))["n"])
         for at, window in enumerate(_stretches(dated, engine.rows_per_file)):
+            query = self._with_shares(window, repeated if copies else None)
             with engine.translate_errors("out", "be a folder that can be written"):
-                query = self._with_shares(window, repeated if copies else None)
                 engine.write_rows(engine.sql(query), folder, f"rows-{at:05d}")
         if undated:
-            lost = rows.filter(rows[f"{_OWN}ts"].isnull())
+            query = self._output(timeless.mutate(lost=ibis.null("int64")))
             with engine.translate_errors("out", "be a folder that can be written"):
-                engine.write_rows(engine.sql(self._output(lost, None)), folder, "undated")
+                engine.write_rows(engine.sql(query), folder, "undated")
         facts = StoredShares(
             self._model.session_digest, self._version, campaigns, self._ids, copies
         )
-        return facts, undated + sum(dated.values())
+        return facts, undated + int(sum(dated.values()))
 
     def _check(self) -> int:
         """The number of campaigns; refuses groups that share a key."""
@@ -211,11 +208,11 @@ class _Preparation:
         lost = drawn[f"{_OWN}counts"].ifelse(drawn["lost"], ibis.null("int64"))
         drawn = drawn.mutate(lost=lost)
         drawn = drawn.filter(inside(drawn[f"{_OWN}ts"], window))
-        return self._output(drawn.order_by(f"{_OWN}us"), drawn["lost"])
+        return self._output(drawn.order_by(f"{_OWN}us"))
 
-    def _output(self, rows: ir.Table, lost: ir.Value | None) -> ir.Table:
-        stored = ibis.null("int64") if lost is None else rows["lost"]
-        return rows.select(*self._columns, **{KEY: rows[f"{_OWN}key"], LOST: stored})
+    def _output(self, rows: ir.Table) -> ir.Table:
+        """All columns of the source, and those of a prepared log."""
+        return rows.select(*self._columns, **{KEY: rows[f"{_OWN}key"], LOST: rows["lost"]})
 
 
 def _without_copies(rows: ir.Table, repeated: ir.Table) -> ir.Table:

@@ -116,9 +116,7 @@ def head_changes(heads: ir.Table, model: VisitModel, slots: Sequence[Window]) ->
     return computed.select(*columns).cast(typed).union(stored.select(*columns).cast(typed))
 
 
-def stored_losses(
-    rows: ir.Table, changes: ir.Table | None, slots: Sequence[Window]
-) -> ir.Table:
+def stored_losses(rows: ir.Table, changes: ir.Table | None, slots: Sequence[Window]) -> ir.Table:
     """key, slot, lost, doubt, running_lost, running_doubt: of `stored_rows` and what changes.
 
     What changes at the start of a slot is no change of everything so far, but for the first slot.
