@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
-    from kreach.adsystem.log.prepare import PreparedLog, prepare_log
+    from kreach.adsystem.log.prepare import prepare_log
     from kreach.adsystem.log.spark_engine import SparkEngine
     from kreach.adsystem.measurement import baselines
     from kreach.adsystem.measurement.distribution import ReachDistribution
@@ -67,7 +67,6 @@ __all__ = [
     "PaperBidder",
     "PlanningBidder",
     "Portfolio",
-    "PreparedLog",
     "Purse",
     "ReachDistribution",
     "ReachMeter",
@@ -109,7 +108,6 @@ _HOME = {
     "PaperBidder": f"{_BIDDING}.bidder",
     "PlanningBidder": f"{_BIDDING}.bidder",
     "Portfolio": f"{_BIDDING}.portfolio",
-    "PreparedLog": f"{_LOG}.prepare",
     "Purse": f"{_BIDDING}.budget",
     "ReachDistribution": "kreach.adsystem.measurement.distribution",
     "ReachMeter": "kreach.adsystem.measurement.meter",
