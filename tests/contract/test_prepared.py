@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -95,6 +96,19 @@ def test_windows_are_those_of_the_log(
         asked: dict[str, Any] = {"campaign": campaign, "start": window.start, "end": window.end}
         assert _holds(copy, groups, campaign, window) is not short
         assert not _holds(log, groups, campaign, window)
+        assert _document(copy, groups, **asked) == _document(log, groups, **asked)
+
+
+def test_any_window_is_that_of_the_log(duckdb: Engine, folder: Path, prepared: Path) -> None:
+    """Starts in the middle of sessions, to the microsecond."""
+    chance = np.random.default_rng(3)
+    groups = kr.open_groups(duckdb, folder / "release")
+    log, copy = (kr.ImpressionLog.open(duckdb, one) for one in (folder / "log", prepared))
+    starts = [SERVED[at].us + int(chance.integers(-1, 2)) for at in range(0, 60, 6)]
+    for us in starts:
+        window = Window(_at(us), _at(us + int(chance.integers(20_000, 200_000)) * 1_000_000))
+        asked: dict[str, Any] = {"campaign": "spring", "start": window.start, "end": window.end}
+        assert _holds(copy, groups, "spring", window)
         assert _document(copy, groups, **asked) == _document(log, groups, **asked)
 
 

@@ -14,6 +14,7 @@ everything so far. Times are whole microseconds since 1970, shares whole units: 
 from collections.abc import Sequence
 
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from kreach.adsystem.log.instants import micros
@@ -53,7 +54,7 @@ def group_key(group: ir.Value, dialect: str) -> ir.Value:
 
     Two of a million groups share one with a probability of 3 in 10⁸. A number stays itself.
     """
-    if group.type().is_integer():
+    if isinstance(group.type(), dt.SignedInteger):
         return group.cast("int64")
     name = group.cast("string")
     return name.hash() if dialect == "duckdb" else name
