@@ -1,7 +1,8 @@
 """A window of a log of 10⁸ impressions, beside bare counts, exact distinct users and sketches.
 
-`--draws` measures effective draws alone: the window report with a visit model against the bare
-count and the report without one, on a log sorted by time and on one sorted by group and time.
+`--draws` measures effective draws alone: the window report with a visit model, computed and from a
+prepared copy that stores them, against the bare count and the report without one, on a log sorted
+by time and on one sorted by group and time; then bare, computed and stored on Spark.
 """
 
 import argparse
@@ -39,6 +40,12 @@ _SKETCHED = 2_000_000
 _ROUNDS = 3
 _DRAWS_ROWS = 10_000_000
 _LAYOUTS = ("log", "sorted")
+_DRAWN = {
+    "bare": "bare count(*) group by group",
+    "plain": "report",
+    "draws": "report with draws, computed",
+    "stored": "report with draws, stored",
+}
 
 
 def run(rows: int = _ROWS, folder: Path | None = None, *, spark: bool = True) -> None:
@@ -78,33 +85,74 @@ def _report(rows: int, folder: Path, *, spark: bool) -> None:
         _growth(rows, folder)
 
 
-def run_draws(rows: int = _DRAWS_ROWS, folder: Path | None = None) -> None:
+def run_draws(rows: int = _DRAWS_ROWS, folder: Path | None = None, *, spark: bool = True) -> None:
     """Effective draws against the bare count, in turns, on both layouts."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="kreach-bench-") as made:
-            run_draws(rows, Path(made))
+            run_draws(rows, Path(made), spark=spark)
         return
     _generate(rows, folder)
     _sort(rows, folder)
+    start = time.perf_counter()
+    _prepare(rows, folder)
+    print(f"Prepared in {duration(time.perf_counter() - start)}.")
     table = []
     for layout in _LAYOUTS:
-        names = (f"{layout}-bare", f"{layout}-plain", f"{layout}-draws")
+        names = [f"{layout}-{way}" for way in _DRAWN]
         turns = [[_measured(name, rows, folder) for name in names] for _ in range(_ROUNDS)]
-        for at, what in enumerate(("bare count(*) group by group", "report", "report with draws")):
-            ratios = [turn[at]["seconds"] / turn[0]["seconds"] for turn in turns]
+        _check_reach(turns)
+        for at, what in enumerate(_DRAWN.values()):
             table.append(
                 (
                     "by time" if layout == "log" else "by group, time",
                     what,
                     duration(min(turn[at]["seconds"] for turn in turns)),
-                    f"{sorted(ratios)[len(ratios) // 2]:.2f}",
-                    f"{min(ratios):.2f} to {max(ratios):.2f}",
+                    *_ratios([turn[at]["seconds"] / turn[0]["seconds"] for turn in turns]),
                     f"{max(turn[at]['peak_mb'] for turn in turns):,.0f} MB",
                     turns[-1][at].get("note", ""),
                 )
             )
     header = ("sorted", "", "best time", "÷ bare", "range", "peak memory", "")
     print_table(f"{rows:,} impressions, {rows // 100:,} groups, {_DAYS} days", header, table)
+    if spark:
+        found = _measured("spark-draws", rows, folder)["turns"]
+        spark_table = [
+            (
+                what,
+                duration(min(found[way])),
+                *_ratios(np.divide(found[way], found["bare"]).tolist()),
+            )
+            for way, what in _DRAWN.items()
+        ]
+        heads = ("by time, Spark local[2]", "best time", "÷ bare", "range")
+        print_table(f"{rows:,} impressions on Spark", heads, spark_table)
+
+
+def _ratios(ratios: list[float]) -> tuple[str, str]:
+    middle = sorted(ratios)[len(ratios) // 2]
+    return f"{middle:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
+def _check_reach(turns: list[list[dict[str, Any]]]) -> None:
+    """Stored draws must give the very report of computed ones."""
+    for turn in turns:
+        computed, stored = turn[2]["note"], turn[3]["note"]
+        if computed != stored:
+            raise SystemExit(f"stored draws differ from computed ones: {stored} and {computed}")
+
+
+def _prepare(rows: int, folder: Path) -> None:
+    """The copy of the log by time that stores draws."""
+    log, groups, out = _files(rows, folder)[0], _files(rows, folder)[3], _copy(rows, folder)
+    if out.exists():
+        return
+    with kr.EmbeddedEngine() as engine:
+        known = kr.open_groups(engine, str(groups)).with_model(_visit_model())
+        kr.prepare_log(engine, str(log), known, out)
+
+
+def _copy(rows: int, folder: Path) -> Path:
+    return folder / f"prepared-{rows}"
 
 
 def _sort(rows: int, folder: Path) -> None:
@@ -147,14 +195,16 @@ def _bare_layout(rows: int, folder: Path, layout: str) -> tuple[float, str]:
 
 
 def _window_layout(
-    rows: int, folder: Path, layout: str, model: VisitModel | None
+    rows: int, folder: Path, layout: str, model: VisitModel | None, *, stored: bool = False
 ) -> tuple[float, str]:
     log, groups = folder / f"{layout}-{rows}.parquet", _files(rows, folder)[3]
+    if stored:
+        log = _copy(rows, folder)
     with _opened(kr.EmbeddedEngine(), log, groups) as (opened, known):
         start = time.perf_counter()
         report = kr.measure_window(opened, known, _CAPS, model=model, **_ASKED)
         first = report.document().reports[0]
-        return time.perf_counter() - start, f"reach {first.reach:,.0f}"
+        return time.perf_counter() - start, f"reach {first.reach!r}"
 
 
 def _best_of_rounds(rows: int, folder: Path) -> dict[str, dict[str, Any]]:
@@ -351,6 +401,10 @@ _WORKERS: dict[str, Callable[[int, Path], str | tuple[float, str]]] = {
         f"{one}-draws": partial(_window_layout, layout=one, model=_visit_model())
         for one in _LAYOUTS
     },
+    **{
+        f"{one}-stored": partial(_window_layout, layout=one, model=_visit_model(), stored=True)
+        for one in _LAYOUTS
+    },
     "hll": lambda rows, folder: _sketch(rows, folder, "hll"),
     "theta": lambda rows, folder: _sketch(rows, folder, "theta"),
 }
@@ -374,6 +428,37 @@ def _spark(rows: int, folder: Path) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - start, "bare": bare, "start": started}
 
 
+def _spark_draws(rows: int, folder: Path) -> dict[str, Any]:
+    """Bare count, report, computed and stored draws in one session, in turns, after a warm-up."""
+    log, _, _, groups = _files(rows, folder)
+    turns: dict[str, list[float]] = {way: [] for way in _DRAWN}
+    with kr.SparkEngine("local[2]", memory="3g") as engine:
+        known = kr.open_groups(engine, str(groups))
+        raw = engine.read("impressions", str(log)).get_name()
+        query = f"SELECT `group`, count(*) AS n FROM {raw} WHERE {_WINDOW} GROUP BY 1"
+        opened, copy = (
+            kr.ImpressionLog.open(engine, str(one)) for one in (log, _copy(rows, folder))
+        )
+        model = _visit_model()
+
+        def report(one: kr.ImpressionLog, with_model: VisitModel | None) -> None:
+            kr.measure_window(one, known, _CAPS, model=with_model, **_ASKED).document()
+
+        ways: dict[str, Callable[[], Any]] = {
+            "bare": lambda: engine.run(f"SELECT count(*), max(n) FROM ({query})"),
+            "plain": lambda: report(opened, None),
+            "draws": lambda: report(opened, model),
+            "stored": lambda: report(copy, model),
+        }
+        for at in range(_ROUNDS + 1):
+            for way, measure in ways.items():
+                start = time.perf_counter()
+                measure()
+                if at:
+                    turns[way].append(time.perf_counter() - start)
+    return {"turns": turns}
+
+
 def _peak_kilobytes() -> int:
     """Of this process alone: `ru_maxrss` starts from what its parent had."""
     status = Path("/proc/self/status")
@@ -388,6 +473,8 @@ def _work(name: str, rows: int, folder: Path) -> None:
     start = time.perf_counter()
     if name == "spark":
         found = _spark(rows, folder)
+    elif name == "spark-draws":
+        found = _spark_draws(rows, folder)
     else:
         told = _WORKERS[name](rows, folder)
         spent, note = (time.perf_counter() - start, told) if isinstance(told, str) else told
@@ -415,7 +502,7 @@ def _main(arguments: list[str]) -> None:
     if asked.folder is not None:
         asked.folder.mkdir(parents=True, exist_ok=True)
     if asked.draws:
-        run_draws(asked.rows or _DRAWS_ROWS, asked.folder)
+        run_draws(asked.rows or _DRAWS_ROWS, asked.folder, spark=not asked.no_spark)
     else:
         run(asked.rows or _ROWS, asked.folder, spark=not asked.no_spark)
 

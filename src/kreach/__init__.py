@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.log.prepare import prepare_log
     from kreach.adsystem.log.spark_engine import SparkEngine
     from kreach.adsystem.measurement import baselines
     from kreach.adsystem.measurement.distribution import ReachDistribution
@@ -87,6 +88,7 @@ __all__ = [
     "measure_window",
     "offline_multiplier",
     "open_groups",
+    "prepare_log",
     "reach_probability",
     "sample_reach",
 ]
@@ -125,6 +127,7 @@ _HOME = {
     "measure_window": "kreach.adsystem.reports.window",
     "offline_multiplier": f"{_BIDDING}.offline",
     "open_groups": f"{_LOG}.group_table",
+    "prepare_log": f"{_LOG}.prepare",
     "reach_probability": "kreach.adsystem.measurement.probability",
     "sample_reach": "kreach.adsystem.measurement.sampling",
 }

@@ -17,6 +17,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,17 @@ class VisitModel:
         """Requests of a session on average."""
         pmf = self.requests_per_session
         return float(pmf @ np.arange(1.0, len(pmf) + 1.0))
+
+    @property
+    def session_digest(self) -> str:
+        """Names everything that shares of a draw depend on: gaps, odds and traffic by hour.
+
+        Models with one digest give every impression the same share.
+        """
+        digest = sha256(str(self.continuation_odds.shape).encode())
+        for table in (self.gap_edges_us, self.continuation_odds, self.hourly_traffic):
+            digest.update(np.ascontiguousarray(table).astype(table.dtype.newbyteorder("<")))
+        return digest.hexdigest()
 
     def draw_shares(self, group: IntArray, at_us: IntArray, traffic: float = 1.0) -> FloatArray:
         """The share of a draw of each impression; rows come ordered by group, then time."""

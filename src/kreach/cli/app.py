@@ -9,6 +9,7 @@ from kreach.cli.demo import demo
 from kreach.cli.groups import groups
 from kreach.cli.jobs import jobs
 from kreach.cli.keys import keys
+from kreach.cli.log import log
 from kreach.cli.measure import measure
 from kreach.cli.plan import plan
 from kreach.cli.reproduce import reproduce
@@ -54,5 +55,6 @@ for _command, _short_help in (
     app.command(short_help=_short_help)(_command)
 app.add_typer(groups, name="groups", no_args_is_help=True)
 app.add_typer(keys, name="keys", no_args_is_help=True)
+app.add_typer(log, name="log", no_args_is_help=True)
 app.add_typer(serve, name="serve", no_args_is_help=True)
 app.add_typer(jobs, name="jobs", no_args_is_help=True)

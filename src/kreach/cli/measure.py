@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.reports.report import CapReport, ModelInfo, ReachDocument, SeriesDocument
     from kreach.adsystem.reports.window import SeriesReport, WindowReport
 
-__all__ = ["measure"]
+__all__ = ["measure", "open_engine", "with_model"]
 
 _BAR_WIDTH = 40
 _MAX_FREQUENCY = 10
@@ -84,9 +84,9 @@ def measure(
     from kreach.adsystem.reports.window import measure_series, measure_window
 
     _check_options(level, start, end, by)
-    with progress_spinner() as progress, _open_engine(engine, master, memory) as opened:
+    with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
         progress("reading the groups")
-        table = _with_model(open_groups(opened, groups, classes), model, traffic)
+        table = with_model(open_groups(opened, groups, classes), model, traffic)
         log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
         progress("counting impressions")
         report: WindowReport | SeriesReport
@@ -113,7 +113,7 @@ def _check_options(level: float, start: str | None, end: str | None, by: str | N
         as_period(by)
 
 
-def _with_model(groups: "GroupTable", model: str | None, traffic: float) -> "GroupTable":
+def with_model(groups: "GroupTable", model: str | None, traffic: float) -> "GroupTable":
     """The groups with the visit model that was asked for, at the given traffic."""
     from kreach.boundary.visit_model import VisitModel
 
@@ -129,13 +129,14 @@ def _with_model(groups: "GroupTable", model: str | None, traffic: float) -> "Gro
     return groups.with_model(chosen.at_traffic(traffic))
 
 
-def _open_engine(name: str, master: str, memory: str) -> Any:
+def open_engine(name: str, master: str, memory: str, command: str = "kreach measure") -> Any:
+    """The engine of --engine."""
     if name == "duckdb":
         from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 
         return EmbeddedEngine(memory=memory)
     if name == "spark":
-        require_extra("kreach measure --engine spark", "spark")
+        require_extra(f"{command} --engine spark", "spark")
         from kreach.adsystem.log.spark_engine import SparkEngine
 
         return SparkEngine(master)

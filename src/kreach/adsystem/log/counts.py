@@ -9,15 +9,15 @@ The counts are
 and both end as the same exposures, hence the same reports. The queries are in `queries.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import ibis.expr.types as ir
 import numpy as np
 
-from kreach.adsystem.log.draws import file_draws
+from kreach.adsystem.log.draws import FileDraws, file_draws, stored_draws
 from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.exposures import exposure_of
 from kreach.adsystem.log.place import Place
@@ -32,7 +32,9 @@ from kreach.adsystem.log.queries import (
     place_totals,
     with_running,
 )
+from kreach.adsystem.log.share_queries import DIALECTS, keyed_groups, stored_counts
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.log.stored_shares import slot_heads
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.adsystem.measurement.drawn import DrawnExposure
 from kreach.adsystem.measurement.exposure import Exposure
@@ -56,6 +58,7 @@ __all__ = [
     "count_places",
     "count_window",
     "first_and_last",
+    "holds_draws",
 ]
 
 _MAX_CELLS = 4_000_000  # periods times groups that are counted at once
@@ -121,12 +124,25 @@ def count_files(
     """Count each window and, if `running`, each window with all before it, in that order.
 
     Windows follow each other without gaps. With a model of the groups' visits, impressions count
-    as effective draws.
+    as effective draws: as the log holds them, if it does for this place and model.
     """
+    if groups.model is not None and holds_draws(engine, log, groups, place, windows):
+        assert log.shares is not None
+        copies = log.shares.copies if log.may_repeat else 0
+        with (
+            engine.temporary(keyed_groups(groups, engine.dialect)) as keyed,
+            engine.temporary(stored_counts(log, place, windows, copies)) as stored,
+        ):
+            groups = replace(groups, rows=keyed)
+            return _drawn_files(
+                engine, log, groups, place, windows, stored, stored_draws, running=running
+            )
     counted, slots = counts(log, place, windows), len(windows)
     if groups.model is not None:
         with engine.temporary(counted) as stored:
-            return _drawn_files(engine, log, groups, place, windows, stored, running=running)
+            return _drawn_files(
+                engine, log, groups, place, windows, stored, file_draws, running=running
+            )
     if running:
         counted, slots = with_running(counted, slots), 2 * slots
     if groups.members is not None:
@@ -140,6 +156,20 @@ def count_files(
     return result
 
 
+def holds_draws(
+    engine: Engine, log: LogTable, groups: GroupTable, place: Place, windows: list[Window]
+) -> bool:
+    """Whether the draws of windows are sums of shares that the log holds, for the very model."""
+    model, shares = groups.model, log.shares
+    return (
+        model is not None
+        and shares is not None
+        and engine.dialect in DIALECTS
+        and shares.fit(model, place.campaign, place.catalogue, log.may_repeat)
+        and slot_heads(windows, model) is not None
+    )
+
+
 def _drawn_files(
     engine: Engine,
     log: LogTable,
@@ -147,6 +177,7 @@ def _drawn_files(
     place: Place,
     windows: list[Window],
     counted: ir.Table,
+    draws: Callable[..., FileDraws],
     *,
     running: bool,
 ) -> list[WindowCounts]:
@@ -157,7 +188,7 @@ def _drawn_files(
     cells = list(_histograms(engine, every, groups, 2 * slots if running else slots))
     known = [one["status"].astype(np.int64) == KNOWN for one, _ in cells]
     strange = sum(number[~mine].sum() for (_, number), mine in zip(cells, known, strict=True))
-    drawn = file_draws(
+    drawn = draws(
         engine, log, groups, place, windows, counted, all_known=not strange, running=running
     )
     result = []

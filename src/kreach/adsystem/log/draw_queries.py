@@ -14,6 +14,7 @@ everything so far. Times are whole microseconds since 1970, shares whole units: 
 from collections.abc import Sequence
 
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from kreach.adsystem.log.instants import micros
@@ -25,15 +26,19 @@ from kreach.numeric.meetings import PART_US
 
 __all__ = [
     "UNITS",
+    "doubt_of",
     "draw_cells",
     "draws_by_group",
     "group_counts",
     "group_losses",
     "losses",
+    "lost_of_rows",
     "near_rows",
     "part_counts",
     "part_losses",
+    "part_of",
     "running_draws",
+    "slot_of",
     "timed_rows",
 ]
 
@@ -47,8 +52,10 @@ and repeated runs agree to the last digit."""
 def group_key(group: ir.Value, dialect: str) -> ir.Value:
     """What rows of a group are sorted by: on DuckDB a hash of 64 bits, which is far quicker.
 
-    Two of a million groups share one with a probability of 3 in 10⁸.
+    Two of a million groups share one with a probability of 3 in 10⁸. A number stays itself.
     """
+    if isinstance(group.type(), dt.SignedInteger):
+        return group.cast("int64")
     name = group.cast("string")
     return name.hash() if dialect == "duckdb" else name
 
@@ -79,7 +86,7 @@ def losses(
     running = _product([factors[f"factor{lag}"] for lag in lags])
     alone, more = running, {}
     if edges:
-        more = {"running_lost": _lost(running), "running_doubt": _doubt(running)}
+        more = {"running_lost": _lost(running)}
         begins = _step(us, edges, [_BEFORE_ALL, *edges])
         alone = _product(
             [
@@ -87,17 +94,34 @@ def losses(
                 for lag in lags
             ]
         )
-    return factors.select(
-        *keys, slot=_slot(us, slots), part=_part(us), lost=_lost(alone), doubt=_doubt(alone), **more
-    )
+    lost = factors.select(
+        *keys, slot=slot_of(us, slots), part=part_of(us), lost=_lost(alone), **more
+    ).view()
+    doubts = {name.replace("lost", "doubt"): doubt_of(lost[name]) for name in ("lost", *more)}
+    return lost.mutate(**doubts)
 
 
 def _lost(share: ir.Value) -> ir.Value:
     return ((_number(1.0) - share) * _number(UNITS)).round().cast("int64")
 
 
-def _doubt(share: ir.Value) -> ir.Value:
-    return (share * (_number(1.0) - share) * _number(UNITS)).round().cast("int64")
+def doubt_of(lost: ir.Value) -> ir.Value:
+    """w(1 − w) of a share in units, from what it lacks: nothing else has to be stored for it."""
+    share = (ibis.literal(UNITS, type="int64") - lost).cast("float64")
+    return (share * lost.cast("float64") / _number(UNITS)).round().cast("int64")
+
+
+def lost_of_rows(rows: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Table:
+    """The rows with `lost`, what each lacks of a draw, after all rows before it with its keys.
+
+    Rows have keys and us. All previous times come from one sort, so that rows at one time have one
+    order among them.
+    """
+    order = ibis.window(group_by=list(keys), order_by="us")
+    before = {f"before{lag}": rows["us"].lag(lag + 1).over(order) for lag in range(model.lags)}
+    factors = _factors(rows.mutate(**before), model)
+    share = _product([factors[f"factor{lag}"] for lag in range(model.lags)])
+    return factors.select(*rows.columns, lost=_lost(share)).view()
 
 
 def _with_factors(near: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.Table:
@@ -109,11 +133,16 @@ def _with_factors(near: ir.Table, keys: Sequence[str], model: VisitModel) -> ir.
     """
     # of rows at one time, the first is the one that comes after an earlier time
     order = ibis.window(group_by=list(keys), order_by=["us", "before0"])
-    us, edges, last = near["us"], model.gap_edges_us.tolist(), int(model.gap_edges_us[-1])
     before = {f"before{lag}": near["before0"].lag(lag).over(order) for lag in range(1, model.lags)}
-    hour = (us // HOUR_US) % 24
+    return _factors(near.mutate(**before), model)
+
+
+def _factors(rows: ir.Table, model: VisitModel) -> ir.Table:
+    """τ/(o + τ) for each previous time, factor0, ..., of rows with us, before0, ..."""
+    edges, last = model.gap_edges_us.tolist(), int(model.gap_edges_us[-1])
+    hour = (rows["us"] // HOUR_US) % 24
     traffic = _step(hour, list(range(1, 24)), model.hourly_traffic.tolist())
-    lagged = near.mutate(**before, traffic=traffic).view()
+    lagged = rows.mutate(traffic=traffic).view()
     factors = {}
     for lag in range(model.lags):
         gap = lagged["us"] - lagged[f"before{lag}"]
@@ -127,11 +156,13 @@ def _slot_edges(slots: Sequence[Window]) -> list[int]:
     return [to_micros(slot.start) for slot in slots[1:] if slot.start is not None]
 
 
-def _slot(us: ir.Value, slots: Sequence[Window]) -> ir.Value:
+def slot_of(us: ir.Value, slots: Sequence[Window]) -> ir.Value:
+    """The number of the slot that holds a time."""
     return _step(us, _slot_edges(slots), list(range(len(slots))))
 
 
-def _part(us: ir.Value) -> ir.Value:
+def part_of(us: ir.Value) -> ir.Value:
+    """The part of a day since 1970 that holds a time."""
     return (us // PART_US).cast("int64")
 
 
@@ -185,7 +216,7 @@ def _columns(lost: ir.Table) -> dict[str, str]:
 
 def part_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str] = ()) -> ir.Table:
     """keys, slot, part, n, and the first and last time, of rows with keys and us."""
-    flat = rows.mutate(slot=_slot(rows["us"], slots), part=_part(rows["us"]))
+    flat = rows.mutate(slot=slot_of(rows["us"], slots), part=part_of(rows["us"]))
     return flat.group_by(*keys, "slot", "part").aggregate(
         n=flat.count(), first=flat["us"].min(), last=flat["us"].max()
     )
@@ -193,7 +224,7 @@ def part_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str] = (
 
 def group_counts(rows: ir.Table, slots: Sequence[Window], keys: Sequence[str]) -> ir.Table:
     """slot, keys, n, of rows with keys and us."""
-    flat = rows.mutate(slot=_slot(rows["us"], slots))
+    flat = rows.mutate(slot=slot_of(rows["us"], slots))
     return flat.group_by("slot", *keys).aggregate(n=flat.count())
 
 

@@ -3,12 +3,14 @@
 Both ways run the expressions of `draw_queries.py` and end as the same exposures:
 
     file_draws     a log in files: folded inside the engine, so that only a histogram leaves it
+    stored_draws   the same, of a log whose rows hold their shares
     window_draws   the live log: draws by group of a catalogue
     period_draws   the same for periods, each alone and with all before it
     place_draws    the same for several campaigns, all so far
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -33,7 +35,15 @@ from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import campaign_rows, counted_rows
+from kreach.adsystem.log.share_queries import (
+    changed_parts,
+    head_changes,
+    stored_losses,
+    stored_parts,
+    stored_rows,
+)
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.log.stored_shares import slot_heads
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.adsystem.measurement.drawn import DrawCells, GroupDraws, WindowDraws
 from kreach.adsystem.measurement.times import group_draws
@@ -43,7 +53,8 @@ from kreach.numeric.draws import HOUR_US, sum_by
 from kreach.numeric.meetings import calendar
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["FEW_ROWS", "FileDraws", "file_draws", "period_draws", "place_draws", "window_draws"]
+__all__ = ["FEW_ROWS", "FileDraws", "file_draws", "period_draws", "place_draws", "stored_draws"]
+__all__ += ["window_draws"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -179,6 +190,49 @@ def file_draws(
             so_far,
             engine.columns(part_counts(timed, windows)),
             engine.columns(part_losses(lost)),
+        )
+
+
+def stored_draws(
+    engine: Engine,
+    log: LogTable,
+    groups: GroupTable,
+    place: Place,
+    windows: Sequence[Window],
+    counted: ir.Table,
+    *,
+    all_known: bool,
+    running: bool = False,
+) -> FileDraws:
+    """The same of a log that holds shares: sums of what is stored, but for the heads of windows.
+
+    `groups` are `keyed_groups`, `counted` are `stored_counts`.
+    """
+    model, slots, dialect = groups.model, len(windows), engine.dialect
+    assert model is not None
+    known = None if all_known else groups.rows
+    heads = slot_heads(list(windows), model)
+    with ExitStack() as stack:
+        changes = None
+        if heads:
+            rows = stored_rows(log, place, heads, dialect, known)
+            few = stack.enter_context(engine.temporary(rows))
+            changes = stack.enter_context(engine.temporary(head_changes(few, model, windows)))
+        whole = [Window(windows[0].start, windows[-1].end)]
+        rows = stored_rows(log, place, whole, dialect, known)
+        lost = group_losses(stored_losses(rows, changes, windows), ["key"])
+        by_group = draws_by_group(counted, lost, slots, dialect)
+        so_far = None
+        if running:  # summed up once for both
+            by_group = stack.enter_context(engine.temporary(by_group))
+            so_far = engine.columns(draw_cells(running_draws(by_group, slots), groups))
+        alone = by_group.mutate(until=by_group["slot"] + 1)
+        parts = stack.enter_context(engine.temporary(stored_parts(rows, windows, dialect)))
+        return FileDraws(
+            engine.columns(draw_cells(alone, groups)),
+            so_far,
+            engine.columns(parts.drop("lost")),
+            engine.columns(changed_parts(parts, changes, dialect)),
         )
 
 

@@ -59,6 +59,7 @@ class EmbeddedEngine(Engine):
     """
 
     dialect = "duckdb"
+    rows_per_file = 10_000_000
 
     def __init__(
         self, database: Path | str | None = None, memory: str = "1500MB", threads: int | None = None
@@ -220,6 +221,14 @@ class EmbeddedEngine(Engine):
             self._engine.execute(f"{before} {query} {after}")
         finally:
             self._engine.unregister(name)
+
+    def write_rows(self, sql: str, folder: Path, name: str) -> None:
+        where = sql_text(folder / f"{name}.parquet")
+        self._engine.execute("SET preserve_insertion_order = true")  # sorted rows stay sorted
+        try:
+            self._engine.execute(f"COPY ({sql}) TO '{where}' (FORMAT parquet)")
+        finally:
+            self._engine.execute("SET preserve_insertion_order = false")
 
     def translate_errors(self, name: str, rule: str) -> AbstractContextManager[None]:
         return translate_errors(name, rule)

@@ -72,6 +72,8 @@ class Engine(ABC):
     """Reads logs and runs queries on them."""
 
     dialect: str
+    rows_per_file: int | None = None
+    """How many rows of a prepared log are computed and written at once; None is all."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -142,6 +144,10 @@ class Engine(ABC):
 
     def drop_temp_table(self, name: str) -> None:  # noqa: B027 - not every engine can
         """Free a temporary table; an engine may leave that to its end."""
+
+    def write_rows(self, sql: str, folder: Path, name: str) -> None:
+        """Write the rows of a query into a folder as Parquet; for `prepare_log`."""
+        raise KreachError.rule("engine", "be able to write queries as Parquet", self.dialect)
 
     def unused_name(self, what: str) -> str:
         """A table name that this engine has not used yet."""

@@ -10,6 +10,7 @@ from kreach.adsystem.log.counts import first_and_last
 from kreach.adsystem.log.engine import Engine, Source, source_name
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import counts
+from kreach.adsystem.log.stored_shares import read_shares
 from kreach.adsystem.log.tables import LogTable, log_table
 from kreach.boundary.events import Impression
 from kreach.boundary.times import Window, as_instant, as_period
@@ -61,7 +62,12 @@ class ImpressionLog:
 
     def _read(self) -> LogTable:
         raw = self.engine.read("impressions", self._source)
-        return log_table(raw, source_name(self._source), unique_ids=self._unique_ids)
+        return log_table(
+            raw,
+            source_name(self._source),
+            unique_ids=self._unique_ids,
+            shares=read_shares(self._source),
+        )
 
     def append(
         self, impressions: Iterable[Impression], received: datetime | None = None

@@ -7,7 +7,7 @@ A `code` is impressions·slots + slot. Counting every window of a series by its 
 count keeps one row per group: a series costs little more than one window.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import ibis
@@ -36,7 +36,10 @@ __all__ = [
     "missing",
     "oddities",
     "place_group_counts",
+    "place_rows",
     "place_totals",
+    "slot_columns",
+    "slot_counts",
     "with_running",
 ]
 
@@ -44,7 +47,8 @@ KNOWN, NO_GROUP, UNKNOWN = 0, 1, 2
 _SLOTS_TOGETHER = 10
 
 
-def _rows_of(log: LogTable, place: Place) -> ir.Table:
+def place_rows(log: LogTable, place: Place) -> ir.Table:
+    """The rows of a campaign on a catalogue; a row that names no catalogue is of any."""
     rows = log.rows
     if place.campaign is not None:
         rows = rows.filter(rows["campaign"] == place.campaign)
@@ -80,20 +84,26 @@ def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     of the next day. Only rows before the end matter for that.
     """
     whole = Window(slots[0].start, slots[-1].end)
-    counted = _counts(_rows_of(log, place), slots)
+    counted = slot_columns(place_rows(log, place), slots, slot_counts)
     if not log.may_repeat:
         return counted
-    later = _later_copies(_rows_of(log, place), whole.end)
+    later = _later_copies(place_rows(log, place), whole.end)
     later = later.filter(inside(later["ts"], whole))
-    surplus = later.group_by(copied="group").aggregate(**_slot_counts(later, slots, "m"))
+    surplus = later.group_by(copied="group").aggregate(**slot_counts(later, slots, 0, "m"))
     both = counted.left_join(surplus, counted["group"] == surplus["copied"])
     copies = [both[f"m{at}"].fill_null(0) for at in range(len(slots))]
     real = {f"n{at}": both[f"n{at}"] - copy for at, copy in enumerate(copies)}
     return both.select("group", **real, copies=sum(copies[1:], copies[0]))
 
 
-def _counts(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
+def slot_columns(
+    rows: ir.Table,
+    slots: Sequence[Window],
+    columns: Callable[[ir.Table, Sequence[Window], int], dict[str, ir.Value]],
+) -> ir.Table:
     """group, n0, n1, ...: by conditional counts, a few slots at a time.
+
+    `columns` gives those of some slots, from the number of the first.
 
     Every row is tested against every slot of its part, so parts are short; a part reads only its
     own stretch of time, and the parts are then joined by group.
@@ -102,7 +112,7 @@ def _counts(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
     for low in range(0, len(slots), _SLOTS_TOGETHER):
         here = slots[low : low + _SLOTS_TOGETHER]
         stretch = rows.filter(inside(rows["ts"], Window(here[0].start, here[-1].end)))
-        parts.append(stretch.group_by("group").aggregate(**_slot_counts(stretch, here, "n", low)))
+        parts.append(stretch.group_by("group").aggregate(**columns(stretch, here, low)))
     joined = parts[0]
     for part in parts[1:]:
         more = part.rename(other="group")
@@ -115,9 +125,10 @@ def _counts(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
     return joined
 
 
-def _slot_counts(
-    rows: ir.Table, slots: Sequence[Window], name: str, first: int = 0
+def slot_counts(
+    rows: ir.Table, slots: Sequence[Window], first: int, name: str = "n"
 ) -> dict[str, ir.Value]:
+    """The rows in each slot."""
     if len(slots) == 1:
         return {f"{name}{first}": rows.count()}
     return {
@@ -151,7 +162,7 @@ def _ranked_copies(rows: ir.Table) -> tuple[ir.Table, ir.Table]:
 
 def counted_rows(log: LogTable, place: Place, window: Window) -> ir.Table:
     """group, ts: the rows that `counts` counts, one by one."""
-    rows = _rows_of(log, place)
+    rows = place_rows(log, place)
     if log.may_repeat:
         rows = rows.filter(inside(rows["ts"], Window(None, window.end)))
         ranked, ids = _ranked_copies(rows)
@@ -177,7 +188,7 @@ def group_counts(
     rows of other catalogues have group −1. `early` counts rows from before the catalogue was
     `created`; `spend` sums prices, each up to `max_price_micros`.
     """
-    rows = _rows_of(log, Place(place.campaign))
+    rows = place_rows(log, Place(place.campaign))
     rows = rows.filter(inside(rows["ts"], window))
     ts, price = rows["ts"], rows["price_micros"]
     slot = ibis.literal(0)
@@ -207,7 +218,7 @@ def campaign_group_counts(log: LogTable, places: Sequence[Place]) -> ir.Table:
 
 def campaign_rows(log: LogTable, places: Sequence[Place]) -> ir.Table:
     """All rows of several campaigns on one catalogue."""
-    rows = _rows_of(log, Place(None, places[0].catalogue))
+    rows = place_rows(log, Place(None, places[0].catalogue))
     return rows.filter(rows["campaign"].isin([place.campaign for place in places]))
 
 
@@ -328,7 +339,7 @@ def missing(log: LogTable, place: Place) -> ir.Table:
 def edges(log: LogTable, place: Place, window: Window) -> ir.Table:
     """One row: the hours of the first and last impression (in seconds since 1970), and the least
     and greatest campaign."""
-    rows = _rows_of(log, place)
+    rows = place_rows(log, place)
     rows = rows.filter(inside(rows["ts"], window))
     return rows.aggregate(
         first=rows["ts"].min().truncate("h").epoch_seconds(),
@@ -343,7 +354,7 @@ def oddities(
 ) -> ir.Table | None:
     """One row: rows of the window that belong to another catalogue, or that deserve a warning:
     late, filed under another day, with a time zone, older than the catalogue."""
-    rows = _rows_of(log, Place(place.campaign))
+    rows = place_rows(log, Place(place.campaign))
     rows = rows.filter(inside(rows["ts"], window))
     conditions: dict[str, ir.Value] = {}
     if place.catalogue is not None and "catalogue" in rows.columns:

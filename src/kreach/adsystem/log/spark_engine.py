@@ -160,6 +160,10 @@ class SparkEngine(Engine):
             frame = self._spark.createDataFrame(rows, _LOG).coalesce(1)
             frame.write.mode("append").parquet(str(folder))
 
+    def write_rows(self, sql: str, folder: Path, name: str) -> None:
+        del name  # Spark names its files
+        self._spark.sql(sql).write.mode("append").parquet(str(folder))
+
     def translate_errors(self, name: str, rule: str) -> AbstractContextManager[None]:
         return _translate_errors(name, rule)
 

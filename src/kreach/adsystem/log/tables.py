@@ -5,7 +5,8 @@ column is missing. Text stays text: a group 007 is not the number 7.
 
     impressions: campaign, group, ts, and where the source has them impression_id, catalogue
                  (version of the groups), price_micros, received (when the row arrived),
-                 filed (the day whose folder holds the row), zoned (the time names a zone)
+                 filed (the day whose folder holds the row), zoned (the time names a zone),
+                 draw_lost and group_key of a prepared log (`prepare.py`)
     groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares
     members:     class, headcount, group: a row per membership class and group of it
 """
@@ -16,10 +17,11 @@ from datetime import datetime
 import ibis
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.stored_shares import KEY, LOST, StoredShares
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
-__all__ = ["GroupTable", "LogTable", "group_rows", "log_table", "member_rows"]
+__all__ = ["GroupTable", "LogTable", "group_rows", "log_columns", "log_table", "member_rows"]
 
 _FILED = ("day", "date", "dt")
 _DATE = r"^\s*\d{4}-\d\d-\d\d"
@@ -33,6 +35,7 @@ class LogTable:
 
     rows: ir.Table
     unique_ids: bool
+    shares: StoredShares | None = None  # that its rows hold
 
     @property
     def may_repeat(self) -> bool:
@@ -75,8 +78,22 @@ def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -
             raise KreachError.rule(name, f"have a column {column}", f"{source} with {columns_here}")
 
 
-def log_table(raw: ir.Table, source: str, *, unique_ids: bool = False) -> LogTable:
+def log_table(
+    raw: ir.Table, source: str, *, unique_ids: bool = False, shares: StoredShares | None = None
+) -> LogTable:
     """A source of impressions in the shape that queries expect."""
+    columns = log_columns(raw, source)
+    if shares is not None and not all(
+        name in raw.columns and raw[name].type().is_integer() for name in (LOST, KEY)
+    ):
+        shares = None
+    if shares is not None:
+        columns |= {name: raw[name].cast("int64") for name in (LOST, KEY)}
+    return LogTable(raw.select(**columns), unique_ids, shares)
+
+
+def log_columns(raw: ir.Table, source: str) -> dict[str, ir.Value]:
+    """The columns of a source of impressions under the names and types that queries use."""
     require("impressions", raw, source, ("campaign", "group", "ts"))
     columns: dict[str, ir.Value] = {
         "campaign": _text("campaign", raw["campaign"]),
@@ -96,7 +113,7 @@ def log_table(raw: ir.Table, source: str, *, unique_ids: bool = False) -> LogTab
         columns["filed"] = raw[filed]
     if raw["ts"].type().is_string():
         columns["zoned"] = raw["ts"].re_search(_ZONE) & ~raw["ts"].re_search(_UTC)
-    return LogTable(raw.select(**columns), unique_ids)
+    return columns
 
 
 def _text(name: str, column: ir.Value) -> ir.Value:
