@@ -1,6 +1,7 @@
 """Traffic from counted requests: hours of the day, how much of a change counts, errors."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from kreach.numeric.draws import HOUR_US
 DAY_US = 24 * HOUR_US
 
 
-def model(**more: object) -> kr.VisitModel:
+def model(**more: Any) -> kr.VisitModel:
     flat = replace(kr.VisitModel.flat(group_size=20, dispersion=0.5), requests_per_person_day=0.5)
     return replace(flat, **more)
 

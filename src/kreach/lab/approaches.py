@@ -145,7 +145,7 @@ class GroupedCampaign:
     def _counted(self, start: float, end: float) -> CountedRequests:
         """The requests of all groups in a window: what a bidder that sees them all counts."""
         at, starts_us = self.campaign.at, self.campaign.starts_us
-        requests = np.count_nonzero((at >= start) & (at < end))
+        requests = float(np.count_nonzero((at >= start) & (at < end)))
         people = float(self.sizes.sum())
         window = starts_us + 1e6 * start, starts_us + 1e6 * end
         return CountedRequests.between(requests, people, *window)
