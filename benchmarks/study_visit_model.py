@@ -1,17 +1,20 @@
 """How right a released visit model is on a flight that nothing was fitted to.
 
     python -m benchmarks.study_visit_model --visits F [--split T] [--group-size K]
-        [--traffic unknown|counted|known]
+        [--traffic unknown counted known]
 
 Visits before the split are history: groups are built on it by `kreach groups build`, with its visit
 model. In the flight after it campaigns win requests by several patterns and shares, and
 `kreach.measure_times` measures windows of them. In a cell: 100 (measured / true − 1), the mean over
 campaigns and windows, for the visit model, and after it for one dispersion and for uniform visits.
 A second table says how many of 100 intervals at 95 % held the truth, and how wide they were beside
-the error. Campaigns are subsets of the groups taken at random.
+the error; the last lines take all patterns and shares together. Campaigns are subsets of the groups
+taken at random.
 
 Traffic: nothing is known of it; or the requests of all groups in the window were counted; or the
-traffic of the whole flight is known, also in windows before its end, and applied as it is.
+traffic of the whole flight is known, also in windows before its end, and applied as it is. Several
+are compared on the same groups and wins. Two runs differ: ids of groups are random, and with them
+which groups a campaign has.
 """
 
 import argparse
@@ -47,6 +50,7 @@ CAPS = (1, 3)
 LEVEL = 0.95
 _HOURS = {"night": (0, 6), "office": (12, 8)}  # first UTC hour, hours
 _MIN_REACH = 30
+_TRAFFIC = ("unknown", "counted", "known")
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +233,20 @@ def _show(cases: list[Case]) -> None:
                 here = [c for c in cases if (c.pattern, c.hours, c.cap) == (pattern, hours, cap)]
                 line += f"{_held(here):>22}"
             print(line)
+    print("\nall patterns and shares: root mean square of the error in %, of 100 intervals held")
+    for cap in CAPS:
+        line = f"{'cap ' + str(cap):27}"
+        for hours in lengths:
+            line += f"{_overall([c for c in cases if (c.hours, c.cap) == (hours, cap)]):>22}"
+        print(line)
+
+
+def _overall(cases: list[Case]) -> str:
+    if not cases:
+        return "–"
+    errors = np.array([case.model / case.truth - 1.0 for case in cases])
+    held = np.mean([case.low <= case.truth <= case.high for case in cases])
+    return f"{100 * np.sqrt(np.mean(errors**2)):.1f} ({100 * held:.0f})"
 
 
 def _errors(cases: list[Case]) -> str:
@@ -256,7 +274,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--group-size", type=int, default=20)
     parser.add_argument("--strategy", default="random")
     parser.add_argument("--campaigns", type=int, default=5)
-    parser.add_argument("--traffic", choices=("unknown", "counted", "known"), default="unknown")
+    parser.add_argument("--traffic", choices=_TRAFFIC, nargs="+", default=["unknown"])
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     split = as_instant("split", given.split)
@@ -271,12 +289,16 @@ def main(arguments: list[str] | None = None) -> None:
         f"{len(flight.requests):,} requests in {flight.days:.1f} days; regulars {model.regulars}, "
         f"lasting {model.lasting}, scale {model.meeting_scale}, dispersion {flight.dispersion:.3g}"
     )
-    for error in model.counted_errors if given.traffic == "counted" else model.errors:
-        print(
-            f"  up to {error.max_hours:g} h: bias {error.bias:+.1%} ± {error.spread:.1%}, "
-            f"higher caps {error.higher_bias:+.1%} ± {error.higher_spread:.1%}"
-        )
-    _show(list(study(flight, given.campaigns, traffic=given.traffic, seed=given.seed)))
+    rate = len(flight.requests) / flight.requests.people / flight.days
+    print(f"traffic of the flight {rate / model.requests_per_person_day:.2f} of history's")
+    for traffic in given.traffic:
+        print(f"\ntraffic {traffic}")
+        for error in model.counted_errors if traffic == "counted" else model.errors:
+            print(
+                f"  up to {error.max_hours:g} h: bias {error.bias:+.1%} ± {error.spread:.1%}, "
+                f"higher caps {error.higher_bias:+.1%} ± {error.higher_spread:.1%}"
+            )
+        _show(list(study(flight, given.campaigns, traffic=traffic, seed=given.seed)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """The traffic of a window from requests that were counted: totals of all groups, never by group.
 
-A busy day is mostly the same people who come more often; a busy quarter is mostly more people. So
-the longer requests were counted, the more of what they differ from history is taken as traffic:
+The longer requests were counted, the more of what they differ from history is taken as traffic:
 
     f = ratio ** (days / (days + 7))
 
-with the ratio of counted to usual requests in the same hours of the day. docs/visit-model.md has
-what was measured with the whole ratio, and over other spans than the window.
+with the ratio of counted to usual requests in the same hours of the day. This is a rule that was
+found by trying: with the whole ratio, windows of some days were worse than with none of it. Why is
+not known (docs/visit-model.md).
 """
 
 from dataclasses import dataclass, replace
