@@ -1,13 +1,20 @@
 """How right a released visit model is on a flight that nothing was fitted to.
 
-    python -m benchmarks.study_visit_model --visits F [--split T] [--group-size K] [--traffic known]
+    python -m benchmarks.study_visit_model --visits F [--split T] [--group-size K]
+        [--traffic unknown counted known]
 
 Visits before the split are history: groups are built on it by `kreach groups build`, with its visit
 model. In the flight after it campaigns win requests by several patterns and shares, and
 `kreach.measure_times` measures windows of them. In a cell: 100 (measured / true − 1), the mean over
 campaigns and windows, for the visit model, and after it for one dispersion and for uniform visits.
 A second table says how many of 100 intervals at 95 % held the truth, and how wide they were beside
-the error. Campaigns are subsets of the groups taken at random.
+the error; the last lines take all patterns and shares together. Campaigns are subsets of the groups
+taken at random.
+
+Traffic: nothing is known of it; or the requests of all groups in the window were counted; or the
+traffic of the whole flight is known, also in windows before its end, and applied as it is. Several
+are compared on the same groups and wins. Two runs differ: ids of groups are random, and with them
+which groups a campaign has.
 """
 
 import argparse
@@ -23,6 +30,7 @@ import numpy as np
 
 import kreach as kr
 from kreach.boundary.audience import DisjointAudience
+from kreach.boundary.counted_requests import CountedRequests
 from kreach.boundary.files import read_catalogue
 from kreach.boundary.times import as_instant, from_micros, to_micros
 from kreach.numeric.draws import HOUR_US, hour_of_day
@@ -42,6 +50,7 @@ CAPS = (1, 3)
 LEVEL = 0.95
 _HOURS = {"night": (0, 6), "office": (12, 8)}  # first UTC hour, hours
 _MIN_REACH = 30
+_TRAFFIC = ("unknown", "counted", "known")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +122,7 @@ def study(
     flight: Flight,
     campaigns: int,
     *,
-    known_traffic: bool = False,
+    traffic: str = "unknown",
     seed: int = 0,
     targeted_groups: float = 0.3,
 ) -> Iterator[Case]:
@@ -123,17 +132,19 @@ def study(
         share_of_groups = 1.0 if campaigns == 1 else targeted_groups
         chosen = generator.random(len(flight.requests.sizes)) < share_of_groups
         requests = flight.requests.of_groups(chosen)
-        traffic = 1.0
-        if known_traffic:
+        model = flight.model
+        if traffic == "known":
             rate = len(flight.requests) / flight.requests.people / flight.days
-            traffic = rate / flight.model.requests_per_person_day
+            model = model.at_traffic(rate / model.requests_per_person_day)
+        counted = np.sort(flight.requests.at_us) if traffic == "counted" else None
         for pattern in PATTERNS:
             for share in SHARES:
                 if share == 1.0 and pattern in PATTERNS[1:]:
                     continue
                 won = requests.where(_won(requests, pattern, share, generator))
                 for hours in _windows(flight.days):
-                    yield from _measured(won, flight, pattern, share, hours, traffic, generator)
+                    case = (pattern, share, hours)
+                    yield from _measured(won, flight, *case, model, counted, generator)
 
 
 def _won(
@@ -159,10 +170,14 @@ def _measured(
     pattern: str,
     share: float,
     hours: float,
-    traffic: float,
+    model: kr.VisitModel,
+    counted: IntArray | None,
     generator: np.random.Generator,
 ) -> Iterator[Case]:
-    """Measure windows of what a campaign won, at random times."""
+    """Measure windows of what a campaign won, at random times.
+
+    `counted` are the times of all requests, if they were counted.
+    """
     first, last = int(flight.requests.at_us.min()), int(flight.requests.at_us.max())
     whole = hours >= flight.days * 24.0
     audience = kr.Audience.disjoint(won.sizes)
@@ -174,14 +189,19 @@ def _measured(
         seen = np.bincount(won_here.person)
         if np.count_nonzero(seen) < _MIN_REACH:
             continue
+        here = model
+        if counted is not None:
+            ends = (first, last + 1) if whole else (start, start + hours * HOUR_US)
+            low, high = np.searchsorted(counted, ends)
+            requests = CountedRequests.between(high - low, flight.requests.people, *ends)
+            here = requests.applied_to(model)
         counts = np.bincount(won_here.group, minlength=len(won.sizes))
         reports = kr.measure_times(
             audience,
             won_here.group,
             won_here.at_us / 1e6,
             CAPS,
-            model=flight.model,
-            traffic=traffic,
+            model=here,
             hours=hours,
         )
         for cap in CAPS:
@@ -221,6 +241,20 @@ def _show(cases: list[Case]) -> None:
                 here = [c for c in cases if (c.pattern, c.hours, c.cap) == (pattern, hours, cap)]
                 line += f"{_held(here):>22}"
             print(line)
+    print("\nall patterns and shares: root mean square of the error in %, of 100 intervals held")
+    for cap in CAPS:
+        line = f"{'cap ' + str(cap):27}"
+        for hours in lengths:
+            line += f"{_overall([c for c in cases if (c.hours, c.cap) == (hours, cap)]):>22}"
+        print(line)
+
+
+def _overall(cases: list[Case]) -> str:
+    if not cases:
+        return "–"
+    errors = np.array([case.model / case.truth - 1.0 for case in cases])
+    held = np.mean([case.low <= case.truth <= case.high for case in cases])
+    return f"{100 * np.sqrt(np.mean(errors**2)):.1f} ({100 * held:.0f})"
 
 
 def _errors(cases: list[Case]) -> str:
@@ -248,7 +282,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--group-size", type=int, default=20)
     parser.add_argument("--strategy", default="random")
     parser.add_argument("--campaigns", type=int, default=5)
-    parser.add_argument("--traffic", choices=("unknown", "known"), default="unknown")
+    parser.add_argument("--traffic", choices=_TRAFFIC, nargs="+", default=["unknown"])
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     split = as_instant("split", given.split)
@@ -263,13 +297,16 @@ def main(arguments: list[str] | None = None) -> None:
         f"{len(flight.requests):,} requests in {flight.days:.1f} days; regulars {model.regulars}, "
         f"lasting {model.lasting}, scale {model.meeting_scale}, dispersion {flight.dispersion:.3g}"
     )
-    for error in model.errors:
-        print(
-            f"  up to {error.max_hours:g} h: bias {error.bias:+.1%} ± {error.spread:.1%}, "
-            f"higher caps {error.higher_bias:+.1%} ± {error.higher_spread:.1%}"
-        )
-    known = given.traffic == "known"
-    _show(list(study(flight, given.campaigns, known_traffic=known, seed=given.seed)))
+    rate = len(flight.requests) / flight.requests.people / flight.days
+    print(f"traffic of the flight {rate / model.requests_per_person_day:.2f} of history's")
+    for traffic in given.traffic:
+        print(f"\ntraffic {traffic}")
+        for error in model.counted_errors if traffic == "counted" else model.errors:
+            print(
+                f"  up to {error.max_hours:g} h: bias {error.bias:+.1%} ± {error.spread:.1%}, "
+                f"higher caps {error.higher_bias:+.1%} ± {error.higher_spread:.1%}"
+            )
+        _show(list(study(flight, given.campaigns, traffic=traffic, seed=given.seed)))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ def model() -> kr.VisitModel:
         meeting_scale=1.03,
         requests_per_person_day=1.5,
         errors=ERRORS,
+        counted_errors=ERRORS[1:],
         people=1000,
         history_days=28.0,
     )
@@ -46,6 +47,7 @@ def test_a_model_survives_its_document(tmp_path: Path) -> None:
     ):
         assert again.to_json() == first.to_json()
         assert again.errors == ERRORS
+        assert again.counted_errors == ERRORS[1:]
         assert again.continuation_odds.tolist() == first.continuation_odds.tolist()
         assert not again.meetings.flags.writeable
 

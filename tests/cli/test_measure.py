@@ -138,6 +138,9 @@ def test_a_release_brings_its_visit_model(files: tuple[str, ...], tmp_path: Path
         "fitted_people": 12_345,
         "history_days": 30.0,
         "error": 0.03,
+        "traffic": 1.0,
+        "traffic_source": "history",
+        "traffic_note": None,
     }
     assert drawn["basis"].startswith("visit model")
     for groups in (release / "groups.parquet", tmp_path):  # a file in it, the folder around it
@@ -164,6 +167,9 @@ def test_the_model_is_a_choice(files: tuple[str, ...], tmp_path: Path) -> None:
         "fitted_people": None,
         "history_days": None,
         "error": None,
+        "traffic": None,
+        "traffic_source": None,
+        "traffic_note": None,
     }
     wanted = kr.measure(kr.Audience.disjoint([3, 4, 5], None, 0.5), [2, 1, 0], 1)
     assert plain["reports"][0]["reach"] == pytest.approx(wanted.reach, rel=1e-12)
@@ -173,6 +179,7 @@ def test_the_model_is_a_choice(files: tuple[str, ...], tmp_path: Path) -> None:
     assert given["model"] == drawn["model"]
     busy = _measured(files, release, "--traffic", "5")
     assert busy["reports"][0]["reach"] > drawn["reports"][0]["reach"]
+    assert (busy["model"]["traffic"], busy["model"]["traffic_source"]) == (5.0, "given")
     text = kreach("measure", *files[1:], *ASKED, "--table").out
     assert "without times of visits (no visit model)" in text
 

@@ -1,5 +1,7 @@
 """What each approach measures on a made site, and on which side it errs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,29 @@ def test_few_wins_under_true_shares(grouped: GroupedCampaign) -> None:
     for seed in range(3):
         won, reached = wins(grouped, 0.1, seed)
         assert grouped.measure_reach("profiled", won) == pytest.approx(reached, rel=0.06)
+
+
+def test_counted_requests_are_those_of_the_window(grouped: GroupedCampaign) -> None:
+    """With every request of the flight twice, people are further apart; in an hour it says little.
+
+    What was won stays: only the count of requests differs.
+    """
+    won, _ = wins(grouped, 0.4)
+    busy = replace(
+        grouped,
+        campaign=replace(
+            grouped.campaign,
+            at=np.tile(grouped.campaign.at, 2),
+            person=np.tile(grouped.campaign.person, 2),
+        ),
+    )
+    once, twice = (one.measure_reach("model_counted", won) for one in (grouped, busy))
+    assert twice > 1.005 * once
+    inside = won[grouped.campaign.at[won] < 3_600.0]
+    hour, hour_twice = (
+        one.reports("model_counted", inside, (1,), 1.0)[1].reach for one in (grouped, busy)
+    )
+    assert hour_twice == pytest.approx(hour, rel=0.003)
 
 
 def test_what_each_approach_is_told(grouped: GroupedCampaign) -> None:

@@ -83,7 +83,7 @@ def test_every_random_measurement_of_the_flight_is_there_once(
     assert set(found) <= expected
     # the model of the rates groups would need more history: half of it formed the groups
     missing = expected - set(found)
-    assert {entry[1:3] for entry in missing} <= {("rates", "model")}
+    assert {entry[1:3] for entry in missing} <= {("rates", "model"), ("rates", "model_counted")}
 
 
 def test_every_pattern_and_buyer_is_judged_in_several_windows(

@@ -37,6 +37,18 @@ def test_a_site_that_changes_has_larger_errors(steady: ReplayErrors) -> None:
     assert changed[3].spread > 1.5 * steady.by_window[3].spread
 
 
+def test_counted_requests_explain_part_of_a_change() -> None:
+    """Half of the people stop coming half-way. Who counts requests sees that there are fewer."""
+    world = visit_world(people=1_600, days=24.0, requests=1.5, seed=31)
+    gone = (world.person % 2 > 0) & (world.at_us > START_US + 12 * 86_400e6)
+    errors = replay_errors(VisitHistory.of(world.person[~gone], world.group_of, world.at_us[~gone]))
+    longest, counted = errors.by_window[4], errors.by_window_counted[4]
+    assert longest.max_hours == counted.max_hours == 168.0
+    assert counted.bias < longest.bias
+    assert counted.spread < 0.9 * longest.spread
+    assert errors.by_window_counted[0].spread <= errors.by_window[0].spread + 0.005
+
+
 def test_too_little_history_has_a_stated_error() -> None:
     history = visit_world(people=300, days=2.0).history()
     errors = replay_errors(history)

@@ -136,15 +136,22 @@ class RedisSettings(Settings, frozen=True, kw_only=True):
 
 
 class ReportingSettings(Settings, frozen=True, kw_only=True):
-    """`[reporting]`: the server. Without keys it is open, so only this machine may reach it."""
+    """`[reporting]`: the server. Without keys it is open, so only this machine may reach it.
+
+    `traffic` says how busy a site with a visit model is: as in its history, or by the requests
+    that the bidders counted. Choose "counted" only if exchanges send them every request.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8403
     keys: bool = False  # ask everybody for a key (docs/keys.md)
     memory: str = "1500MB"  # for questions to the log
+    traffic: str = "history"  # or "counted": the bidders see every request (docs/visit-model.md)
 
     def __post_init__(self) -> None:
         check_port(self.port)
+        if self.traffic not in ("history", "counted"):
+            raise KreachError.rule("traffic", "be history or counted", self.traffic)
         if not self.keys and not _is_loopback(self.host):
             rule = "be true unless host is a loopback address: anybody could use the service"
             raise KreachError.rule("keys", rule, f"keys = false with host = {self.host!r}")

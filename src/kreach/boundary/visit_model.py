@@ -7,7 +7,8 @@ The publisher fits it on its history and releases it with the groups. It holds
     2. meetings     the probability that two sessions of a group are one person's, by the parts of
                     the day of both and the days between them
     3. visitors     what share of people are regulars, and how much of the unevenness is lasting
-    4. errors       how far off reports were when the publisher replayed its own history
+    4. errors       how far off reports were when the publisher replayed its own history: with
+                    unknown traffic, and with requests counted
 
 Formulas: `numeric/draws.py`, `numeric/meetings.py`, `numeric/visitors.py`. docs/visit-model.md says
 what each number means, how it is fitted, and what it can and cannot tell about anybody.
@@ -39,6 +40,7 @@ _MAX_LAGS = 16
 _MAX_GAPS = 64
 _MAX_GAP = 1e7  # seconds
 _MAX_BYTES = 4_000_000  # of a file
+_ERRORS = ("errors", "counted_errors")
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class VisitModel:
     meeting_scale: float = 1.0  # won sessions over all sessions: busy people have longer ones
     requests_per_person_day: float = 0.0  # traffic that the odds and meetings hold for
     errors: tuple[ModelError, ...] = ()
+    counted_errors: tuple[ModelError, ...] = ()  # where requests are counted (CountedRequests)
     people: int = 0  # that it was fitted on
     history_days: float = 0.0
 
@@ -135,9 +138,10 @@ class VisitModel:
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not (number and low <= value <= high):
                 raise KreachError.rule(name, f"lie between {low:g} and {high:g}", value)
-        longest = [entry.max_hours for entry in self.errors]
-        if any(not shorter < longer for shorter, longer in pairwise(longest)):
-            raise KreachError.rule("errors", "have rising max_hours", longest)
+        for name in _ERRORS:
+            longest = [entry.max_hours for entry in getattr(self, name)]
+            if any(not shorter < longer for shorter, longer in pairwise(longest)):
+                raise KreachError.rule(name, "have rising max_hours", longest)
 
     @property
     def lags(self) -> int:
@@ -267,7 +271,7 @@ class VisitModel:
         document: dict[str, Any] = {"format": _FORMAT}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "errors":
+            if field.name in _ERRORS:
                 value = [
                     {f.name: _finite(getattr(entry, f.name)) for f in fields(ModelError)}
                     for entry in value
@@ -286,7 +290,8 @@ class VisitModel:
                 raise KreachError.rule("format", f"be {_FORMAT}", document["format"])
             values = {name: value for name, value in document.items() if name in known}
             values["gap_edges_seconds"] = tuple(map(float, values["gap_edges_seconds"]))
-            values["errors"] = tuple(_model_error(entry) for entry in values.get("errors", ()))
+            for name in _ERRORS:
+                values[name] = tuple(_model_error(entry) for entry in values.get(name, ()))
             return cls(**values)
         except KeyError as error:
             raise KreachError.rule("model", f"have the field {error}", "none") from None

@@ -78,6 +78,8 @@ def measure(
     kreach measure --groups release/ --impressions log.csv --cap 1 --start 2026-11-01
     --end 2026-12-01 --by day
     """
+    from msgspec import structs
+
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
     from kreach.adsystem.reports.report import to_json
@@ -96,6 +98,9 @@ def measure(
             report = measure_series(log, table, cap, by=by, campaign=campaign, start=start, end=end)
         progress("computing reach")
         document = report.document(level)
+        if document.model is not None and traffic != 1.0:
+            given = structs.replace(document.model, traffic=traffic, traffic_source="given")
+            document = structs.replace(document, model=given)
     if as_json or (as_json is None and not sys.stdout.isatty()):
         typer.echo(to_json(document).decode())
     else:
@@ -173,7 +178,8 @@ def _model_line(model: "ModelInfo | None") -> str:
     if model.name != "visit model":
         return f"model: {model.name}, without times of visits (no visit model)"
     error = "unknown" if model.error is None else f"{model.error:.1%}"
-    return f"model: {model.name}, error in replays of history {error}"
+    busy = "" if model.traffic in (None, 1.0) else f", traffic {model.traffic:g} of history's"
+    return f"model: {model.name}, error in replays of history {error}{busy}"
 
 
 def _show_reports(console: Any, document: "ReachDocument") -> None:

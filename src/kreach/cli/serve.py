@@ -139,7 +139,7 @@ def reporting(
         log.warning("restart to take up changed settings")
 
     clock = file.load(ClockSettings, "clock").steady()
-    app = reporting_app(shared, settings, log, clock, guard, noise)
+    app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders)
     run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: refuse_reload})
 
 

@@ -13,6 +13,7 @@ from kreach.adsystem.measurement import baselines
 from kreach.adsystem.measurement.report import ReachReport, measure
 from kreach.adsystem.measurement.times import measure_times
 from kreach.boundary.audience import Audience
+from kreach.boundary.counted_requests import CountedRequests
 from kreach.boundary.visit_model import VisitModel
 from kreach.lab.site import StudyCampaign
 from kreach.numeric.types import FloatArray, IntArray
@@ -35,7 +36,9 @@ APPROACHES = {
     "profiled_history": "D with visit shares of history, one vector per group",
     "dispersed": "one dispersion number, from history",
     "model": "effective draws with the site's visit model, from history",
+    "model_counted": "the visit model at the traffic of the window; needs every request counted",
 }
+_NEED_MODEL = ("model", "model_counted")
 _MIN_ANONYMITY = 2.0
 
 
@@ -109,24 +112,43 @@ class GroupedCampaign:
         return self.reports(approach, won, (1,))[1].reach
 
     def reports(
-        self, approach: str, won: IntArray, caps: Sequence[int], hours: float | None = None
+        self,
+        approach: str,
+        won: IntArray,
+        caps: Sequence[int],
+        hours: float | None = None,
+        start: float = 0.0,
     ) -> dict[int, ReachReport]:
-        """Reports on the won requests of a window of so many hours (default: the flight)."""
-        if approach == "model":
+        """Reports on the won requests of a window of so many hours (default: the flight).
+
+        `start` is the start of the window in seconds since that of the flight.
+        """
+        if approach in _NEED_MODEL:
             assert self.model is not None
             if hours is None:
                 hours = self.campaign.seconds / 3_600.0
+            model = self.model
+            if approach == "model_counted":
+                model = self._counted(start, start + hours * 3_600.0).applied_to(model)
             return measure_times(
                 Audience.disjoint(self.sizes),
                 self.groups[won],
                 self.campaign.starts_us / 1e6 + self.campaign.at[won],
                 caps,
-                model=self.model,
+                model=model,
                 hours=hours,
             )
         impressions = np.bincount(self.groups[won], minlength=len(self.sizes))
         audience = self._audiences(approach)
         return {cap: measure(audience, impressions, cap) for cap in caps}
+
+    def _counted(self, start: float, end: float) -> CountedRequests:
+        """The requests of all groups in a window: what a bidder that sees them all counts."""
+        at, starts_us = self.campaign.at, self.campaign.starts_us
+        requests = float(np.count_nonzero((at >= start) & (at < end)))
+        people = float(self.sizes.sum())
+        window = starts_us + 1e6 * start, starts_us + 1e6 * end
+        return CountedRequests.between(requests, people, *window)
 
     def _audiences(self, approach: str) -> Audience:
         """The audience under an approach; it does not depend on what was won."""
@@ -140,4 +162,5 @@ class GroupedCampaign:
 
     def applicable_approaches(self) -> list[str]:
         """All approaches, without the visit model if history was too short to fit one."""
-        return [name for name in APPROACHES if name != "model" or self.model is not None]
+        fitted = self.model is not None
+        return [name for name in APPROACHES if fitted or name not in _NEED_MODEL]

@@ -15,7 +15,7 @@ from kreach.lab.site import Site
 __all__ = ["advice_of", "exhibits_of", "summary_of"]
 
 _PAPER_TABLE = {"impressions": 0.8599, "groups": 0.8842, "uniform": 0.8695, "profiled": 0.9412}
-_CANDIDATES = ("uniform", "dispersed", "model")  # estimators that one could use before a flight
+_CANDIDATES = ("uniform", "dispersed", "model", "model_counted")  # that one could use
 _OFF_CHART = 40.0  # per cent
 _OFF_SCALE = 0.6  # of reach at k = 1; below, a buyer would flatten the others
 _NAMES = {

@@ -108,7 +108,8 @@ def _errors(grouped: GroupedCampaign, won: IntArray, piece: _Slice, base: Row) -
     for approach in grouped.applicable_approaches():
         if base["window"] != "flight" and approach in grouped.flight_only:
             continue
-        for cap, report in grouped.reports(approach, won, CAPS, piece.hours).items():
+        reports = grouped.reports(approach, won, CAPS, piece.hours, piece.start)
+        for cap, report in reports.items():
             truth = int(np.minimum(seen, cap).sum())
             low, high = (0.0, 0.0)
             if approach not in grouped.flight_only:

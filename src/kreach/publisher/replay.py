@@ -6,6 +6,9 @@ lengths would have won among the others in the second half, and the other way ro
 is long enough for traffic to drift, thirds of it are tried too: one split would show one drift. As
 the truth is known, so is the error, measured / true − 1. What chance alone would explain (the
 variance that a report states anyway) is taken out.
+
+Everything is measured twice: at the traffic of history, and at that of the window's own requests
+(`CountedRequests`), for an ad system that sees them all.
 """
 
 from collections import defaultdict
@@ -14,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from kreach.boundary.counted_requests import CountedRequests
 from kreach.boundary.draw_cells import draws_in_order
 from kreach.boundary.draw_law import DrawLaw
 from kreach.boundary.visit_model import ModelError, VisitModel
@@ -40,6 +44,7 @@ _MIN_SPREAD = 0.005
 _UNKNOWN_TRAFFIC = 1.15  # a flight's over that of the model: so much it differs week by week
 
 _Case = tuple[float, ...]  # errors at the caps, their sampling variances, effects of traffic
+_Cases = dict[float, dict[str, list[_Case]]]  # by hours of the window and by pattern
 
 
 @dataclass
@@ -47,7 +52,8 @@ class ReplayErrors:
     """Errors by window length, and what they were computed from."""
 
     by_window: tuple[ModelError, ...]
-    cases: dict[float, dict[str, list[_Case]]] = field(default_factory=dict)  # hours, pattern
+    by_window_counted: tuple[ModelError, ...] = ()  # with the window's requests counted
+    cases: _Cases = field(default_factory=dict)
 
     @property
     def measured(self) -> bool:
@@ -60,7 +66,8 @@ def replay_errors(history: VisitHistory, *, seed: int = 0) -> ReplayErrors:
     history = bound_contributions(history)
     generator = np.random.default_rng([seed, 1])
     chosen = generator.permutation(len(history.sizes)) < len(history.sizes) // 2
-    cases: dict[float, dict[str, list[_Case]]] = {}
+    cases: _Cases = {}
+    counted: _Cases = {}
     for pieces in (2, 3) if history.days >= _DRIFT_DAYS else (2,):
         for early, late in pairwise(_cut(history, pieces)):
             for people in (chosen, ~chosen):
@@ -68,10 +75,11 @@ def replay_errors(history: VisitHistory, *, seed: int = 0) -> ReplayErrors:
                 if _too_little(fitted_on) or _too_little(tried_on):
                     continue
                 model, _ = fit_visit_model(fitted_on, seed=seed, min_days=_MIN_DAYS)
-                _try_windows(tried_on, model, generator, cases)
+                _try_windows(tried_on, model, generator, cases, counted)
     if not cases:
         return ReplayErrors((ModelError(np.inf, 0.0, _UNKNOWN, 0.0, _UNKNOWN),))
-    return ReplayErrors(summary(cases, history.days * 12.0), cases)
+    hours = history.days * 12.0
+    return ReplayErrors(summary(cases, hours), summary(counted, hours), cases)
 
 
 def _cut(history: VisitHistory, pieces: int) -> list[VisitHistory]:
@@ -88,10 +96,12 @@ def _try_windows(
     history: VisitHistory,
     model: VisitModel,
     generator: np.random.Generator,
-    cases: dict[float, dict[str, list[_Case]]],
+    cases: _Cases,
+    counted: _Cases,
 ) -> None:
     """Measure every pattern and share in windows of every length that history holds."""
     first, last = int(history.at_us.min()), int(history.at_us.max())
+    times = np.sort(history.at_us)
     total = (last - first) / HOUR_US
     lengths = [(h, n) for h, n in zip(WINDOW_HOURS, _WINDOWS_OF_LENGTH, strict=True) if h < total]
     lengths.append((total, 1))
@@ -103,17 +113,27 @@ def _try_windows(
                 won = history.where(won_rows(history, pattern, share, generator))
                 for _ in range(windows):
                     start = window_start(won, hours, first, last, generator)
-                    case = _case(won.between(start, start + hours * HOUR_US + 1), model, hours)
-                    if case is not None:
-                        by_pattern = cases.setdefault(_bucket(hours), defaultdict(list))
-                        by_pattern[pattern].append(case)
+                    end = start + hours * HOUR_US + 1
+                    inside = won.between(start, end)
+                    case = _case(inside, model, hours)
+                    if case is None:
+                        continue
+                    low, high = np.searchsorted(times, (start, end))
+                    requests = CountedRequests.between(high - low, history.people, start, end)
+                    busy = _case(inside, requests.applied_to(model), hours, known_traffic=True)
+                    for kind, one in ((cases, case), (counted, busy)):
+                        by_pattern = kind.setdefault(_bucket(hours), defaultdict(list))
+                        if one is not None:
+                            by_pattern[pattern].append(one)
 
 
 def _bucket(hours: float) -> float:
     return next((limit for limit in WINDOW_HOURS if hours <= limit), np.inf)
 
 
-def _case(won: VisitHistory, model: VisitModel, hours: float) -> _Case | None:
+def _case(
+    won: VisitHistory, model: VisitModel, hours: float, *, known_traffic: bool = False
+) -> _Case | None:
     """Errors at the caps, their sampling variances, and what unknown traffic changes.
 
     None if too few people were reached.
@@ -125,22 +145,21 @@ def _case(won: VisitHistory, model: VisitModel, hours: float) -> _Case | None:
         return None
     window = draws_in_order(audience_of(won), won.group, won.at_us, model, hours=hours)
     law = DrawLaw(window, model)
-    busier = DrawLaw(
-        draws_in_order(
-            audience_of(won), won.group, won.at_us, model, _UNKNOWN_TRAFFIC, hours=hours
-        ),
-        model,
-        _UNKNOWN_TRAFFIC,
-    )
-    effects = [busier.reach(cap) / law.reach(cap) - 1.0 for cap in CAPS]
+    effects = [0.0 for _ in CAPS]
+    if not known_traffic:
+        more = _UNKNOWN_TRAFFIC
+        busier = DrawLaw(
+            draws_in_order(audience_of(won), won.group, won.at_us, model, more, hours=hours),
+            model,
+            more,
+        )
+        effects = [busier.reach(cap) / law.reach(cap) - 1.0 for cap in CAPS]
     errors = [law.reach(cap) / true - 1.0 for cap, true in zip(CAPS, truth, strict=True)]
     variances = [law.variance(cap) / true**2 for cap, true in zip(CAPS, truth, strict=True)]
     return (*errors, *variances, *effects)
 
 
-def summary(
-    cases: dict[float, dict[str, list[_Case]]], replayed_hours: float
-) -> tuple[ModelError, ...]:
+def summary(cases: _Cases, replayed_hours: float) -> tuple[ModelError, ...]:
     """Bias and spread by window length, for every length from an hour to beyond a month.
 
     A length without enough cases takes over the errors of the next longer one. Lengths longer than
@@ -176,7 +195,8 @@ def _moments(by_pattern: dict[str, FloatArray], cap: int) -> tuple[float, float]
     need not repeat: half of it moves the centre, the other half widens the interval. The spread S
     is such that a 95 % interval holds in 90 of 100 campaigns of *every* pattern: with mean B and
     deviation s of a pattern's errors around the centre, 1.96 S ≥ |B| + 1.28 s. Few splits show
-    few drifts, so what a traffic of 15 % more would change in the mean is added in squares.
+    few drifts, so what a traffic of 15 % more would change in the mean is added in squares (nothing
+    where requests are counted).
     """
     means = [float(rows[:, cap].mean()) for rows in by_pattern.values()]
     bias = 0.5 * float(np.mean(means))

@@ -52,6 +52,7 @@ class SiteModel:
             "min_people_behind_meetings": self.quality.min_people_behind_meetings,
             "fit_error": float(np.sqrt(np.mean(errors**2))) if errors.size else None,
             "errors": model.to_json()["errors"],
+            "counted_errors": model.to_json()["counted_errors"],
         }
 
 
@@ -88,7 +89,8 @@ def fit_site_model(
     warnings = (
         () if errors.measured else ("too little history to find the errors of the visit model",)
     )
-    return SiteModel(replace(model, errors=errors.by_window), quality, warnings)
+    model = replace(model, errors=errors.by_window, counted_errors=errors.by_window_counted)
+    return SiteModel(model, quality, warnings)
 
 
 def history_to_fit(

@@ -1,7 +1,7 @@
 """The reporting API as an application: its services, its policy and its error handlers."""
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from kreach.adsystem.api.web import Bearer, Busy, RequestGuard, open_to_all
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy
 from kreach.adsystem.disclosure.open import OpenPolicy
+from kreach.adsystem.log.request_counts import RequestCounts
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Policy
@@ -63,8 +64,11 @@ def reporting_app(
     clock: Clock | None = None,
     guard: GuardSettings | None = None,
     noise: NoiseSettings | None = None,
+    bidders: Sequence[str] = (),
 ) -> FastAPI:
     """The service over a store, which is opened now and closed at the end.
+
+    `bidders` names those that share the store, if they have names.
 
     The clock (seconds since 1970) decides which keys have expired, how fast rate limits refill, and
     what an advertiser may see. Without keys everybody is an operator.
@@ -72,7 +76,9 @@ def reporting_app(
     metrics = Metrics("reporting")
     clock = SteadyClock() if clock is None else clock
     with ExitStack() as opened:  # closes what is open if a later step fails
-        store = ReportContext(shared, settings.memory, log)
+        counted = settings.traffic == "counted"
+        requests = RequestCounts(shared.store, bidders) if counted else None
+        store = ReportContext(shared, settings.memory, log, requests)
         opened.callback(store.close)
         operators = ReportService(store, OpenPolicy(store), clock)
         ring: KeyRing | None = None

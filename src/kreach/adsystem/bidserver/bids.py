@@ -15,6 +15,8 @@ __all__ = ["Bids"]
 
 _JSON = [(b"content-type", b"application/json")]
 _MAX_IMPS = 100
+_VISITS = frozenset({"log cannot be written", "tmax too short", "currency", "seat"})
+"""Reasons for no bid on requests that are visits all the same: they count as traffic."""
 
 
 class Bids:
@@ -65,6 +67,10 @@ class Bids:
     def _decide(self, request: BidRequest) -> Response:
         reason = self._no_bid_reason(request)
         if reason:
+            if reason in _VISITS:
+                bidder = self._group(request)[1]
+                if bidder is not None:
+                    bidder.own_requests += 1
             return self._refuse(reason)
         group, bidder, reason = self._group(request)
         if bidder is None:

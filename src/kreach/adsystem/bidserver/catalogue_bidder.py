@@ -16,6 +16,7 @@ from kreach.adsystem.bidserver.campaign_runtime import (
     individual_valuation,
     make_bidder,
 )
+from kreach.adsystem.bidserver.request_hours import RequestHours
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger
@@ -78,6 +79,8 @@ class CatalogueBidder:
         self._ledger = ledger
         self._settings = settings
         self.traffic = Traffic(len(catalogue), now)
+        self.own_requests = 0  # since the start, of this bidder alone
+        self.request_hours = RequestHours(now)
         self.board = Board(len(catalogue))
         self.runtimes: dict[int, CampaignRuntime] = {}
         self._by_slot: list[CampaignRuntime | None] = []
@@ -217,6 +220,7 @@ class CatalogueBidder:
         requests = by_group[group] + 1
         by_group[group] = requests
         traffic.total += 1
+        self.own_requests += 1
         self._until_sample -= 1
         if self._until_sample <= 0:
             self._sample(request)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.adsystem.ledger.request_rows import request_row
 from kreach.boundary.times import DAY_SECONDS, MICROS
 
 if TYPE_CHECKING:
@@ -72,6 +73,15 @@ class CheckpointStore:
                 memory |= {name: getattr(runtime, name) for name in _TALLIES + _SAMPLES}
                 value = json.dumps(memory).encode()
                 state.journal.submit("memory", (f"campaign:{version}:{number}", stamp, value))
+
+    def write_request_hours(self) -> None:
+        """Write the requests of hours that are over, a row per catalogue."""
+        state = self._state
+        now = state.clock()
+        for version, bidder in state.catalogue_bidders.items():
+            for hour, requests in bidder.request_hours.advance(now, bidder.own_requests):
+                row = request_row(version, hour, requests, int(now * MICROS))
+                state.journal.submit("memory", row)
 
     def read(self, reader: sqlite3.Connection) -> None:
         """Restore what an earlier run learned; skip what cannot be read."""

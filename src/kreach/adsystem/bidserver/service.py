@@ -70,7 +70,7 @@ class BidderState:
         self._revision = 0
         self.tasks = BackgroundTasks(log)
         self.planner = PlanWorker()
-        self._checkpoints = CheckpointStore(self)
+        self.checkpoints = CheckpointStore(self)
         self.compactor = LogCompactor(self)
         self.plan_count = 0
 
@@ -89,7 +89,7 @@ class BidderState:
             self._tick,
             self._poll,
             self._plan,
-            self._checkpoints.run,
+            self.checkpoints.run,
             self.compactor.run,
         ]
         if self._redis is not None and self.settings.name is not None:
@@ -125,7 +125,7 @@ class BidderState:
         for stored in campaigns:
             self._load_campaign(stored)
         self._apply_log(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
-        self._checkpoints.read(reader)
+        self.checkpoints.read(reader)
         reader.close()
         self.ledger.remember(folded.repeatable)
         self.log.info(
@@ -173,8 +173,8 @@ class BidderState:
     def _close(self) -> None:
         for number, account in self.accounts.items():
             self.journal.submit("grant", (number, account.used()))
-        self._checkpoints.write_pacing()
-        for _ in self._checkpoints.write_memory():
+        self.checkpoints.write_pacing()
+        for _ in self.checkpoints.write_memory():
             pass
         if self.settings.compaction_at_stop:
             self.compactor.compact()
@@ -261,7 +261,7 @@ class BidderState:
         number = await asyncio.to_thread(self._catalogue_number, catalogue)
         bidder = self._by_number.get(number) or CatalogueBidder(
             catalogue, number, self.ledger, self.settings, now
-        )
+        )  # one that was dropped has missed hours, and knows it by the time that has passed
 
         def load() -> None:
             for stored in list(self.stored_campaigns.values()):
@@ -356,6 +356,7 @@ class BidderState:
         self.min_tmax_ms = self.settings.min_tmax_ms + 1e3 * self.loop_lag_seconds
         now = self.clock()
         self._expire(now)
+        self.checkpoints.write_request_hours()
         for bidder in self.catalogue_bidders.values():
             bidder.update_active(now)
         for number in self.accounts:

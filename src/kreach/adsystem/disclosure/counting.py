@@ -12,6 +12,7 @@ from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.measure import described
 from kreach.adsystem.reports.policy import Figures, Series, Subject
 from kreach.adsystem.reports.report import CurvePoint, CurveReport, SeriesPeriod, Suppressed
+from kreach.adsystem.reports.traffic import WindowTraffic
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError
@@ -30,6 +31,7 @@ class Counted(NamedTuple):
     spend_micros: int
     rejected: dict[str, int | None]
     warnings: dict[str, int | None]
+    traffic: WindowTraffic
 
 
 class PeriodTally(NamedTuple):
@@ -80,6 +82,11 @@ class CountingView(ABC):
     ) -> tuple[Window, Sequence[Window], Iterator[PeriodTally]] | None:
         """The closed window, its periods, and the impressions of each; None without any."""
 
+    def traffic(self, subject: Subject, window: Window) -> WindowTraffic:
+        """How busy the site was in a window, and the visit model at that traffic."""
+        of, campaign = self.store.traffic.of, subject.stored.campaign
+        return of(campaign, subject.catalogue, subject.model, window)
+
     def nothing(self, subject: Subject) -> Figures:
         """The figures while nothing may be counted; never used with an open log."""
         del subject
@@ -99,7 +106,7 @@ class CountingView(ABC):
             impressions=counted.tally.impressions,
             spend_micros=counted.spend_micros,
             basis=basis,
-            model=model,
+            model=counted.traffic.described(model),
             reports=reports,
             rejected=counted.rejected,
             warnings=counted.warnings,

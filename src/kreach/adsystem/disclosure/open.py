@@ -20,6 +20,7 @@ from kreach.adsystem.reports.policy import Delivery, Subject
 from kreach.adsystem.reports.report import Pace, Suppressed
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
 __all__ = ["OpenPolicy"]
@@ -98,22 +99,25 @@ class OpenView(CountingView):
         """People reached on each campaign's default catalogue, all of a catalogue in one scan."""
         totals = self.store.counts.totals(self._now)
         result: dict[int, tuple[str, float | None]] = {}
-        by_catalogue: dict[str, list[StoredCampaign]] = {}
+        together: dict[tuple[str, float], tuple[VisitModel | None, list[StoredCampaign]]] = {}
         for stored in campaigns:
-            version = self.catalogue(stored, None).version
-            by_catalogue.setdefault(version, []).append(stored)
-        for version, several in by_catalogue.items():
+            catalogue = self.catalogue(stored, None)
+            seen = self.store.traffic.of(stored.campaign, catalogue, catalogue.model, Window())
+            alike = together.setdefault((catalogue.version, seen.traffic), (seen.model, []))
+            alike[1].append(stored)
+        for (version, traffic), (model, several) in together.items():
             stale: dict[Place, tuple[StoredCampaign, tuple[object, ...]]] = {}
             for stored in several:
                 place = self._now.place(stored.number, version)
                 rows = totals.get(place, _NOTHING).rows
                 # logs only grow: as many rows are the same ones
-                key: tuple[object, ...] = (self._now.generation, place, rows)
+                key: tuple[object, ...] = (self._now.generation, place, rows, traffic)
                 known, reach = self._unique.get(stored.number, ((), None))
                 result[stored.number] = (version, reach)
                 if known != key:
                     stale[place] = (stored, key)
-            for place, tally in self._tallies(stale, self.store.catalogues.get(version)):
+            groups = len(self.store.catalogues.get(version))
+            for place, tally in self._tallies(stale, groups, model):
                 stored, key = stale[place]
                 reach = self._people_reached(stored, version, tally)
                 result[stored.number] = (version, reach)
@@ -121,10 +125,10 @@ class OpenView(CountingView):
         return result
 
     def _tallies(
-        self, places: Iterable[Place], catalogue: Catalogue
+        self, places: Iterable[Place], groups: int, model: VisitModel | None
     ) -> Iterator[tuple[Place, GroupTally]]:
-        """All so far of several campaigns on a catalogue."""
-        running, groups, model = self.store.counts, len(catalogue), catalogue.model
+        """All so far of several campaigns on a catalogue, at one traffic."""
+        running = self.store.counts
         if model is None:
             for place, by_group in running.counts_of(self._now, places, groups):
                 yield place, GroupTally(by_group)
@@ -148,8 +152,9 @@ class OpenView(CountingView):
     def count(self, subject: Subject, window: Window) -> Counted:
         """All so far from running counts, any other window from the log."""
         catalogue, place = subject.catalogue, self._place(subject)
-        groups, created, model = len(catalogue), catalogue.created, subject.model
-        draws = None
+        groups, created = len(catalogue), catalogue.created
+        traffic = self.traffic(subject, window)
+        model, draws = traffic.model, None
         if window != Window():
             counted = count_window(self._now, place, groups, window, created=created)
             by_group, rows, spend = counted.by_group, counted.rows, counted.spend_micros
@@ -169,7 +174,7 @@ class OpenView(CountingView):
                 early = count_window(self._now, place, groups, window, created=created).early_rows
         unknown = rows - int(by_group.sum())
         flaws = log_flaws(catalogue, window, unknown, others, early)
-        return Counted(window, GroupTally(by_group, draws), spend, *flaws)
+        return Counted(window, GroupTally(by_group, draws), spend, *flaws, traffic)
 
     def periods(
         self, subject: Subject, window: Window, by: str
@@ -180,16 +185,17 @@ class OpenView(CountingView):
         if span is None:
             return None
         periods = span.periods(by)
-        return span, periods, self._period_tallies(subject, periods, by)
+        model = self.traffic(subject, span).model  # of all: the last period so far is the whole
+        return span, periods, self._period_tallies(subject, periods, by, model)
 
     def _period_tallies(
-        self, subject: Subject, periods: Sequence[Window], by: str
+        self, subject: Subject, periods: Sequence[Window], by: str, model: VisitModel | None
     ) -> Iterator[PeriodTally]:
         now, place, groups = self._now, self._place(subject), len(subject.catalogue)
         running = np.zeros(groups, dtype=np.int64)
         drawn: Iterable[tuple[GroupDraws | None, GroupDraws | None]] = repeat((None, None))
-        if subject.model is not None:
-            drawn = period_draws(now, place, groups, periods, subject.model)
+        if model is not None:
+            drawn = period_draws(now, place, groups, periods, model)
         counts = count_periods(now, place, groups, periods, by)
         for counted, (alone, so_far) in zip(counts, drawn, strict=False):
             running = running + counted.by_group

@@ -6,7 +6,8 @@ budgets and counters are folds of it.
     impressions   one row per impression, in the order in which they were posted
     grants        money that may be reserved for bids, written before it is used
     pacing        multiplier, spend and tallies of each campaign, at intervals
-    memory        what was learned (multipliers, markets, traffic): useful, never needed
+    memory        what was learned (multipliers, markets, traffic), and requests by hour
+                  (`request_rows.py`): useful, never needed
     compacted     Parquet files that took rows over; a file that is not listed does not exist
 """
 

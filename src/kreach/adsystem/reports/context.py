@@ -1,11 +1,13 @@
 """The inputs of reports: campaigns, catalogues and the live log of one ad system."""
 
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
+from kreach.adsystem.log.request_counts import RequestCounts
 from kreach.adsystem.log.running_counts import RunningCounts
 from kreach.adsystem.log.snapshot import LiveLog
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
 from kreach.adsystem.reports.measure import ReportCache
 from kreach.adsystem.reports.policy import Subject
+from kreach.adsystem.reports.traffic import TrafficModels
 from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
@@ -17,8 +19,16 @@ __all__ = ["ReportContext"]
 class ReportContext:
     """Opened once per process, shared by all policies. For use by several threads."""
 
-    def __init__(self, settings: AdSystemSettings, memory: str, log: Log) -> None:
+    def __init__(
+        self,
+        settings: AdSystemSettings,
+        memory: str,
+        log: Log,
+        requests: RequestCounts | None = None,
+    ) -> None:
+        """With `requests` that bidders counted, they give the traffic of a window."""
         self.settings = settings
+        self.traffic = TrafficModels(requests)
         self.catalogues = CatalogueCache(settings, log)
         self.live = LiveLog(settings.store, memory)
         try:

@@ -69,6 +69,8 @@ def model_info(exposure: Exposure) -> ModelInfo:
         fitted_people=model.people or None,
         history_days=model.history_days or None,
         error=None if error is None else error.spread,
+        traffic=1.0,
+        traffic_source="history",
     )
 
 

@@ -219,12 +219,20 @@ class ModelInfo(_Document, frozen=True, kw_only=True):
     people and days of history), or without one "dispersion", "visit shares" or "uniform": the
     formulas that know no times. `error` is the standard deviation of measured over true reach on
     windows of this length when the publisher replayed its history; intervals include it.
+
+    `traffic` is how busy the site was taken to be, relative to that history. `traffic_source` is
+    "counted" (from the requests that bidders counted), "given" (by the caller) or "history" (as
+    then, 1); `traffic_note` says over which hours, or why requests that should have been counted
+    were not used.
     """
 
     name: str
     fitted_people: int | None = None
     history_days: float | None = None
     error: float | None = None
+    traffic: float | None = None
+    traffic_source: str | None = None
+    traffic_note: str | None = None
 
 
 class Flight(_Document, frozen=True, kw_only=True):

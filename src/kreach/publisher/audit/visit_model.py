@@ -20,6 +20,7 @@ _MEANINGS = {
     "requests_per_session": "share of sessions with 1, 2, ... requests",
     "meetings": "chance that two sessions are one person's, by hours and days apart",
     "errors": "how far off replays of history were, by window",
+    "counted_errors": "the same with requests counted",
 }
 
 
@@ -40,7 +41,8 @@ def model_view(folder: Path, facts: Mapping[str, Any]) -> ModelView | None:
     known = {"format", *(field.name for field in fields(VisitModel))}
     fitted = facts.get("visit_model") or {}
     tables = tuple(
-        ModelTable(name, meaning, _count(document[name])) for name, meaning in _MEANINGS.items()
+        ModelTable(name, meaning, _count(document.get(name, [])))
+        for name, meaning in _MEANINGS.items()
     )
     numbers = sum(_count(value) for value in document.values())
     return ModelView(

@@ -213,14 +213,18 @@ class ChapterView(CountingView):
         exact = _window(chapters, chosen)
         spend = sum(chapters[at].spend_micros for at in chosen)
         flaws = log_flaws(subject.catalogue, exact, None, None, None)
-        return Counted(exact, self._tally(subject, chosen), spend, *flaws)
+        traffic = self.traffic(subject, exact)
+        return Counted(exact, self._tally(subject, chosen), spend, *flaws, traffic)
 
     def _tally(self, subject: Subject, chosen: range) -> GroupTally:
+        """Of some chapters: always at their own traffic, so that they have one figure."""
         place = Place(subject.stored.number, subject.catalogue.version)
         groups, draws = len(subject.catalogue), None
         by_group = self._writer.counts(place, chosen, groups)
-        if subject.model is not None:
-            draws = self._writer.draws(place, chosen, groups, subject.model)
+        chapters = self._chapters(subject.stored, subject.catalogue.version)
+        model = self.traffic(subject, _window(chapters, chosen)).model if chosen else subject.model
+        if model is not None:
+            draws = self._writer.draws(place, chosen, groups, model)
         return GroupTally(by_group, draws)
 
     def periods(
