@@ -167,7 +167,7 @@ class VisitModel:
         """
         digest = sha256(str(self.continuation_odds.shape).encode())
         for table in (self.gap_edges_us, self.continuation_odds, self.hourly_traffic):
-            digest.update(np.ascontiguousarray(table).astype(table.dtype.newbyteorder("<")))
+            digest.update(table.astype(table.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
 
     def draw_shares(self, group: IntArray, at_us: IntArray, traffic: float = 1.0) -> FloatArray:

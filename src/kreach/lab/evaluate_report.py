@@ -179,8 +179,8 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
     verdict = "reaches more" if gain > 0.005 else "does not reach more"
     lines.append(
         f"With {options.strategy} groups of {options.group_size} the paper's bidder keeps "
-        f"{paper['relative_reach_mean']:.0%} of the reach at k = 1; planning ahead with the visitor filter "
-        f"{verdict}: {ours['relative_reach_mean']:.0%}."
+        f"{paper['relative_reach_mean']:.0%} of the reach at k = 1; "
+        f"planning ahead with the visitor filter {verdict}: {ours['relative_reach_mean']:.0%}."
     )
     others = {k: v for k, v in bought.items() if k.startswith("planning_visitors@")}
     if others:

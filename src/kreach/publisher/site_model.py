@@ -20,7 +20,7 @@ from kreach.publisher.people import People
 from kreach.publisher.replay import replay_errors
 from kreach.publisher.sorting_gain import people_seen, sorting_gain
 from kreach.publisher.visit_fit import FitQuality, fit_visit_model, too_little_history
-from kreach.publisher.visit_history import VisitHistory, round_digits
+from kreach.publisher.visit_history import VisitHistory, round_steps
 
 __all__ = ["SiteModel", "fit_site_model", "history_to_fit"]
 
@@ -81,7 +81,7 @@ def fit_site_model(
     model, quality = fit_visit_model(history, seed=seed)
     if strategy.name in FORMED_BY_VISITS:
         gain = sorting_gain(visits, people, assignment.group_size, strategy, seed)
-        model = replace(model, meetings=round_digits(crowded_meeting(model.meetings, gain)))
+        model = replace(model, meetings=round_steps(crowded_meeting(model.meetings, gain)))
     if not replays:
         return SiteModel(model, quality, ())
     progress("replaying history to find the errors of the model")
