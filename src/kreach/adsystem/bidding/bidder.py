@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Arrivals
+from kreach.adsystem.bidding.board_visitors import BoardVisitors
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
@@ -28,6 +29,7 @@ from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
+from kreach.numeric.meetings import PART_US
 
 __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder", "best_bid"]
 
@@ -268,6 +270,8 @@ class PlanningBidder(Bidder):
         kinds = int(kind_of_group.max(initial=0)) + 1
         self._planner = Planner(kinds, probability, ahead=ahead, more=more)
         self._interval = (purse.end - purse.start) / plans
+        if model is not None:  # with the part of the day another share of people is about
+            self._interval = min(self._interval, PART_US / 1e6)
         self._first_plan = first_plan
         # the first moments, however busy, say nothing about the rate of a whole flight
         self._next_plan_at = purse.start + _TOO_EARLY * (purse.end - purse.start)
@@ -336,13 +340,18 @@ class PlanningBidder(Bidder):
 
     def memory(self) -> dict[str, Any]:
         learned = None if self._learner is None else self._learner.memory()
-        return {"multiplier": self._multiplier, "planned": self._has_plan, "market": learned}
+        memory = {"multiplier": self._multiplier, "planned": self._has_plan, "market": learned}
+        if isinstance(self.valuation, BoardVisitors):
+            memory["visitors"] = self.valuation.memory()
+        return memory
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self._multiplier, self._has_plan = float(memory["multiplier"]), bool(memory["planned"])
         if self._learner is not None and memory.get("market") is not None:
             self._learner.remember(memory["market"])
             self.market = self._learner.market()
+        if isinstance(self.valuation, BoardVisitors) and memory.get("visitors") is not None:
+            self.valuation.remember(memory["visitors"])
 
     def learn_losses(self, bid: float, count: int) -> None:
         if self._learner is not None:

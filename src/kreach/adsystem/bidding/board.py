@@ -11,15 +11,17 @@ going down it, a bidder can stop where the next could not bid more than the best
 """
 
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from kreach.adsystem.bidding.planning import KindProbability, Plan
+from kreach.numeric.planning import Response
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Board", "BoardValuation", "Rank", "Worth", "worth_table"]
+__all__ = ["Board", "BoardValuation", "Rank", "SessionValues", "Worth", "worth_table"]
 
 _ROWS = 32
 _FEWEST_COLUMNS = 64
@@ -28,12 +30,11 @@ _MAX_COMBINATIONS = 1 << 12
 _RANKED = 16
 _MAX_RANKINGS = 4_000
 _RANKING_SECONDS = 2.0
-_LARGEST = 60_000  # impressions of one group that a cell of 16 bits can count, with room
 
 
 @dataclass(frozen=True)
 class Worth:
-    """Worth by (kind, requests to come, impressions).
+    """Worth by (kind, requests to come, impressions): of one request, in units of reach.
 
     Row r is for r² times `row_requests` requests to come, or what is nearer to that than to another
     row's: few groups have many requests to come, so rows are close where most groups are.
@@ -64,7 +65,36 @@ def worth_table(
             left = np.repeat(np.arange(rows) ** 2 * step, columns)
             tiled = np.tile(impressions, rows)
             table[kind] *= plan.discounts(kind, tiled, left).reshape(rows, columns)
+    if plan is not None and plan.more > 0.0:  # of one request of a session
+        table = plan.multiplier * plan.response.request_value(table / plan.multiplier)
     return Worth(table, step)
+
+
+class SessionValues:
+    """The value of a session for that of one of its requests, and back; quick for one value."""
+
+    def __init__(self, response: Response) -> None:
+        assert response.request_values is not None
+        self._sessions: list[float] = response.values.tolist()
+        self._requests: list[float] = response.request_values.tolist()
+
+    def part(self, value: float, share: float) -> float:
+        """What a request is worth whose session is so worth with this probability only.
+
+        `value` is that of a request of a session that nobody has won.
+        """
+        session = _between(value, self._requests, self._sessions)
+        return _between(share * session, self._sessions, self._requests)
+
+
+def _between(x: float, xs: list[float], ys: list[float]) -> float:
+    at = bisect_right(xs, x)
+    if at >= len(xs):
+        return x * ys[-1] / xs[-1]
+    if at == 0:
+        return ys[0]
+    low, high = xs[at - 1], xs[at]
+    return ys[at - 1] + (x - low) / (high - low) * (ys[at] - ys[at - 1])
 
 
 class Rank(NamedTuple):
@@ -80,11 +110,11 @@ class Rank(NamedTuple):
 
 
 class Board:
-    """Campaigns in slots; counts of impressions by group and slot."""
+    """Campaigns in slots; impressions (or effective draws) by group and slot."""
 
     def __init__(self, group_count: int) -> None:
         self.group_count = group_count
-        self.counts = np.zeros((group_count, 0), dtype=np.uint16)
+        self.counts = np.zeros((group_count, 0), dtype=np.float32)
         self._kinds = np.zeros((group_count, 0), dtype=np.uint16)
         self._cells = np.zeros(1, dtype=np.float32)
         self._used = 1  # cells; cell 0 is worth nothing
@@ -106,6 +136,7 @@ class Board:
         self._floors = np.zeros(0)  # and the least and the most multiplier it may come to
         self._ceilings = np.zeros(0)
         self.paper = False
+        self._sessions: list[SessionValues | None] = []
         self._peaks: list[FloatArray] = []  # of each slot: the most by kind and row
         self._combination = array("H", bytes(2 * group_count))  # of kinds, by group
         self._combinations = 1  # 0: too many to rank by
@@ -119,6 +150,7 @@ class Board:
         self._left = np.empty(self.slots)
         self._rows_left = np.zeros(self.slots)
         self._falling = np.zeros(self.slots)
+        self._part = np.empty(self.slots)
         self._picked = np.empty(self.slots, dtype=np.float32)
         self.values = np.empty(self.slots)
 
@@ -170,12 +202,21 @@ class Board:
             setattr(self, name, np.concatenate([old, np.full(slots, fill, dtype=old.dtype)]))
         self._room += [(0, 0)] * slots
         self._peaks += [np.zeros((1, 1))] * slots
+        self._sessions += [None] * slots
         self.slots = more
         self._buffers()
         return first
 
-    def set_worth(self, slot: int, audience: int, worth: Worth, left_per_second: float) -> None:
+    def set_worth(
+        self,
+        slot: int,
+        audience: int,
+        worth: Worth,
+        left_per_second: float,
+        sessions: SessionValues | None = None,
+    ) -> None:
         """Bid by this table from now on. `left_per_second`: requests of all groups to come."""
+        self._sessions[slot] = sessions
         _, rows, columns = worth.table.shape
         first, room = self._room[slot]
         if worth.table.size > room:
@@ -259,15 +300,25 @@ class Board:
         ranking.sort(reverse=True)
         return ranking[:_RANKED]
 
-    def exact(self, rank: Rank, group: int) -> float:
-        """What a request of a group is worth to a campaign of a ranking, in money."""
-        if rank.cell < 0:
-            return rank.fresh
-        counted = self.counts.item(group, rank.slot)
-        if not counted:
-            return rank.fresh
-        cell = rank.cell + min(counted, rank.last_column)
-        return min(self._cells.item(cell) / rank.multiplier, rank.limit)
+    def exact(self, rank: Rank, group: int, share: float = 1.0) -> float:
+        """What a request of a group is worth to a campaign of a ranking, in money.
+
+        `share` is the value of the request over that of a request of a fresh session.
+        """
+        value = rank.fresh
+        if rank.cell >= 0:
+            counted = min(self.counts.item(group, rank.slot), rank.last_column)
+            if counted:
+                whole = int(counted)
+                part, cell = counted - whole, rank.cell + whole
+                worth = self._cells.item(cell)
+                if part:
+                    worth += part * (self._cells.item(cell + 1) - worth)
+                value = min(worth / rank.multiplier, rank.limit)
+        if share == 1.0:
+            return value
+        sessions = self._sessions[rank.slot]
+        return value * share if sessions is None else sessions.part(value, share)
 
     def value(self, group: int, share: float) -> FloatArray:
         """What a request of a group is worth to each slot, in money; `share` of all requests.
@@ -279,7 +330,9 @@ class Board:
         one_kind = kind[0] if len(kind) == 1 else kind[self._audience]
         np.multiply(self._kind_cells, one_kind, out=at)
         np.add(at, self._first, out=at)
-        np.minimum(self.counts[group], self._last_column, out=row)
+        np.minimum(self.counts[group], self._last_column, out=left)
+        row[:] = left  # whole draws
+        np.subtract(left, row, out=self._part)
         np.add(at, row, out=at)
         np.multiply(self._rows_left, share, out=left)
         np.sqrt(left, out=left)
@@ -289,6 +342,9 @@ class Board:
         np.multiply(row, self.columns, out=row)
         np.add(at, row, out=at)
         self._cells.take(at, out=self._picked, mode="clip")
+        if self._part.any():
+            at += self._part > 0.0
+            self._picked += self._part * (self._cells.take(at, mode="clip") - self._picked)
         np.divide(self._picked, self.multipliers, out=values)
         np.minimum(values, self.most, out=values)
         return values
@@ -312,29 +368,27 @@ class Board:
         np.multiply(self._steps, self._picked > 0.0, out=self._falling)
         np.multiply(self._falling, self.shares, out=self._falling)
 
-    def record(self, group: int, slot: int) -> bool:
-        """Count an impression; True if the slot's table should be made anew, for more columns."""
-        if self.counts.dtype == np.uint16 and self.counts[group, slot] >= _LARGEST:
-            self.counts = self.counts.astype(np.uint32)
-        self.counts[group, slot] += 1
-        counted = int(self.counts[group, slot])
-        self.max_counted[slot] = max(self.max_counted[slot], counted)
-        return bool(counted >= self.columns[slot] - 1)
+    def record(self, group: int, slot: int) -> None:
+        """Count an impression."""
+        self.set_count(group, slot, self.counts.item(group, slot) + 1.0)
 
     def revert(self, group: int, slot: int) -> None:
         """Take an impression back."""
-        if self.counts[group, slot] > 0:
-            self.counts[group, slot] -= 1
+        self.set_count(group, slot, max(self.counts.item(group, slot) - 1.0, 0.0))
 
-    def load(self, slot: int, groups: IntArray, impressions: IntArray) -> None:
+    def set_count(self, group: int, slot: int, count: float) -> None:
+        """Set the impressions or effective draws of a group."""
+        self.counts[group, slot] = count
+        if count > self.max_counted[slot]:
+            self.max_counted[slot] = int(np.ceil(count))
+
+    def load(self, slot: int, groups: IntArray, impressions: IntArray | FloatArray) -> None:
         """Add counts of a log that was folded; groups may come more than once."""
         touched, at = np.unique(groups, return_inverse=True)
-        more = np.bincount(at, weights=impressions, minlength=len(touched)).astype(np.int64)
+        more = np.bincount(at, weights=impressions, minlength=len(touched))
         more += self.counts[touched, slot]
-        most = int(more.max(initial=0))
-        if most >= _LARGEST:
-            self.counts = self.counts.astype(np.uint32)
         self.counts[touched, slot] = more
+        most = int(np.ceil(more.max(initial=0.0)))
         self.max_counted[slot] = max(most, int(self.max_counted[slot]))
 
 
@@ -343,20 +397,23 @@ class BoardValuation:
 
     def __init__(self, board: Board, slot: int) -> None:
         self._board, self.slot = board, slot
-        self.wants_room = False
 
     def probability(self, group: int, now: float) -> float:
         raise NotImplementedError("the board values requests")
 
     def record(self, group: int, now: float) -> None:
-        self.wants_room |= self._board.record(group, self.slot)
+        self._board.record(group, self.slot)
 
     def revert(self, group: int, won_at: float) -> None:
         self._board.revert(group, self.slot)
 
-    def count(self, group: int) -> int:
-        return int(self._board.counts[group, self.slot])
+    def count(self, group: int) -> float:
+        return float(self._board.counts[group, self.slot])
 
-    def counts(self, groups: IntArray | None = None) -> IntArray:
+    def counts(self, groups: IntArray | None = None) -> FloatArray:
         column = self._board.counts[:, self.slot]
-        return (column if groups is None else column[groups]).astype(np.int64)
+        return (column if groups is None else column[groups]).astype(np.float64)
+
+    def load(self, groups: IntArray, impressions: IntArray) -> None:
+        """Add impressions of a log, or of other bidders."""
+        self._board.load(self.slot, groups, impressions)

@@ -8,6 +8,7 @@ import numpy as np
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.measurement.baselines import EveryImpression
 from kreach.adsystem.measurement.probability import profile_reach_probability
+from kreach.adsystem.measurement.visitor_table import ModelProbability
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.meetings import PARTS
@@ -86,7 +87,7 @@ class Plan:
         self.expected_spend = spend
         self.expected_reach = reach
         self.response = response  # of the market to a session, if requests come in sessions
-        self._more = more
+        self.more = more
         self._lookup = [None if t is None else _Lookup(t) for t in tables]
 
     def without_tables(self) -> "Plan":
@@ -97,7 +98,7 @@ class Plan:
             self.expected_spend,
             self.expected_reach,
             self.response,
-            self._more,
+            self.more,
         )
 
     def discount(self, kind: int, impressions: float, requests_left: float) -> float:
@@ -105,7 +106,7 @@ class Plan:
         lookup = self._lookup[kind]
         if lookup is None:
             return 1.0
-        return lookup.discount(impressions, requests_left * (1.0 - self._more))
+        return lookup.discount(impressions, requests_left * (1.0 - self.more))
 
     def discounts(
         self, kind: int, impressions: IntArray | FloatArray, requests_left: FloatArray
@@ -114,12 +115,12 @@ class Plan:
         lookup = self._lookup[kind]
         if lookup is None:
             return np.ones(np.shape(impressions))
-        return lookup.many(impressions, requests_left * (1.0 - self._more))
+        return lookup.many(impressions, requests_left * (1.0 - self.more))
 
     def request_value(self, worth: float) -> float:
         """The value in money of one request that adds so much reach, later ones considered."""
         value = worth / self.multiplier
-        if self._more <= 0.0:
+        if self.more <= 0.0:
             return value
         return float(self.response.request_value(np.array(value)))
 
@@ -344,7 +345,9 @@ def kind_probabilities(
     if model is not None:
         days = np.tile(model.hourly_traffic.reshape(PARTS, -1).mean(axis=1), (_PLANNED_DAYS, 1))
         meeting = model.meeting_probability(days)
-        return _ByModel(kinds.size, kinds.targeted, model, meeting, cap), of_group
+        once = np.ones(1)  # a session is planned to be won once
+        by_model = ModelProbability(kinds.size, kinds.targeted, model, meeting, cap, once)
+        return by_model, of_group
     return _ByKind(kinds.size, kinds.targeted, kinds.dispersion, cap), of_group
 
 
@@ -363,29 +366,6 @@ class _ByKind:
         columns = (self.size, self.targeted, self.dispersion)
         size, targeted, dispersion = (np.full(len(n), column[kind]) for column in columns)
         return group_reach_probability(size, targeted, n, dispersion, self.cap)
-
-
-@dataclass(frozen=True)
-class _ByModel:
-    """The person of a new session is targeted and under the cap, after so many draws."""
-
-    size: FloatArray
-    targeted: FloatArray
-    model: VisitModel
-    meeting: float  # of two draws of a flight at all hours
-    cap: int
-
-    def __call__(self, kind: int, impressions: FloatArray) -> FloatArray:
-        n: FloatArray = np.rint(np.maximum(impressions, 0.0))
-        size = float(self.size[kind])
-        if size == 1.0:
-            under: FloatArray = (n < self.cap).astype(np.float64)
-        else:
-            kinds = self.model.kinds(self.meeting, np.full(len(n), size))
-            law = kinds.sessions_of_next(n, self.cap - 1)
-            under = np.minimum(law.pmf.sum(axis=1), 1.0)
-        result: FloatArray = under * (float(self.targeted[kind]) / size)
-        return result
 
 
 @dataclass(frozen=True)

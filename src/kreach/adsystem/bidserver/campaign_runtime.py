@@ -8,18 +8,35 @@ import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Arrivals, Traffic
 from kreach.adsystem.bidding.bidder import Bidder, PaperBidder, PlanningBidder
+from kreach.adsystem.bidding.board import Board, BoardValuation
+from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.shading import Shading
-from kreach.adsystem.bidding.valuation import CapRule, CapValuation, StackedValuation, Valuation
+from kreach.adsystem.bidding.valuation import (
+    CapRule,
+    CapValuation,
+    StackedValuation,
+    Valuation,
+    VisitorValuation,
+)
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
+from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
 from kreach.boundary.times import DAY_SECONDS
+from kreach.boundary.visit_model import VisitModel
 
-__all__ = ["AccountPurse", "CampaignRuntime", "individual_valuation", "make_bidder"]
+__all__ = [
+    "AccountPurse",
+    "CampaignRuntime",
+    "board_valuation",
+    "individual_valuation",
+    "make_bidder",
+    "visit_model_of",
+]
 
 _MAX_KINDS = 2_000
 _MAX_SAMPLED = 10_000.0
@@ -66,14 +83,47 @@ class AccountPurse(Purse):
         """Does nothing: the ledger reverts."""
 
 
-def individual_valuation(campaign: Campaign, audience: Audience) -> Valuation | None:
+def visit_model_of(
+    campaign: Campaign, audience: Audience, catalogue: Catalogue
+) -> VisitModel | None:
+    """The visit model that a campaign is valued with: one cap, groups that do not overlap."""
+    if campaign.bidder == "paper" or campaign.cap is None:
+        return None
+    return catalogue.model if isinstance(audience, DisjointAudience) else None
+
+
+def individual_valuation(
+    campaign: Campaign, audience: Audience, model: VisitModel | None
+) -> Valuation | None:
     """A valuation for campaigns that need their own; None for those that the board can value."""
     if campaign.cap is None:
         rules = [CapRule(cap.limit, cap.span_seconds) for cap in campaign.caps]
         return StackedValuation(audience, rules)
     if isinstance(audience, DisjointAudience) and len(audience.kinds) <= _MAX_KINDS:
         return None
+    if model is not None:
+        return VisitorValuation(audience, campaign.cap, model)
     return CapValuation(audience, campaign.cap)
+
+
+def board_valuation(
+    campaign: Campaign,
+    audience: Audience,
+    model: VisitModel | None,
+    board: Board,
+    slot: int,
+    recent: RecentWins,
+    before: "CampaignRuntime | None",
+) -> Valuation:
+    """The valuation of a campaign on the board; what it knew before stays, unless its cap moved."""
+    if model is None or campaign.cap is None:
+        return BoardValuation(board, slot)
+    if before is not None and before.campaign.cap == campaign.cap:
+        known = before.bidder.valuation
+        if isinstance(known, BoardVisitors):
+            return known
+    recent.forget(slot)
+    return BoardVisitors(board, slot, audience, campaign.cap, model, recent)
 
 
 def make_bidder(
@@ -86,6 +136,7 @@ def make_bidder(
     market: tuple[float, float],
     plans: int,
     hourly: Sequence[float] | None,
+    model: VisitModel | None = None,
 ) -> Bidder:
     """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM)."""
     mu = campaign.market_mu if campaign.market_mu is not None else market[0]
@@ -110,6 +161,7 @@ def make_bidder(
         campaign.largest_cap,
         purse,
         believed,
+        model=model,
         valuation=valuation,
         ahead=not stacked and not isinstance(audience, OverlappingAudience),
         plans=plans,

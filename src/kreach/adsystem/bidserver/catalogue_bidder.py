@@ -8,13 +8,16 @@ import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
-from kreach.adsystem.bidding.board import Board, BoardValuation, Worth, worth_table
+from kreach.adsystem.bidding.board import Board, BoardValuation, SessionValues, Worth, worth_table
+from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.planning import Plan, kind_probabilities
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidserver.campaign_runtime import (
     CampaignRuntime,
+    board_valuation,
     individual_valuation,
     make_bidder,
+    visit_model_of,
 )
 from kreach.adsystem.bidserver.request_hours import RequestHours
 from kreach.adsystem.campaigns.campaign import Campaign
@@ -61,6 +64,7 @@ class PendingRequest:
     now: float
     request: BidRequest
     individual: Sequence[tuple[float, CampaignRuntime]]  # values of campaigns not on the board
+    shares: dict[int, float] | None  # by slot, where a session may have been won already
     bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
 
 
@@ -82,6 +86,8 @@ class CatalogueBidder:
         self.own_requests = 0  # since the start, of this bidder alone
         self.request_hours = RequestHours(now)
         self.board = Board(len(catalogue))
+        self.recent_wins = RecentWins()
+        self._now = now
         self.runtimes: dict[int, CampaignRuntime] = {}
         self._by_slot: list[CampaignRuntime | None] = []
         self._individual: list[CampaignRuntime] = []
@@ -96,13 +102,16 @@ class CatalogueBidder:
         """Add a campaign, or apply its changes; counts and what it learned stay."""
         before = self.runtimes.get(number)
         at, people = self._audience(campaign.audience, audience)
-        valuation = individual_valuation(campaign, people)
+        model = visit_model_of(campaign, people, self.catalogue)
+        valuation = individual_valuation(campaign, people, model)
         slot = before.slot if before is not None else None
         if before is not None:
             valuation = before.bidder.valuation if before.slot is None else None
         if valuation is None:
             slot = self._free_slot() if slot is None else slot
-            valuation = BoardValuation(self.board, slot)
+            valuation = board_valuation(
+                campaign, people, model, self.board, slot, self.recent_wins, before
+            )
             if at is None:
                 kinds = kind_probabilities(people, campaign.largest_cap)[1]
                 at = self.board.add_audience(kinds)
@@ -117,6 +126,7 @@ class CatalogueBidder:
             market=(settings.market_mu, settings.market_sigma),
             plans=settings.plans,
             hourly=settings.hourly,
+            model=model,
         )
         runtime = CampaignRuntime(
             number, campaign, at, bidder, account, slot, Shading(bidder.market), bidder.multiplier
@@ -174,6 +184,8 @@ class CatalogueBidder:
         bidder = runtime.bidder
         if isinstance(bidder, PlanningBidder):
             probability, kinds = bidder.kind_probability, bidder.kind_of_group
+            if isinstance(bidder.valuation, BoardVisitors):
+                probability = bidder.valuation.kind_probability(self._now)
         else:
             people = self._audiences[runtime.campaign.audience][1]
             probability, kinds = kind_probabilities(people, runtime.campaign.largest_cap)
@@ -182,12 +194,13 @@ class CatalogueBidder:
         count = int(kinds.max(initial=0)) + 1
         return partial(worth_table, count, probability, most, max_left)
 
-    def _set_worth(self, runtime: CampaignRuntime, worth: Worth) -> None:
+    def _set_worth(self, runtime: CampaignRuntime, worth: Worth, plan: Plan | None = None) -> None:
         assert runtime.slot is not None
         assert runtime.audience is not None
         bidder = runtime.bidder
         rate = bidder.left_per_time if isinstance(bidder, PlanningBidder) else 0.0
-        self.board.set_worth(runtime.slot, runtime.audience, worth, rate)
+        sessions = None if plan is None or plan.more <= 0.0 else SessionValues(plan.response)
+        self.board.set_worth(runtime.slot, runtime.audience, worth, rate, sessions)
 
     def multiplier(self, runtime: CampaignRuntime) -> float:
         """The budget multiplier λ of a campaign now."""
@@ -198,6 +211,7 @@ class CatalogueBidder:
 
     def update_active(self, now: float) -> None:
         """Activate campaigns that can bid now, deactivate those that cannot."""
+        self._now = now
         self.board.turn_to(now)
         for runtime in self.runtimes.values():
             self._set_active(runtime, runtime.can_bid(now))
@@ -234,7 +248,8 @@ class CatalogueBidder:
             ]
         if self.board.paper:
             self.board.drift(group, share)
-        return PendingRequest(group, requests, share, now, request, individual)
+        shares = self.recent_wins.shares(group, now)
+        return PendingRequest(group, requests, share, now, request, individual, shares)
 
     def offer(
         self, pending: PendingRequest, imp: Imp, floor: int, seconds: int
@@ -274,6 +289,7 @@ class CatalogueBidder:
         board, group = self.board, pending.group
         ranks, complete = board.ranks(group, pending.requests, pending.share)
         best, winner = 0.0, None
+        shares = pending.shares
         while True:
             for rank in ranks:
                 if rank.most <= best:
@@ -282,7 +298,8 @@ class CatalogueBidder:
                 runtime = self._by_slot[rank.slot]
                 if runtime is None or not runtime.active or runtime in skip:
                     continue
-                value = board.exact(rank, group)
+                share = 1.0 if shares is None else shares.get(rank.slot, 1.0)
+                value = board.exact(rank, group, share)
                 if value > best and _is_eligible(runtime, pending, imp):
                     best, winner = value, runtime
             if complete:
@@ -329,7 +346,7 @@ class CatalogueBidder:
             runtime.bidder.adopt(plan)
             runtime.shading = Shading(runtime.bidder.market)
         if worth is not None and runtime.slot is not None:
-            self._set_worth(runtime, worth)
+            self._set_worth(runtime, worth, plan)
             if plan is not None and runtime.active:
                 self.board.multipliers[runtime.slot] = runtime.bidder.multiplier
                 self.board.forget_rankings()
@@ -346,10 +363,11 @@ class CatalogueBidder:
     ) -> None:
         """Add impressions by group; with their times (in µs) for rolling caps."""
         runtime = self.runtimes[number]
-        if runtime.slot is not None:
-            self.board.load(runtime.slot, groups, impressions)
+        valuation = runtime.bidder.valuation
+        if isinstance(valuation, BoardValuation):
+            valuation.load(groups, impressions)
             return
-        record = runtime.bidder.valuation.record
+        record = valuation.record
         if times is not None:
             for group, micros in zip(groups.tolist(), times.tolist(), strict=True):
                 record(group, micros / _MICROS)

@@ -124,8 +124,8 @@ class BidderState:
         folded = fold_log(self.journal, store, starts, since, now)
         for stored in campaigns:
             self._load_campaign(stored)
+        self.checkpoints.read(reader)  # first: how many draws an impression is
         self._apply_log(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
-        self.checkpoints.read(reader)
         reader.close()
         self.ledger.remember(folded.repeatable)
         self.log.info(

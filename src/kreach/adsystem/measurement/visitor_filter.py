@@ -22,10 +22,10 @@ not matter which of the d were won first. tests/property/test_visitor_sessions.p
 with a list of everything that can happen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from kreach.adsystem.measurement.recent_requests import (
     after_win,
 )
 from kreach.adsystem.measurement.running_sum import RunningSum
-from kreach.adsystem.measurement.visitor_table import VisitorTable
+from kreach.adsystem.measurement.visitor_table import ModelProbability, VisitorTable
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.times import to_micros
@@ -60,12 +60,21 @@ _SWEEP = 4096
 _MAX_SECONDS = 2.5e11  # in the year 9892
 
 
+class Draws(Protocol):
+    """Effective draws by group; a list is one."""
+
+    def __getitem__(self, group: int, /) -> float: ...
+    def __setitem__(self, group: int, draws: float, /) -> None: ...
+
+
 class VisitorFilter:
     """Value of every request and expected reach so far, with sessions and hours.
 
     `request` returns the probability that the request's person is targeted and under the cap: a
     number if there is one cap, {cap: number} if there are several. `won` records that it was won,
     `revert` takes the win back. `reach` is the sum of the values of what was won.
+
+    `draws` may hold the effective draws by group in a place of the caller's own.
 
     `now` is a datetime (UTC if it has no zone) or seconds since 1970. A request is known by its
     group and time; of several at one time `won` takes the last that is not won, `revert` the last
@@ -100,6 +109,8 @@ class VisitorFilter:
         model: VisitModel,
         caps: Sequence[int] = (1,),
         traffic: float = 1.0,
+        *,
+        draws: Draws | None = None,
     ) -> None:
         if not isinstance(audience, DisjointAudience):
             kind = type(audience).__name__
@@ -110,7 +121,7 @@ class VisitorFilter:
             raise KreachError.rule("traffic", "be a positive number", traffic)
         self._caps = _as_caps(caps)
         self.audience = audience
-        top = max(self._caps)
+        top = self._top = max(self._caps)
         kinds = audience.kinds
         self._kind = None if kinds.of_group is None else kinds.of_group.tolist()
         self._table = VisitorTable(audience, model, top, traffic)
@@ -121,7 +132,7 @@ class VisitorFilter:
         self._idle_us = max(self._odds.horizon_us, _MIN_HELD_US)
         self._max_held = 2 * (OPEN + self._odds.lags)
         self._groups = audience.group_count
-        self._draws = [0.0] * self._groups
+        self._draws: Draws = [0.0] * self._groups if draws is None else draws
         self._recent: dict[int, RecentRequests] = {}
         self._sums = [RunningSum() for _ in self._caps]
         self._draws_by_part: dict[int, float] = {}
@@ -150,10 +161,38 @@ class VisitorFilter:
         """Effective draws of a group so far: the expected number of its sessions that were won."""
         return self._draws[self._checked(group)]
 
+    def holds(self, group: int) -> bool:
+        """Whether a group has recent wins: all others are worth what a fresh session is."""
+        return group in self._recent
+
+    def fresh_value(self, group: int) -> float:
+        """What a request of a session of its own would be worth, for the largest cap."""
+        return self._values(group, self._draws[group], self._fresh)[self._caps.index(self._top)]
+
+    def kind_probability(self, now: Moment) -> ModelProbability:
+        """`fresh_value` by kind of group and draws, as of now."""
+        at_us = _micros(now)
+        if at_us >= self._next_refresh_us:
+            self._tidy(at_us)
+        return self._table.kind_probability()
+
+    def memory(self) -> dict[str, Any]:
+        """When draws were made and what sessions they had, as plain values."""
+        draws = {str(part): draws for part, draws in self._draws_by_part.items() if draws > 0.0}
+        return {"draws_by_part": draws, "sessions": list(self._sessions)}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take up what was known before, unless it is of other caps."""
+        if len(memory["sessions"]) == len(self._sessions):
+            parts = memory["draws_by_part"].items()
+            self._draws_by_part = {int(part): float(draws) for part, draws in parts}
+            self._sessions = [float(count) for count in memory["sessions"]]
+            self._next_refresh_us = -inf
+
     @property
     def draws_by_group(self) -> FloatArray:
         """Effective draws so far of every group."""
-        return np.array(self._draws)
+        return np.array([self._draws[group] for group in range(self._groups)])
 
     def request(self, group: int, now: Moment) -> float | dict[int, float]:
         """The probability that the person of this request is targeted and under the cap."""

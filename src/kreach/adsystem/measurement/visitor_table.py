@@ -12,6 +12,7 @@ targeted whatever they visit, so being targeted (u of k) is independent of X.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,10 +22,43 @@ from kreach.numeric.meetings import PART_US
 from kreach.numeric.types import FloatArray
 from kreach.numeric.visitors import compound
 
-__all__ = ["VisitorTable"]
+__all__ = ["ModelProbability", "VisitorTable"]
 
 Row = tuple[float, ...]
 _FIRST_ROWS = 16
+
+
+@dataclass(frozen=True)
+class ModelProbability:
+    """P(the person of a new session is targeted and under the cap) by kind of group and draws.
+
+    It can be sent to another process. `meeting` is how likely a draw so far and one now are one
+    person's, `batch` the law of the impressions of a session that was won.
+    """
+
+    size: FloatArray
+    targeted: FloatArray
+    model: VisitModel
+    meeting: float
+    cap: int
+    batch: FloatArray
+
+    def __call__(self, kind: int, draws: FloatArray) -> FloatArray:
+        """The probability after so many draws, rounded to whole ones."""
+        n: FloatArray = np.rint(np.maximum(draws, 0.0))
+        result: FloatArray = self.under(kind, n)[:, -1]
+        return result
+
+    def under(self, kind: int, draws: FloatArray) -> FloatArray:
+        """The same for every cap up to the largest, a column each."""
+        size = float(self.size[kind])
+        if size == 1.0:  # one person, whatever the sessions
+            below: FloatArray = (draws[:, None] < np.arange(1, self.cap + 1)).astype(np.float64)
+        else:
+            kinds = self.model.kinds(self.meeting, np.full(len(draws), size))
+            law = compound(kinds.sessions_of_next(draws, self.cap - 1), self.batch)
+            below = np.minimum(np.cumsum(law.pmf, axis=1), 1.0)
+        return below * (float(self.targeted[kind]) / size)
 
 
 class VisitorTable:
@@ -35,7 +69,7 @@ class VisitorTable:
     ) -> None:
         kinds = audience.kinds
         self.sizes = kinds.size.tolist()
-        self._targeted = kinds.targeted.tolist()
+        self._kinds = kinds
         self._model = model
         self._top = top
         self._traffic = traffic
@@ -63,17 +97,17 @@ class VisitorTable:
             self._lengths[kind] = max(self._lengths[kind], len(rows))
             rows.clear()
 
+    def kind_probability(self) -> ModelProbability:
+        """What the rows are made of, as of the last refresh."""
+        kinds = self._kinds
+        return ModelProbability(
+            kinds.size, kinds.targeted, self._model, self._meeting, self._top, self._batch
+        )
+
     def grow(self, kind: int, whole: int) -> list[Row]:
         """The rows of a kind of group, at least up to `whole` + 1 draws."""
         rows = self.rows[kind]
         start = len(rows)
         draws = np.arange(start, max(whole + 2, 2 * start, self._lengths[kind]), dtype=np.float64)
-        size, targeted = self.sizes[kind], self._targeted[kind]
-        if size == 1.0:  # one person, whatever the sessions
-            under = draws[:, None] < np.arange(1, self._top + 1)
-        else:
-            kinds = self._model.kinds(self._meeting, np.full(len(draws), size))
-            law = compound(kinds.sessions_of_next(draws, self._top - 1), self._batch)
-            under = np.minimum(np.cumsum(law.pmf, axis=1), 1.0)
-        rows.extend(map(tuple, (under * (targeted / size)).tolist()))
+        rows.extend(map(tuple, self.kind_probability().under(kind, draws).tolist()))
         return rows
