@@ -21,6 +21,8 @@ __all__ = ["GroupState", "Plan", "Planner", "kind_probabilities", "market_respon
 _COLUMNS = 64
 _MAX_STEPS = 96
 _SAMPLED_PROFILES = 200
+_MAX_CLASSES = 16  # of kinds that are planned together
+_CLASS_WIDTH = 0.05  # of size and share targeted, at first
 _LOWEST, _HIGHEST = 1e-9, 1e9
 _PLANNED_DAYS = 8  # that a plan spreads draws over, to tell how often two are one person's
 _CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
@@ -88,7 +90,8 @@ class Plan:
         self.expected_reach = reach
         self.response = response  # of the market to a session, if requests come in sessions
         self.more = more
-        self._lookup = [None if t is None else _Lookup(t) for t in tables]
+        made = {id(t): _Lookup(t) for t in tables if t is not None}  # kinds share tables
+        self._lookup = [None if t is None else made[id(t)] for t in tables]
 
     def without_tables(self) -> "Plan":
         """The same plan for somebody who has its tables in another form."""
@@ -167,7 +170,9 @@ class Planner:
     """Solves for the multiplier at which the expected spend of all groups is the budget.
 
     Large groups are planned in blocks of impressions (with p averaged over a block and requests
-    counted in blocks as well), so the work does not grow with group sizes or budgets.
+    counted in blocks as well), so the work does not grow with group sizes or budgets. Kinds of
+    nearly the same size share a table (`_classes`): values stay those of each kind, the factor
+    for what comes later is their class's.
 
     `more` is the chance that a request is followed by another of its session (0: every request is
     a session of its own). Plans then count sessions.
@@ -185,6 +190,8 @@ class Planner:
         self._probability = probability
         self._ahead = ahead
         self._more = more if ahead else 0.0
+        self._class_of, self._member = _classes(probability, kind_count)
+        self._known: list[FloatArray] = [np.zeros(0)] * len(self._member)  # p(0), p(1), ...
 
     def solve(
         self, state: GroupState, budget: float, market: Market, guess: float | None = None
@@ -192,7 +199,7 @@ class Planner:
         """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
         response = market_response(market).of_sessions(self._more)
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
-            return self._plan(_HIGHEST, 0.0, 0.0, [None] * self._kind_count, response)
+            return self._plan(_HIGHEST, 0.0, 0.0, [None] * len(self._member), response)
         tried: dict[float, tuple[float, float, list[_KindTable | None]]] = {}
 
         def spend(log_multiplier: float) -> float:
@@ -213,20 +220,23 @@ class Planner:
         tables: list[_KindTable | None],
         response: Response,
     ) -> Plan:
-        return Plan(multiplier, tables, spend, reach, response, self._more)
+        by_kind = [tables[number] for number in self._class_of.tolist()]
+        return Plan(multiplier, by_kind, spend, reach, response, self._more)
 
     def _first_guess(self, state: GroupState, budget: float, response: Response) -> float:
         """λ that would spend the budget if no request made later ones worth less."""
         start = np.empty(len(state.kind))
-        for kind in np.unique(state.kind).tolist():
-            mine = state.kind == kind
-            values, at = np.unique(state.impressions[mine], return_inverse=True)
-            start[mine] = self._probability(kind, values.astype(np.float64))[at]
+        classes = self._class_of[state.kind]
+        for number in np.unique(classes).tolist():
+            mine = classes == number
+            start[mine] = self._at(number, state.impressions[mine].astype(np.float64))
+        start, at = np.unique(np.round(start, 3), return_inverse=True)
+        left = (1.0 - self._more) * np.bincount(at, weights=state.requests_left)
         low, high = np.log(_LOWEST), np.log(_HIGHEST)
         for _ in range(40):
             middle = 0.5 * (low + high)
             _, cost = response.win_and_cost(start / np.exp(middle))
-            spend = (1.0 - self._more) * float(cost @ state.requests_left)
+            spend = float(cost @ left)
             low, high = (middle, high) if spend > budget else (low, middle)
         return float(np.exp(high)) / 2.0  # requests do get worth less, so bids must be higher
 
@@ -240,15 +250,16 @@ class Planner:
     ) -> tuple[float, float, list[_KindTable | None]]:
         spend = reach = 0.0
         tables: list[_KindTable | None] = []
-        for kind in range(self._kind_count):
-            mine = state.kind == kind
+        classes = self._class_of[state.kind]
+        for number in range(len(self._member)):
+            mine = classes == number
             left = state.requests_left[mine] * (1.0 - self._more)
             if left.size == 0 or left.max() <= 0.0:
                 tables.append(None)
                 continue
             n = state.impressions[mine].astype(np.float64)
             most = float(left.max())
-            made = self._kind_table(kind, n, most, state.evidence, multiplier, response)
+            made = self._kind_table(number, n, most, state.evidence, multiplier, response)
             column, tau = (n - made.first) / made.block, left / made.block
             own_spend = float(made.table.at(made.table.spend, column, tau).sum()) * made.block
             own_value = float(made.table.at(made.table.value, column, tau).sum()) * made.block
@@ -257,9 +268,20 @@ class Planner:
             tables.append(made)
         return spend, reach, tables
 
+    def _at(self, number: int, impressions: FloatArray) -> FloatArray:
+        """p of a class after so many impressions, rounded; computed once."""
+        n = np.rint(np.maximum(impressions, 0.0)).astype(np.int64)
+        known = self._known[number]
+        most = int(n.max(initial=0))
+        if most >= len(known):
+            more = np.arange(len(known), max(most + 1, 2 * len(known), 64), dtype=np.float64)
+            known = np.concatenate([known, self._probability(self._member[number], more)])
+            self._known[number] = known
+        return known[n]
+
     def _kind_table(
         self,
-        kind: int,
+        number: int,
         n: FloatArray,
         left: float,
         evidence: float,
@@ -269,7 +291,7 @@ class Planner:
         sure = not np.isfinite(evidence)
         furthest = left if sure else left * float(gamma_factors(np.array([evidence * left])).max())
         first = float(n.min())
-        start = self._probability(kind, np.array([first]))
+        start = self._at(number, np.array([first]))
         win, _ = response.win_and_cost(start / multiplier)
         max_wins = furthest * float(win[0])
         span = float(n.max()) - first + max_wins + 4.0 * np.sqrt(max_wins) + 4.0
@@ -280,7 +302,7 @@ class Planner:
             + (np.arange(int(min(block, 8))) + 0.5) * (block / min(block, 8))
             - 0.5
         )
-        probability = self._probability(kind, first + offsets.ravel()).reshape(offsets.shape)
+        probability = self._at(number, first + offsets.ravel()).reshape(offsets.shape)
         steps = int(np.clip(np.ceil(1.25 * max_wins / block), 12, _MAX_STEPS))
         table = solve_plan(
             probability.mean(axis=1),
@@ -293,6 +315,32 @@ class Planner:
         if not sure:
             table = table.averaged(left / block, steps, evidence * block)
         return _KindTable(table, first, block)
+
+
+def _classes(probability: KindProbability, kinds: int) -> tuple[IntArray, list[int]]:
+    """The class of each kind, and a kind of each class: sizes within some per cent are one."""
+    every = np.arange(kinds)
+    size, targeted = getattr(probability, "size", None), getattr(probability, "targeted", None)
+    if kinds <= _MAX_CLASSES or size is None or targeted is None:
+        return every, every.tolist()
+    traits = [np.log(size), targeted / size]
+    dispersion = getattr(probability, "dispersion", None)
+    if dispersion is not None:
+        traits.append(np.log(np.minimum(dispersion, 1e6)))
+    width = _CLASS_WIDTH
+    while True:
+        cells = np.stack([np.floor(trait / width) for trait in traits], axis=1)
+        alone = (size == 1.0) | (targeted == 0.0)  # these are worth all or nothing
+        cells = np.concatenate([cells, alone[:, None]], axis=1)
+        _, number = np.unique(cells, axis=0, return_inverse=True)
+        number = number.ravel()
+        if number.max() < _MAX_CLASSES:
+            break
+        width *= 1.5
+    order = np.lexsort((size, number))
+    ends = np.searchsorted(number[order], np.arange(number.max() + 2))
+    middles = (ends[:-1] + ends[1:] - 1) // 2
+    return number, order[middles].tolist()
 
 
 def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float) -> float:
