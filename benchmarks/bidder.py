@@ -8,6 +8,7 @@ import json
 import re
 import tempfile
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.request import urlopen
@@ -20,15 +21,35 @@ from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
+from kreach.boundary.visit_model import VisitModel
 from kreach.lab.processes import ModuleProcess, ServiceProcess
 
 
-def make_store(root: Path, groups: int, campaigns: int, bidder: str = "planning") -> Path:
+def sessions_model() -> VisitModel:
+    """A site whose requests come in sessions: most of those within minutes are one person's."""
+    return replace(
+        VisitModel.flat(30, dispersion=0.6),
+        gap_edges_seconds=(30.0, 120.0, 600.0, 1_800.0),
+        continuation_odds=np.array(
+            [[9.0, 6.0, 2.0, 0.5], [2.0, 1.0, 0.5, 0.1], [0.5, 0.2, 0.1, 0]]
+        ),
+        requests_per_session=np.array([0.4, 0.25, 0.15, 0.1, 0.1]),
+    )
+
+
+def make_store(
+    root: Path,
+    groups: int,
+    campaigns: int,
+    bidder: str = "planning",
+    model: VisitModel | None = None,
+) -> Path:
     """A catalogue, running campaigns and a settings file."""
     generator = np.random.default_rng(1)
     ids = tuple(f"g{j:07d}" for j in range(groups))
     sizes = generator.integers(20, 40, groups)
-    write_catalogue(Catalogue("bench-1", datetime.now(UTC), 20, ids, sizes), root / "release")
+    catalogue = Catalogue("bench-1", datetime.now(UTC), 20, ids, sizes, model=model)
+    write_catalogue(catalogue, root / "release")
     store = CampaignStore(root / "store")
     now = datetime.now(UTC)
     for at in range(campaigns):
@@ -163,6 +184,7 @@ def compare(
     ):
         ports = [process.port() for process in (constant, bidder, direct)]
         print(f"planned after {plan_all(ports[1], traffic, campaigns):.0f} s of traffic")
+        run_load(ports[1], traffic.with_notices, seconds, connections, traffic.answered)  # wins
         for _ in range(rounds):
             for name, port in zip(totals, ports, strict=True):
                 load = run_load(port, traffic.plain, seconds, connections)
@@ -201,14 +223,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--groups", type=int, default=1_000_000)
     parser.add_argument("--campaigns", type=int, default=100)
     parser.add_argument("--bidder", default="planning", choices=["planning", "paper"])
+    parser.add_argument("--model", default="sessions", choices=["sessions", "none"])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        config = make_store(Path(folder), options.groups, options.campaigns, options.bidder)
-        print(f"{options.groups:,} groups, {options.campaigns} campaigns ({options.bidder})")
+        model = sessions_model() if options.model == "sessions" else None
+        config = make_store(Path(folder), options.groups, options.campaigns, options.bidder, model)
+        what = f"{options.campaigns} campaigns ({options.bidder}, model: {options.model})"
+        print(f"{options.groups:,} groups, {what}")
         planned = options.campaigns if options.bidder == "planning" else 0
         if options.rounds:
             compare(

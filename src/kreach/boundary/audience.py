@@ -148,6 +148,12 @@ class DisjointAudience(Audience):
         return int(self.targeted_counts.sum())
 
     @cached_property
+    def kind_numbers(self) -> list[int] | None:
+        """`kinds.of_group` as a list, which is quicker for one group at a time."""
+        of_group = self.kinds.of_group
+        return None if of_group is None else of_group.tolist()
+
+    @cached_property
     def kinds(self) -> GroupKinds:
         """Groups of one kind behave alike, so a report needs one computation per kind."""
         spread = np.full(1, np.inf) if self.dispersion is None else self.dispersion

@@ -122,8 +122,7 @@ class VisitorFilter:
         self._caps = _as_caps(caps)
         self.audience = audience
         top = self._top = max(self._caps)
-        kinds = audience.kinds
-        self._kind = None if kinds.of_group is None else kinds.of_group.tolist()
+        self._kind = audience.kind_numbers
         self._table = VisitorTable(audience, model, top, traffic)
         self._every_cap = self._caps == tuple(range(1, top + 1))
         self._some_alone = 1.0 in self._table.sizes
