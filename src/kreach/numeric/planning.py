@@ -58,6 +58,23 @@ class Response:
         """W and H at the best bid for each value."""
         return np.interp(value, self.values, self.win), np.interp(value, self.values, self.cost)
 
+    def limited(self, most: float) -> "Response":
+        """The market for bids of at most so much: higher values win and cost what that bid does."""
+        if self.bids[-1] <= most:
+            return self
+        win, cost = (np.interp(most, self.bids, curve) for curve in (self.win, self.cost))
+        over = self.bids > most
+        return Response(
+            self.values,
+            np.where(over, most, self.bids),
+            np.where(over, win, self.win),
+            np.where(over, cost, self.cost),
+        )
+
+    def contested(self, available: FloatArray) -> "Response":
+        """The market where a request can be had with a probability for each of the values."""
+        return Response(self.values, self.bids, self.win * available, self.cost * available)
+
     def of_sessions(self, more: float) -> "Response":
         """The market for sessions whose requests are followed by one more with this chance."""
         if more <= 0.0:

@@ -59,6 +59,11 @@ class Arrivals:
         self._hourly = None if hourly is None else np.cumsum([0.0, *hourly]) / sum(hourly)
 
     @property
+    def since(self) -> float:
+        """When counting began."""
+        return self._traffic.since
+
+    @property
     def total(self) -> int:
         """Requests so far."""
         return self._traffic.total

@@ -16,9 +16,16 @@ import numpy as np
 from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.board_visitors import BoardVisitors
 from kreach.adsystem.bidding.budget import Purse
+from kreach.adsystem.bidding.competition import Availability
 from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
-from kreach.adsystem.bidding.planning import GroupState, Plan, Planner, kind_probabilities
+from kreach.adsystem.bidding.planning import (
+    Conditions,
+    GroupState,
+    Plan,
+    Planner,
+    kind_probabilities,
+)
 from kreach.adsystem.bidding.valuation import (
     CapValuation,
     StackedValuation,
@@ -274,7 +281,8 @@ class PlanningBidder(Bidder):
             self._interval = min(self._interval, PART_US / 1e6)
         self._first_plan = first_plan
         # the first moments, however busy, say nothing about the rate of a whole flight
-        self._next_plan_at = purse.start + _TOO_EARLY * (purse.end - purse.start)
+        early = self.arrivals.since + _TOO_EARLY * (purse.end - purse.start)
+        self._next_plan_at = max(purse.start, early)
         self._plan: Plan | None = None
         self._has_plan = False  # now, or in an earlier run
         self._multiplier = first_multiplier
@@ -313,8 +321,10 @@ class PlanningBidder(Bidder):
         """Whether it is time to plan again."""
         return now >= self._next_plan_at and self.arrivals.total >= self._first_plan
 
-    def plan_job(self, now: float) -> Callable[[], Plan]:
+    def plan_job(self, now: float, availability: Availability | None = None) -> Callable[[], Plan]:
         """A plan from here, to be solved wherever there is time: it holds copies of all it needs.
+
+        `availability` is what other campaigns of the same bidder leave over.
 
         Beyond 20,000 groups every so-manieth stands for its neighbours, with its part of the
         budget: the error is below what re-planning mends anyway.
@@ -332,7 +342,8 @@ class PlanningBidder(Bidder):
         evidence = self._weight * self.arrivals.evidence(now)
         state = GroupState(kinds, self.valuation.counts(self._planned), left, evidence)
         guess = self._multiplier if self._has_plan else None
-        return partial(self._planner.solve, state, budget, self.market, guess)
+        conditions = Conditions(self.limits.most, availability)
+        return partial(self._planner.solve, state, budget, self.market, guess, conditions)
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""

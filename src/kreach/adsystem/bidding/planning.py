@@ -1,10 +1,11 @@
 """Plans for a whole campaign: one multiplier for all groups, tables shared by groups of a kind."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kreach.adsystem.bidding.competition import Availability
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.measurement.baselines import EveryImpression
 from kreach.adsystem.measurement.probability import profile_reach_probability
@@ -16,7 +17,7 @@ from kreach.numeric.planning import PlanTable, Response, gamma_factors, solve_pl
 from kreach.numeric.probability import group_reach_probability
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
+__all__ = ["Conditions", "GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
 
 _COLUMNS = 64
 _MAX_STEPS = 96
@@ -25,6 +26,7 @@ _MAX_CLASSES = 16  # of kinds that are planned together
 _CLASS_WIDTH = 0.05  # of size and share targeted, at first
 _LOWEST, _HIGHEST = 1e-9, 1e9
 _PLANNED_DAYS = 8  # that a plan spreads draws over, to tell how often two are one person's
+_DELIVERED = 0.95  # of the budget
 _CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
 
 KindProbability = Callable[[int, FloatArray], FloatArray]
@@ -65,12 +67,28 @@ class GroupState:
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """What limits a campaign besides its budget: the most it may bid, and other campaigns."""
+
+    max_bid: float = float("inf")
+    availability: Availability | None = None
+
+    def response(self, market: Market) -> Response:
+        """How the market answers under these conditions."""
+        response = market_response(market).limited(self.max_bid)
+        return response if self.availability is None else self.availability.apply(response)
+
+
+@dataclass(frozen=True)
 class _KindTable:
     """A table in units of blocks: impressions and requests are both divided by `block`."""
 
     table: PlanTable
     first: float  # impressions of column 0
     block: float
+
+
+_FREE = Conditions()
 
 
 class Plan:
@@ -90,12 +108,13 @@ class Plan:
         self.expected_reach = reach
         self.response = response  # of the market to a session, if requests come in sessions
         self.more = more
+        self.shortfall: str | None = None  # why less than the budget can be spent
         made = {id(t): _Lookup(t) for t in tables if t is not None}  # kinds share tables
         self._lookup = [None if t is None else made[id(t)] for t in tables]
 
     def without_tables(self) -> "Plan":
         """The same plan for somebody who has its tables in another form."""
-        return Plan(
+        plan = Plan(
             self.multiplier,
             [None] * len(self._lookup),
             self.expected_spend,
@@ -103,6 +122,8 @@ class Plan:
             self.response,
             self.more,
         )
+        plan.shortfall = self.shortfall
+        return plan
 
     def discount(self, kind: int, impressions: float, requests_left: float) -> float:
         """worth/p: the part of a request's reach probability that later ones cannot make up."""
@@ -194,10 +215,15 @@ class Planner:
         self._known: list[FloatArray] = [np.zeros(0)] * len(self._member)  # p(0), p(1), ...
 
     def solve(
-        self, state: GroupState, budget: float, market: Market, guess: float | None = None
+        self,
+        state: GroupState,
+        budget: float,
+        market: Market,
+        guess: float | None = None,
+        conditions: Conditions = _FREE,
     ) -> Plan:
         """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
-        response = market_response(market).of_sessions(self._more)
+        response = conditions.response(market).of_sessions(self._more)
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
             return self._plan(_HIGHEST, 0.0, 0.0, [None] * len(self._member), response)
         tried: dict[float, tuple[float, float, list[_KindTable | None]]] = {}
@@ -210,7 +236,27 @@ class Planner:
             return tried[log_multiplier][0]
 
         best = _find_multiplier(spend, budget, guess or self._first_guess(state, budget, response))
-        return self._plan(float(np.exp(best)), *tried[best], response)
+        plan = self._plan(float(np.exp(best)), *tried[best], response)
+        if plan.expected_spend < _DELIVERED * budget:
+            plan.shortfall = self._shortfall(state, plan, market, conditions)
+        return plan
+
+    def _shortfall(
+        self, state: GroupState, plan: Plan, market: Market, conditions: Conditions
+    ) -> str:
+        """Why the budget cannot be spent: what would let most more be spent if it were gone."""
+        reasons = {}
+        if np.isfinite(conditions.max_bid):
+            reasons["bid limit"] = replace(conditions, max_bid=float("inf"))
+        if conditions.availability is not None:
+            reasons["competition of other campaigns"] = replace(conditions, availability=None)
+        best, most = "too few eligible requests", 1.2 * plan.expected_spend
+        for reason, without in reasons.items():
+            response = without.response(market).of_sessions(self._more)
+            spend, _, _ = self._evaluate(state, plan.multiplier, response)
+            if spend > most:
+                best, most = reason, spend
+        return best
 
     def _plan(
         self,

@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Arrivals, Traffic
-from kreach.adsystem.bidding.bidder import Bidder, PaperBidder, PlanningBidder
+from kreach.adsystem.bidding.bidder import Bidder, BidLimits, PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.budget import Purse
@@ -165,7 +165,8 @@ def make_bidder(
         valuation=valuation,
         ahead=not stacked and not isinstance(audience, OverlappingAudience),
         plans=plans,
-        first_multiplier=1.0 / typical,
+        limits=BidLimits(0.0, campaign.max_cpm / 1_000.0),
+        first_multiplier=10.0 / typical,  # low bids until there is a plan, as the paper has it
         arrivals=arrivals,
         plans_itself=False,
     )
@@ -193,6 +194,7 @@ class CampaignRuntime:
     json_tail: bytes = field(init=False)  # the last fields of its bids
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
+    shortfall: str | None = None  # why the plan cannot spend the budget
     bids: int = 0
     wins: int = 0
     losses: int = 0

@@ -10,6 +10,7 @@ from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation, SessionValues, Worth, worth_table
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
+from kreach.adsystem.bidding.competition import Competition
 from kreach.adsystem.bidding.planning import Plan, kind_probabilities
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidserver.campaign_runtime import (
@@ -65,6 +66,7 @@ class PendingRequest:
     request: BidRequest
     individual: Sequence[tuple[float, CampaignRuntime]]  # values of campaigns not on the board
     shares: dict[int, float] | None  # by slot, where a session may have been won already
+    sampled: bool  # what campaigns compete for it is looked at
     bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
 
 
@@ -87,6 +89,7 @@ class CatalogueBidder:
         self.request_hours = RequestHours(now)
         self.board = Board(len(catalogue))
         self.recent_wins = RecentWins()
+        self.competition = Competition()
         self._now = now
         self.runtimes: dict[int, CampaignRuntime] = {}
         self._by_slot: list[CampaignRuntime | None] = []
@@ -125,7 +128,7 @@ class CatalogueBidder:
             self.traffic,
             market=(settings.market_mu, settings.market_sigma),
             plans=settings.plans,
-            hourly=settings.hourly,
+            hourly=settings.hourly or (None if model is None else model.hourly_traffic.tolist()),
             model=model,
         )
         runtime = CampaignRuntime(
@@ -153,6 +156,7 @@ class CatalogueBidder:
     def _free_slot(self) -> int:
         if None not in self._by_slot:
             self.board.add_slots(_SLOTS_AT_ONCE)
+            self.competition.add_slots(_SLOTS_AT_ONCE)
             self._by_slot += [None] * _SLOTS_AT_ONCE
         return self._by_slot.index(None)
 
@@ -236,7 +240,8 @@ class CatalogueBidder:
         traffic.total += 1
         self.own_requests += 1
         self._until_sample -= 1
-        if self._until_sample <= 0:
+        sampled = self._until_sample <= 0
+        if sampled:
             self._sample(request)
         share = (requests + 5.0) / (traffic.total + self._prior_requests)
         individual: Sequence[tuple[float, CampaignRuntime]] = ()
@@ -249,7 +254,7 @@ class CatalogueBidder:
         if self.board.paper:
             self.board.drift(group, share)
         shares = self.recent_wins.shares(group, now)
-        return PendingRequest(group, requests, share, now, request, individual, shares)
+        return PendingRequest(group, requests, share, now, request, individual, shares, sampled)
 
     def offer(
         self, pending: PendingRequest, imp: Imp, floor: int, seconds: int
@@ -263,6 +268,8 @@ class CatalogueBidder:
         skip = pending.bidding
         while True:
             value, runtime = self._best(pending, imp, skip)
+            if pending.sampled:
+                self._compare(pending, imp, value, runtime)
             if runtime is None:
                 return None, None, reason
             if value * _MICROS < floor:
@@ -310,6 +317,14 @@ class CatalogueBidder:
                 best, winner = value, runtime
         return best, winner
 
+    def _compare(
+        self, pending: PendingRequest, imp: Imp, value: float, winner: CampaignRuntime | None
+    ) -> None:
+        """Have campaigns learn what others leave over, from one place of a request."""
+        pending.sampled = False
+        second = 0.0 if winner is None else self._best(pending, imp, (winner,))[0]
+        self.competition.record(value, None if winner is None else winner.slot, second)
+
     def plan_task(self, runtime: CampaignRuntime, now: float) -> PlanTask | None:
         """The plan that a campaign needs now: it is due, or its table needs more columns."""
         bidder, slot = runtime.bidder, runtime.slot
@@ -322,7 +337,8 @@ class CatalogueBidder:
         if not isinstance(bidder, PlanningBidder):
             return PlanTask(None, self._worth(runtime, 0.0))
         bidder.arrivals.share = runtime.eligible_share
-        solve = bidder.plan_job(now)
+        others = None if slot is None else self.competition.availability(slot)
+        solve = bidder.plan_job(now, others)
         by_group = np.frombuffer(self.traffic.by_group, dtype=np.uint32)
         step = max(1, len(by_group) // 20_000)
         busiest = float(by_group[::step].max(initial=0)) + 5.0
@@ -344,6 +360,7 @@ class CatalogueBidder:
             return
         if plan is not None and isinstance(runtime.bidder, PlanningBidder):
             runtime.bidder.adopt(plan)
+            runtime.shortfall = plan.shortfall
             runtime.shading = Shading(runtime.bidder.market)
         if worth is not None and runtime.slot is not None:
             self._set_worth(runtime, worth, plan)

@@ -1,0 +1,143 @@
+"""Campaigns in the live bidder's own code, on simulated time: what the lab proves is what runs.
+
+Requests go through `CatalogueBidder` and the ledger as in the bidder's process, several campaigns
+side by side; only HTTP, the journal and the child process that solves plans are left out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
+from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.settings import BidderSettings
+from kreach.boundary.audience import Audience
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.money import as_micros
+from kreach.boundary.openrtb import Banner, BidRequest, Imp
+from kreach.boundary.times import MICROS
+from kreach.boundary.visit_model import VisitModel
+from kreach.lab.auctions import Stream
+from kreach.numeric.types import IntArray
+
+__all__ = ["Delivery", "ServedBidder", "serve"]
+
+_EXPIRY_SECONDS = 900
+
+
+@dataclass
+class Delivery:
+    """What one campaign got."""
+
+    campaign: Campaign
+    spend: float = 0.0
+    wins: list[int] = field(default_factory=list)  # requests, by index
+    shortfall: str | None = None  # as the bidder shows it
+
+    def reach(self, person: IntArray, cap: int) -> int:
+        """The truth: people, or impressions up to the cap."""
+        seen = np.bincount(person[np.array(self.wins, dtype=np.int64)])
+        return int(np.minimum(seen, cap).sum())
+
+
+class ServedBidder:
+    """One bidder and its campaigns; each enters when it is added."""
+
+    def __init__(
+        self,
+        sizes: IntArray,
+        model: VisitModel | None,
+        start: float,
+        settings: BidderSettings | None = None,
+    ) -> None:
+        names = tuple(f"g{group}" for group in range(len(sizes)))
+        created = datetime.fromtimestamp(start, UTC)
+        catalogue = Catalogue("served", created, int(sizes.min()), names, sizes, model=model)
+        self._ledger = Ledger(1)
+        self._audience = Audience.disjoint(sizes)
+        self.bidder = CatalogueBidder(
+            catalogue, 1, self._ledger, settings or BidderSettings(), start
+        )
+        self.deliveries: dict[int, Delivery] = {}
+        banner = Banner(w=300, h=250)
+        self._request = BidRequest(id="1", imp=[Imp(id="1", banner=banner)])
+
+    def add(self, campaign: Campaign) -> int:
+        """Add a campaign; returns its number."""
+        number = len(self.deliveries) + 1
+        daily = None
+        if campaign.daily_budget is not None:
+            daily = as_micros("daily_budget", campaign.daily_budget)
+        budget = as_micros("budget", campaign.budget)
+        account = Account(budget, daily, campaign.start.timestamp())
+        account.granted = budget
+        self._ledger.accounts[number] = account
+        self.deliveries[number] = Delivery(campaign)
+        self.change(number, campaign)
+        return number
+
+    def change(self, number: int, campaign: Campaign) -> None:
+        """Change a campaign: pause it, resume it, give it another budget."""
+        account = self._ledger.accounts[number]
+        account.budget = account.granted = as_micros("budget", campaign.budget)
+        self.bidder.update(number, campaign, account, lambda: self._audience)
+
+    def tick(self, now: float) -> None:
+        """What the process does a few times a second: who may bid, and plans that are due."""
+        self.bidder.update_active(now)
+        for runtime in list(self.bidder.runtimes.values()):
+            if runtime.campaign.state == "running":
+                task = self.bidder.plan_task(runtime, now)
+                if task is not None:
+                    self.bidder.adopt(runtime, *task.run())
+                    self.deliveries[runtime.number].shortfall = runtime.shortfall
+
+    def request(self, at: int, group: int, now: float, price: float) -> int | None:
+        """A request and its auction, won by at least the price; the campaign that won it."""
+        pending = self.bidder.begin_request(group, now, self._request)
+        imp = self._request.imp[0]
+        runtime, claim, _ = self.bidder.offer(pending, imp, 0, _EXPIRY_SECONDS)
+        if runtime is None or claim is None:
+            return None
+        micros = max(round(price * MICROS), 1)
+        if claim.micros < micros:
+            self._ledger.void(claim, now)
+            self.bidder.learn(runtime, claim.micros, 0, won=False)
+            return None
+        self._ledger.post(claim, micros, now)
+        runtime.bidder.valuation.record(group, claim.issued_micros / MICROS)
+        self.bidder.learn(runtime, claim.micros, micros, won=True)
+        delivery = self.deliveries[runtime.number]
+        delivery.spend += micros / MICROS
+        delivery.wins.append(at)
+        return runtime.number
+
+    def runtime(self, number: int) -> CampaignRuntime:
+        """The state of a campaign in the bidder."""
+        return self.bidder.runtimes[number]
+
+
+def serve(
+    bidder: ServedBidder,
+    stream: Stream,
+    events: Sequence[tuple[float, Callable[[], object]]] = (),
+    tick_seconds: float = 60.0,
+) -> dict[int, Delivery]:
+    """Run a stream (times since 1970) through a bidder; `events` happen at their times."""
+    waiting = sorted(events, key=lambda event: event[0])
+    rows = zip(stream.group.tolist(), stream.at.tolist(), stream.price.tolist(), strict=True)
+    next_tick = -np.inf
+    for at, (group, now, price) in enumerate(rows):
+        while waiting and waiting[0][0] <= now:
+            waiting.pop(0)[1]()
+            next_tick = -np.inf
+        if now >= next_tick:
+            bidder.tick(now)
+            next_tick = now + tick_seconds
+        bidder.request(at, group, now, price)
+    return bidder.deliveries
