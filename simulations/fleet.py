@@ -176,6 +176,7 @@ class Fleet:
         )
         redis = settings.pop("redis", {})
         lines = ["[adsystem]", 'store = "store"', 'catalogues = ["release"]', "[bidder]"]
+        settings = {"first_bid_share": 1.0} | settings
         lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
         if self.shared:
             told = {"url": redis_url, "bidders": list(self.names), **redis}

@@ -56,6 +56,7 @@ class InProcessBidder:
             self._furnish(folder, campaigns)
         self._shared = AdSystemSettings(store=self.store, catalogues=(folder / "release",))
         given = {"expiry_seconds": 60, "pacing_seconds": 0.05, "compaction_seconds": 3_600}
+        given["first_bid_share"] = 1.0
         self._settings = BidderSettings(**(given | settings))
         self.passed = 1_000.0  # of the monotonic clock
         self.lines: list[dict[str, Any]] = []

@@ -48,6 +48,7 @@ def make_store(
         kept.add(campaign)
     kept.close()
     lines = ["[adsystem]", f'store = "{store}"', 'catalogues = ["release"]', "[bidder]"]
+    bidder = {"first_bid_share": 1.0} | bidder
     lines += [f"{name} = {json.dumps(value)}" for name, value in bidder.items()]
     config = root / "kreach.toml"
     config.write_text("\n".join(lines) + "\n")

@@ -62,6 +62,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     hourly: tuple[float, ...] | None = None  # 24 weights of traffic by the hour, UTC
     market_mu: float = 0.0  # ln of the price per thousand, believed at first
     market_sigma: float = 1.0
+    first_bid_share: float = 0.1  # of the believed median price: bids until the first plan
     compaction_seconds: float = 300.0
     compaction_rows: int = 50_000
     compaction_at_stop: bool = False  # however few have expired by then
@@ -81,6 +82,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
         _at_least("max_body_bytes", self.max_body_bytes, 1_000, 100_000_000)
         _at_least("market_sigma", self.market_sigma, 1e-6, 20.0)
         _at_least("market_mu", self.market_mu, -50.0, 50.0)
+        _at_least("first_bid_share", self.first_bid_share, 1e-6, 1e3)
         if self.hourly is not None and (
             len(self.hourly) != 24
             or not all(w >= 0.0 for w in self.hourly)

@@ -95,7 +95,9 @@ class LiveStore:
     @asynccontextmanager
     async def open(self) -> AsyncIterator["LiveStore"]:
         """With the bidder running."""
-        settings = BidderSettings(expiry_seconds=60, pacing_seconds=0.05, compaction_seconds=3600)
+        settings = BidderSettings(
+            expiry_seconds=60, pacing_seconds=0.05, compaction_seconds=3600, first_bid_share=1.0
+        )
         state = BidderState(
             self.shared, settings, quiet("bidder"), clock=lambda _: lambda: self.now
         )

@@ -222,7 +222,9 @@ def bidding(
     )
     log = Log("bidder", (lambda _: None) if lines is None else lines.append)
     hands = clock or ManualClock()
-    state = BidderState(shared, BidderSettings(**settings), log, clock=lambda _: hands)
+    state = BidderState(
+        shared, BidderSettings(**({"first_bid_share": 1.0} | settings)), log, clock=lambda _: hands
+    )
     site = bidder_app(state, Metrics("bidder"))
     with asyncio.Runner() as runner:
         runner.run(state.start())

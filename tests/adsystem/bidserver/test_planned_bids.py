@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kreach.adsystem.bidding.arrivals import Arrivals, Traffic
-from kreach.adsystem.bidding.bidder import PlanningBidder
+from kreach.adsystem.bidding.bidder import BidLimits, PlanningBidder
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
@@ -46,6 +46,7 @@ def test_bids_follow_the_plan_that_the_library_would_make(tmp_path: Path) -> Non
         Purse(0.5, start, end),
         LogNormalMarket(-log(1_000), 1.0),
         plans=100,
+        limits=BidLimits(0.0, campaign.max_cpm / 1_000.0),
         first_multiplier=1_000.0,
         arrivals=Arrivals(6, start, end, traffic=traffic),
         plans_itself=False,

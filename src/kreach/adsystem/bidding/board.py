@@ -6,8 +6,8 @@ discount) by kind of group, requests still to come and impressions so far, a tab
 renewed with every plan. What the tables say is what `Bidder.wanted` says (tests hold them to it).
 
 `value` looks all campaigns up at once. `ranks` is quicker still: groups of a kind with as many
-requests share a ranking of campaigns by the most that each could bid, which holds for seconds;
-going down it, a bidder can stop where the next could not bid more than the best so far.
+requests share a ranking of campaigns by the most that each could bid, times its luck, which holds
+for seconds; going down it, a bidder can stop where the next could not come before the best so far.
 """
 
 from array import array
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kreach.adsystem.bidding.competition import PREFERENCE
 from kreach.adsystem.bidding.planning import KindProbability, Plan
 from kreach.numeric.planning import Response
 from kreach.numeric.types import FloatArray, IntArray
@@ -100,8 +101,9 @@ def _between(x: float, xs: list[float], ys: list[float]) -> float:
 class Rank(NamedTuple):
     """A campaign's place in a ranking, with all that its exact value takes."""
 
-    most: float  # that it could value a request, whatever its impressions
+    score: float  # the most that it could value a request, whatever its impressions, times luck
     slot: int
+    luck: float
     fresh: float  # the value with no impressions yet
     cell: int  # of no impressions
     last_column: int
@@ -112,8 +114,9 @@ class Rank(NamedTuple):
 class Board:
     """Campaigns in slots; impressions (or effective draws) by group and slot."""
 
-    def __init__(self, group_count: int) -> None:
+    def __init__(self, group_count: int, seed: int | None = None) -> None:
         self.group_count = group_count
+        self._generator = np.random.default_rng(seed)
         self.counts = np.zeros((group_count, 0), dtype=np.float32)
         self._kinds = np.zeros((group_count, 0), dtype=np.uint16)
         self._cells = np.zeros(1, dtype=np.float32)
@@ -133,6 +136,7 @@ class Board:
         self.most = np.zeros(0)
         self._steps = np.zeros(0)  # of the paper's rule; 0 for those who plan
         self.shares = np.zeros(0)  # of requests that suit a campaign
+        self.weights = np.zeros(0)  # of campaigns that want the same request
         self._floors = np.zeros(0)  # and the least and the most multiplier it may come to
         self._ceilings = np.zeros(0)
         self.paper = False
@@ -195,6 +199,7 @@ class Board:
             ("most", 0.0),
             ("_steps", 0.0),
             ("shares", 1.0),
+            ("weights", 1.0),
             ("_floors", 0.0),
             ("_ceilings", np.inf),
         ):
@@ -256,7 +261,8 @@ class Board:
         self._rankings.clear()
 
     def ranks(self, group: int, requests: int, share: float) -> tuple[list[Rank], bool]:
-        """Campaigns by the most they could value a request of this group, and if that is all.
+        """Campaigns by the most they could value a request of this group, times luck; and if that
+        is all.
 
         `requests` of the group so far; groups with about as many share a ranking. Where nothing
         can be shared (the paper's multipliers move with every request) values are exact.
@@ -278,17 +284,32 @@ class Board:
     def all_ranks(self, group: int, share: float) -> list[Rank]:
         """All campaigns by their exact value for this group now."""
         values = self.value(group, share)
-        ordered = np.argsort(-values)[: int(np.count_nonzero(values))].tolist()
-        exact = values.tolist()
-        return [Rank(exact[s], s, exact[s], -1, 0, 1.0, 0.0) for s in ordered]
+        luck = self._luck(self.weights)
+        scores = values * luck
+        ordered = np.argsort(-scores)[: int(np.count_nonzero(scores))].tolist()
+        exact, lucky = values.tolist(), luck.tolist()
+        return [Rank(exact[s] * lucky[s], s, lucky[s], exact[s], -1, 0, 1.0, 0.0) for s in ordered]
+
+    def luck(self, weight: float) -> float:
+        """The factor of one campaign that is not on the board."""
+        return float((weight / self._generator.exponential()) ** (1.0 / PREFERENCE))
+
+    def _luck(self, weights: FloatArray) -> FloatArray:
+        """Factors such that the highest product with values is i's with chance ∝ w_i·v_i^γ."""
+        if len(weights) == 1:
+            return np.ones(1)
+        drawn = self._generator.exponential(size=len(weights))
+        result: FloatArray = (weights / drawn) ** (1.0 / PREFERENCE)
+        return result
 
     def _rank(self, group: int, share: float) -> list[Rank]:
         kinds = self._kinds[group][self._audience].tolist()
         row = np.minimum(np.sqrt(self._rows_left * share) + 0.5, self._last_row)
         rows = row.astype(np.int64).tolist()
-        active = np.flatnonzero(np.isfinite(self.multipliers)).tolist()
+        active = np.flatnonzero(np.isfinite(self.multipliers))
+        lucky = self._luck(self.weights[active]).tolist()
         ranking = []
-        for slot in active:
+        for slot, luck in zip(active.tolist(), lucky, strict=True):
             kind, row = kinds[slot], rows[slot]
             columns = int(self.columns[slot])
             cell = int(self._first[slot] + kind * self._kind_cells[slot] + row * columns)
@@ -296,7 +317,9 @@ class Board:
             most = min(float(self._peaks[slot][kind, row]) / multiplier, limit)
             fresh = min(float(self._cells[cell]) / multiplier, limit)
             if most > 0.0:
-                ranking.append(Rank(most, slot, fresh, cell, columns - 1, multiplier, limit))
+                ranking.append(
+                    Rank(most * luck, slot, luck, fresh, cell, columns - 1, multiplier, limit)
+                )
         ranking.sort(reverse=True)
         return ranking[:_RANKED]
 

@@ -136,7 +136,8 @@ def make_bidder(
     market: tuple[float, float],
     plans: int,
     hourly: Sequence[float] | None,
-    model: VisitModel | None = None,
+    model: VisitModel | None,
+    first_bid_share: float,
 ) -> Bidder:
     """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM)."""
     mu = campaign.market_mu if campaign.market_mu is not None else market[0]
@@ -166,7 +167,7 @@ def make_bidder(
         ahead=not stacked and not isinstance(audience, OverlappingAudience),
         plans=plans,
         limits=BidLimits(0.0, campaign.max_cpm / 1_000.0),
-        first_multiplier=10.0 / typical,  # low bids until there is a plan, as the paper has it
+        first_multiplier=1.0 / (first_bid_share * typical),
         arrivals=arrivals,
         plans_itself=False,
     )
@@ -194,6 +195,7 @@ class CampaignRuntime:
     json_tail: bytes = field(init=False)  # the last fields of its bids
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
+    weight: float = 1.0  # money left per second of flight left: its claim to requests
     shortfall: str | None = None  # why the plan cannot spend the budget
     bids: int = 0
     wins: int = 0

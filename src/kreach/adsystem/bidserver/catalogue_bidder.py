@@ -10,7 +10,7 @@ from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation, SessionValues, Worth, worth_table
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
-from kreach.adsystem.bidding.competition import Competition
+from kreach.adsystem.bidding.competition import PREFERENCE, Competition
 from kreach.adsystem.bidding.planning import Plan, kind_probabilities
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidserver.campaign_runtime import (
@@ -36,7 +36,7 @@ __all__ = ["CatalogueBidder", "PendingRequest", "PlanTask"]
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
 _FIRST_SAMPLES = 256  # requests checked for eligibility at first,
-_SAMPLE_EVERY = 4  # and later one of so many times the number of campaigns
+_SAMPLE_EVERY = 1  # and later one of so many times the number of campaigns
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class PendingRequest:
     share: float
     now: float
     request: BidRequest
-    individual: Sequence[tuple[float, CampaignRuntime]]  # values of campaigns not on the board
+    individual: Sequence[tuple[float, float, CampaignRuntime]]  # not on the board: value, luck
     shares: dict[int, float] | None  # by slot, where a session may have been won already
     sampled: bool  # what campaigns compete for it is looked at
     bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
@@ -130,6 +130,7 @@ class CatalogueBidder:
             plans=settings.plans,
             hourly=settings.hourly or (None if model is None else model.hourly_traffic.tolist()),
             model=model,
+            first_bid_share=settings.first_bid_share,
         )
         runtime = CampaignRuntime(
             number, campaign, at, bidder, account, slot, Shading(bidder.market), bidder.multiplier
@@ -158,7 +159,9 @@ class CatalogueBidder:
             self.board.add_slots(_SLOTS_AT_ONCE)
             self.competition.add_slots(_SLOTS_AT_ONCE)
             self._by_slot += [None] * _SLOTS_AT_ONCE
-        return self._by_slot.index(None)
+        slot = self._by_slot.index(None)
+        self.competition.forget(slot)
+        return slot
 
     def _inherit(self, before: CampaignRuntime, runtime: CampaignRuntime) -> None:
         runtime.multiplier = self.multiplier(before)
@@ -219,6 +222,10 @@ class CatalogueBidder:
         self.board.turn_to(now)
         for runtime in self.runtimes.values():
             self._set_active(runtime, runtime.can_bid(now))
+            if runtime.active:
+                runtime.weight = runtime.bidder.purse.plannable(now) / (runtime.end - now)
+                if runtime.slot is not None:
+                    self.board.weights[runtime.slot] = runtime.weight
 
     def _set_active(self, runtime: CampaignRuntime, active: bool) -> None:
         if active == runtime.active:
@@ -244,10 +251,14 @@ class CatalogueBidder:
         if sampled:
             self._sample(request)
         share = (requests + 5.0) / (traffic.total + self._prior_requests)
-        individual: Sequence[tuple[float, CampaignRuntime]] = ()
+        individual: Sequence[tuple[float, float, CampaignRuntime]] = ()
         if self._individual:
             individual = [
-                (min(runtime.bidder.wanted(group, now), runtime.max_micros / _MICROS), runtime)
+                (
+                    min(runtime.bidder.wanted(group, now), runtime.max_micros / _MICROS),
+                    self.board.luck(runtime.weight),
+                    runtime,
+                )
                 for runtime in self._individual
                 if runtime.active and any(runtime.is_eligible(request, imp) for imp in request.imp)
             ]
@@ -261,15 +272,16 @@ class CatalogueBidder:
     ) -> tuple[CampaignRuntime | None, Claim | None, str]:
         """The campaign that bids for a place and its reserved money, or why none does.
 
-        The campaign that values the request most bids. Its bid may be lower: a first price is
-        shaded, a budget may run low. A campaign gets at most one place of a request.
+        Of the campaigns that want the request one bids: more likely one that values it more, or
+        that has more money for the time left (`Board.ranks`). Its bid may be lower than its value:
+        a first price is shaded, a budget may run low. A campaign gets at most one place.
         """
         reason = "no campaign"
         skip = pending.bidding
         while True:
             value, runtime = self._best(pending, imp, skip)
             if pending.sampled:
-                self._compare(pending, imp, value, runtime)
+                self._compare(pending, imp)
             if runtime is None:
                 return None, None, reason
             if value * _MICROS < floor:
@@ -292,14 +304,14 @@ class CatalogueBidder:
     def _best(
         self, pending: PendingRequest, imp: Imp, skip: tuple[CampaignRuntime, ...]
     ) -> tuple[float, CampaignRuntime | None]:
-        """The eligible campaign that values the request most, and its value."""
+        """An eligible campaign that wants the request, and its value: likely the highest one."""
         board, group = self.board, pending.group
         ranks, complete = board.ranks(group, pending.requests, pending.share)
-        best, winner = 0.0, None
+        best, worth, winner = 0.0, 0.0, None
         shares = pending.shares
         while True:
             for rank in ranks:
-                if rank.most <= best:
+                if rank.score <= best:
                     complete = True
                     break
                 runtime = self._by_slot[rank.slot]
@@ -307,23 +319,30 @@ class CatalogueBidder:
                     continue
                 share = 1.0 if shares is None else shares.get(rank.slot, 1.0)
                 value = board.exact(rank, group, share)
-                if value > best and _is_eligible(runtime, pending, imp):
-                    best, winner = value, runtime
+                score = value * rank.luck
+                if score > best and _is_eligible(runtime, pending, imp):
+                    best, worth, winner = score, value, runtime
             if complete:
                 break
             ranks, complete = board.all_ranks(group, pending.share), True
-        for value, runtime in pending.individual:
-            if value > best and runtime not in skip and _is_eligible(runtime, pending, imp):
-                best, winner = value, runtime
-        return best, winner
+        for value, luck, runtime in pending.individual:
+            score = value * luck
+            if score > best and runtime not in skip and _is_eligible(runtime, pending, imp):
+                best, worth, winner = score, value, runtime
+        return worth, winner
 
-    def _compare(
-        self, pending: PendingRequest, imp: Imp, value: float, winner: CampaignRuntime | None
-    ) -> None:
+    def _compare(self, pending: PendingRequest, imp: Imp) -> None:
         """Have campaigns learn what others leave over, from one place of a request."""
         pending.sampled = False
-        second = 0.0 if winner is None else self._best(pending, imp, (winner,))[0]
-        self.competition.record(value, None if winner is None else winner.slot, second)
+        board = self.board
+        values = board.value(pending.group, pending.share).copy()
+        for slot, runtime in enumerate(self._by_slot):
+            if runtime is None or not runtime.active or not _is_eligible(runtime, pending, imp):
+                values[slot] = 0.0
+        for slot, share in (pending.shares or {}).items():
+            values[slot] *= share
+        others = sum(runtime.weight * value**PREFERENCE for value, _, runtime in pending.individual)
+        self.competition.record(values, board.weights, others)
 
     def plan_task(self, runtime: CampaignRuntime, now: float) -> PlanTask | None:
         """The plan that a campaign needs now: it is due, or its table needs more columns."""
