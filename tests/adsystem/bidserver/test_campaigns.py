@@ -334,7 +334,8 @@ def prices_of_all(exchange: Exchange) -> dict[str, float]:
         for kind in (1, 2):
             answer = exchange.bid(sample_request(group, imp=places, at=kind))
             bids = as_response(answer).seatbid[0].bid if answer.status == 200 else []
-            prices |= {f"{bid.cid} {group} {kind}": bid.price for bid in bids}
+            planned = (bid for bid in bids if bid.cid != "paper")  # whose bids move by request
+            prices |= {f"{bid.cid} {group} {kind}": bid.price for bid in planned}
     return prices
 
 
