@@ -5,6 +5,7 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.bidding.arrivals import Arrivals
+from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from tests.visit_sessions import Visits, fit_plainly, simulate_visits
 
@@ -67,3 +68,18 @@ def test_above_a_cap_of_one(visits: Visits, model: kr.VisitModel) -> None:
     plain, knowing = fly(visits, 400.0, 3, None), fly(visits, 400.0, 3, model)
     assert knowing.reach > 1.005 * plain.reach
     assert 0.93 * 400.0 < knowing.spend <= 400.0
+
+
+@pytest.mark.parametrize("budget", [150.0, 400.0])
+def test_a_forecast_before_the_flight(budget: float, visits: Visits, model: kr.VisitModel) -> None:
+    """Within 10 % of what the bidder then reaches, and a fifth or more too high without the model.
+
+    The forecast knows the market; the bidder has to learn it, and the traffic of each group.
+    """
+    reached = fly(visits, budget, 1, model).reach
+    audience = kr.Audience.disjoint([visits.group_size] * visits.groups)
+    market, requests = kr.LogNormalMarket(0.0, SPREAD), len(visits.person)
+    drawn = OutlookMaker(audience, market, requests, 1, model=model).for_budget(budget)
+    plain = OutlookMaker(audience, market, requests, 1).for_budget(budget)
+    assert drawn.reach == pytest.approx(reached, rel=0.1)
+    assert plain.reach > 1.2 * reached
