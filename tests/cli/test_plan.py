@@ -1,12 +1,17 @@
 """`kreach plan`: a table or a document, budget to reach and back, one-line complaints."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kreach.adsystem.bidding import outlook
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.files import write_catalogue
+from tests.adsystem.visit_models import sample_model
 from tests.cli.command import Result, kreach, kreach_process
 
 pytestmark = pytest.mark.xdist_group("plans")  # what takes long is done once
@@ -52,7 +57,8 @@ def one_line(result: Result) -> str:
 
 def test_one_document(files: Path) -> None:
     found = document(run(files, "--budget", "50", "--budget", "200", "--json"))
-    assert set(found) == {"people", "groups", "cap", "requests", "plans"}
+    assert set(found) == {"people", "groups", "cap", "requests", "model", "plans"}
+    assert found["model"] is None
     assert (found["people"], found["groups"]) == (220, 12)
     assert (found["cap"], found["requests"]) == (1, 1500)
     first, second = found["plans"]
@@ -158,6 +164,60 @@ def test_every_kind_of_group(files: Path, tmp_path: Path, monkeypatch: pytest.Mo
         reach[name] = document(result)["plans"][0]["reach"]
     assert reach["uneven"] < 0.95 * reach["even"]
     assert reach["shares"] < 0.95 * reach["even"]
+
+
+def test_a_release_brings_its_visit_model(files: Path, tmp_path: Path) -> None:
+    """The folder, the folder around it and the file in it; `none` and a model of a file."""
+    names = tuple(f"g{j}" for j in range(12))
+    catalogue = Catalogue(
+        *("v1", datetime(2026, 1, 1, tzinfo=UTC), 20, names, np.full(12, 20)),
+        model=sample_model(20.0),
+    )
+    release = tmp_path / "release"
+    write_catalogue(catalogue, release)
+
+    def planned(groups: Path, *further: str) -> dict[str, Any]:
+        return document(
+            kreach(
+                "plan",
+                *("--groups", str(groups), "--prices", str(files / "prices.csv")),
+                *("--requests", "1500", "--cap", "1", "--budget", "60", "--json", *further),
+            )
+        )
+
+    drawn = planned(release)
+    assert drawn["model"] == {"people": 12_345, "days": 30.0}
+    for groups in (tmp_path, release / "groups.parquet"):
+        assert planned(groups) == drawn
+    plain = planned(release, "--model", "none")
+    assert plain["model"] is None
+    assert drawn["plans"][0]["reach"] < 0.9 * plain["plans"][0]["reach"]
+    (files / "even.csv").write_text("\n".join(["group,size", *(f"{n},20" for n in names)]) + "\n")
+    assert planned(files / "even.csv") == plain
+    assert planned(files / "even.csv", "--model", str(release)) == drawn
+    table = kreach(
+        "plan",
+        *("--groups", str(release), "--prices", str(files / "prices.csv")),
+        *("--requests", "1500", "--cap", "1", "--budget", "60"),
+    )
+    assert "visit model of the site" in table.out
+
+
+def test_what_a_visit_model_does_not_fit_is_one_clear_line(files: Path, tmp_path: Path) -> None:
+    said = one_line(run(files, "--budget", "5", "--model", str(tmp_path / "no")))
+    assert "model must be a release that holds visit_model.json" in said
+    (tmp_path / "shares.csv").write_text('group,size,visit_shares\ng0,2,"[0.5, 0.5]"\n')
+    (tmp_path / "prices.csv").write_text("market_price,count\n1.0,3\n")
+    sample_model().save(tmp_path)
+    asked = ("--groups", str(tmp_path / "shares.csv"), "--prices", str(tmp_path / "prices.csv"))
+    rest = ("--requests", "50", "--cap", "1", "--budget", "5")
+    assert kreach("plan", *asked, *rest).code == 0  # shares are known, so the model is left out
+    said = one_line(kreach("plan", *asked, *rest, "--model", str(tmp_path)))
+    assert said.startswith("audience must have no visit shares with a visit model, got")
+    (tmp_path / "catalogue.json").write_text("{}")
+    (tmp_path / "classes.parquet").write_bytes(b"")
+    said = one_line(kreach("plan", "--groups", str(tmp_path), *asked[2:], *rest))
+    assert said.startswith("groups must be disjoint, got")
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,44 @@ def test_no_buyer_spends_above_its_budget(study: tuple[Site, list[Row]]) -> None
         assert 0 < row["reach"] <= row["impressions"]
         assert row["relative_reach"] == pytest.approx(row["reach"] / row["reference_reach"])
         assert row["hindsight_reach"] > 0.0
+        assert row["relative_own_k1"] == pytest.approx(row["reach"] / row["own_k1_reach"])
         if row["approach"] == "gateway_cap":
             assert row["reach"] == row["impressions"]  # every win is somebody new
+
+
+def test_nobody_without_identities_gets_past_hindsight(study: tuple[Site, list[Row]]) -> None:
+    """Means over campaigns: one flight may be lucky in whom its sessions are."""
+    for strategy in ("random", "rates"):
+        for approach in OTHER_STRATEGY_BUYERS:
+            for share in BUDGET_SHARES:
+                wanted = {"strategy": strategy, "approach": approach, "budget_share": share}
+                rows = rows_of(study, "optimisation", **wanted)
+                reach = np.mean([row["reach"] for row in rows])
+                assert reach < np.mean([row["hindsight_reach"] for row in rows])
+
+
+def test_the_second_reference_is_our_bidder_with_everybody_known(
+    study: tuple[Site, list[Row]], summary: dict[str, Any]
+) -> None:
+    own = {
+        (row["campaign"], row["budget_share"]): row["reach"]
+        for row in rows_of(study, "optimisation", approach="planning_k1")
+    }
+    for row in rows_of(study, "optimisation"):
+        assert row["own_k1_reach"] == own[row["campaign"], row["budget_share"]]
+    found = summary["optimisation"]
+    assert set(found["planning_k1"]["by_budget_own_k1"].values()) == {1.0}
+    for result in found.values():
+        for name in ("by_budget", "by_budget_own_k1", "by_budget_hindsight"):
+            assert set(result[name]) == {f"{share:g}" for share in BUDGET_SHARES}
+    # who enforces the cap, or knows everybody, counts right
+    for name in ("planning_k1", "gateway_cap"):
+        assert list(found[name]["reported_reach_error"].values()) == pytest.approx([0.0] * 3)
+    rows = rows_of(study, "optimisation", approach="uniform", strategy="rates", budget_share=0.2)
+    mean = np.mean([row["relative_own_k1"] for row in rows])
+    assert found["uniform@rates"]["by_budget_own_k1"]["0.2"] == pytest.approx(mean)
+    errors = [row["reported_reach"] / row["reach"] - 1.0 for row in rows]
+    assert found["uniform@rates"]["reported_reach_error"]["0.2"] == pytest.approx(np.mean(errors))
 
 
 def test_budgets_are_shares_of_everybodys_cheapest(options: StudyOptions) -> None:
@@ -214,11 +250,13 @@ def test_the_summary_is_the_mean_of_its_rows(
 
 def test_advice_says_what_the_numbers_say(options: StudyOptions, summary: dict[str, Any]) -> None:
     lines = advice_of(options, summary)
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert lines[0].startswith("Measure with “model”")
     kept = summary["optimisation"]["uniform"]["relative_reach_mean"]
     assert f"the paper's bidder keeps {kept:.0%} of the reach" in lines[1]
     assert "rates groups" in lines[2]
+    assert lines[3].startswith("What anonymity costs: ")
+    assert "of what the same bidder reaches with everybody known (" in lines[3]
     assert not any("lose -" in line or "groups -" in line for line in lines)  # a gain is no loss
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.special import ndtr
 
-from kreach.numeric.planning import PlanTable, Response, solve_plan
+from kreach.numeric.planning import PlanTable, Response, gamma_factors, solve_plan
 
 FloatArray = npt.NDArray[np.float64]
 Curve = Callable[[FloatArray], FloatArray]
@@ -240,3 +240,168 @@ def test_response_between_points() -> None:
     win, cost = response.win_and_cost(np.array([-1.0, 0.5, 2.0, 50.0]))
     assert win.tolist() == [0.0, 0.25, 1.0, 1.0]
     assert cost.tolist() == [0.0, 1.0, 4.0, 4.0]
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+Bid = tuple[Fraction, Fraction]  # the chance to win, and the expected cost
+
+PRICES = (Fraction(1), Fraction(2), Fraction(4))  # equally likely
+
+
+def bids_of(auction: str) -> list[Bid]:
+    """Not to bid, or to beat the lowest one, two or three prices."""
+    bids = [(Fraction(0), Fraction(0))]
+    for number in (1, 2, 3):
+        win = Fraction(number, 3)
+        paid = sum(PRICES[:number]) / 3 if auction == "second" else win * PRICES[number - 1]
+        bids.append((win, Fraction(paid)))
+    return bids
+
+
+def best(value: Fraction, bids: list[Bid]) -> Bid:
+    return max(bids, key=lambda bid: bid[0] * value - bid[1])
+
+
+def session_by_hand(worth: Fraction, more: Fraction, bids: list[Bid]) -> tuple[Fraction, ...]:
+    """Surplus, chance to win and cost of a session of up to 150 requests, from the last one back.
+
+    A request that is lost is followed by another with probability `more`. Also the value of its
+    first request: what winning it brings beyond what the rest of the session still would.
+    """
+    surplus = win = cost = Fraction(0)
+    for _ in range(150):
+        request = worth - more * surplus
+        won, paid = best(request, bids)
+        lost = (1 - won) * more
+        surplus = won * worth - paid + lost * surplus
+        win, cost = won + lost * win, paid + lost * cost
+        # rounded, or the fractions would grow without end
+        surplus, win, cost = (x.limit_denominator(10**15) for x in (surplus, win, cost))
+    return surplus, win, cost, worth - more * surplus
+
+
+@pytest.mark.parametrize("auction", ["second", "first"])
+@pytest.mark.parametrize("more", [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)])
+def test_a_session_by_hand(auction: str, more: Fraction) -> None:
+    """Values of a request from below the lowest price to far above the highest, none on a tie."""
+    bids = bids_of(auction)
+    requests = [Fraction(n, 8) for n in (3, 9, 11, 17, 25, 30, 35, 50, 99, 200)]
+    chosen = [best(request, bids) for request in requests]
+    single = Response(
+        np.array([float(y) for y in requests]),
+        np.zeros(len(requests)),
+        np.array([float(win) for win, _ in chosen]),
+        np.array([float(cost) for _, cost in chosen]),
+    )
+    whole = single.of_sessions(float(more))
+    for at, request in enumerate(requests):
+        worth = Fraction(float(whole.values[at]))
+        _, win, cost, found = session_by_hand(worth, more, bids)
+        assert float(found) == pytest.approx(float(request), abs=1e-9)
+        assert whole.win[at] == pytest.approx(float(win), abs=1e-9)
+        assert whole.cost[at] == pytest.approx(float(cost), abs=1e-9)
+        assert whole.request_value(np.array(float(worth))) == pytest.approx(float(request))
+
+
+def test_without_a_next_request_a_session_is_its_request() -> None:
+    response = log_normal_market()
+    assert response.of_sessions(0.0) is response
+    values = np.array([0.0, 0.3, 50.0, 1e7])
+    assert response.request_value(values).tolist() == values.tolist()
+
+
+@settings(max_examples=40)
+@given(more=st.floats(0.01, 0.95), longer=st.floats(0.01, 0.04))
+def test_laws_of_sessions(more: float, longer: float) -> None:
+    single = log_normal_market()
+    whole, further = single.of_sessions(more), single.of_sessions(more + longer)
+    value = np.geomspace(1e-3, 1e5, 300)
+    win, cost = whole.win_and_cost(value)
+    for rising in (win, cost, whole.request_value(value), whole.values):
+        assert (np.diff(rising) >= -1e-9).all()
+    assert (win <= 1.0 + 1e-12).all()
+    # a request is worth less than its session, and the less the longer the session
+    assert (whole.request_value(value) <= value * (1.0 + 1e-9)).all()
+    assert (further.request_value(value) <= whole.request_value(value) * (1.0 + 1e-6)).all()
+    # but a session is won more often, and for less a win, than its first request at full value
+    alone = single.win_and_cost(whole.request_value(value))[0]
+    assert (win >= alone - 1e-6).all()
+    per_win = cost[win > 1e-3] / win[win > 1e-3]
+    blind_win, blind_cost = single.win_and_cost(value[win > 1e-3])
+    assert (per_win <= blind_cost / blind_win + 1e-6).all()
+
+
+def test_a_session_beyond_every_price_is_won_by_its_first_request() -> None:
+    """Above the grid every bid wins: U = v − E[price], so y = v − e(v − E[price])."""
+    whole = even_market().of_sessions(0.6)
+    value = np.array([3e6, 1e7])  # the grid of the even market ends at a request of 1e6
+    assert whole.request_value(value) == pytest.approx(0.4 * value + 0.6 * 0.5)
+
+
+# -- uncertain traffic ------------------------------------------------------------------------
+
+
+def test_factors_of_a_gamma_law() -> None:
+    shapes = np.array([1e-6, 0.3, 1.0, 4.0, 50.0, 1e9])
+    factors = gamma_factors(shapes)
+    assert factors.mean(axis=1) == pytest.approx(np.ones(len(shapes)), abs=1e-12)
+    assert (factors > 0.0).all()
+    assert (np.diff(factors, axis=1) > 0.0).all()
+    assert factors[0].tolist() == factors[1].tolist()  # no shape below 0.3 is told apart
+    spread = factors.std(axis=1)
+    assert (np.diff(spread[1:]) < 0.0).all()
+    assert factors[-1] == pytest.approx(np.ones(factors.shape[1]), abs=2e-3)
+    # five points have most of the spread, 1/√shape, of the law
+    assert spread[3] == pytest.approx(0.5, rel=0.2)
+
+
+def tables_along(tau: FloatArray, *curves: FloatArray) -> PlanTable:
+    """A table whose columns are these curves, as worth, value and spend alike."""
+    table = np.stack(curves, axis=1)
+    return PlanTable(tau, table, 2.0 * table, 3.0 * table)
+
+
+def test_averaging_keeps_what_is_linear() -> None:
+    tau = np.linspace(0.0, 60.0, 241)
+    table = tables_along(tau, 5.0 - 0.01 * tau, 2.0 * tau)
+    averaged = table.averaged(10.0, 20, 0.8)
+    assert averaged.tau == pytest.approx(np.linspace(0.0, 10.0, 21))
+    assert averaged.worth[:, 0] == pytest.approx(5.0 - 0.01 * averaged.tau)
+    assert averaged.value[:, 1] == pytest.approx(4.0 * averaged.tau)
+    assert averaged.spend[:, 1] == pytest.approx(6.0 * averaged.tau)
+
+
+def test_much_evidence_changes_nothing() -> None:
+    table = solve_plan(uniform_group(6, 30), 40.0, 400, 0.7, log_normal_market())
+    averaged = table.averaged(40.0, 400, 1e9)
+    assert averaged.worth[50:] == pytest.approx(table.worth[50:], abs=1e-4)
+    assert averaged.value[50:] == pytest.approx(table.value[50:], abs=1e-3)
+    assert averaged.spend[50:] == pytest.approx(table.spend[50:], abs=1e-3)
+
+
+def test_the_less_is_known_the_less_waiting_is_worth() -> None:
+    """Worth is convex and value concave in τ: doubt raises the one and lowers the other."""
+    table = solve_plan(uniform_group(6, 40), 200.0, 800, 0.7, log_normal_market())
+    rows = [table.averaged(30.0, 30, evidence) for evidence in (1e6, 1.0, 0.2, 0.05)]
+    worth = [float(row.worth[-1, 0]) for row in rows]
+    value = [float(row.value[-1, 0]) for row in rows]
+    assert worth == sorted(worth)
+    assert value == sorted(value, reverse=True)
+    assert worth[-1] > 1.05 * worth[0]
+    for row in rows:
+        assert row.worth[0] == pytest.approx(table.worth[0])  # nothing to come is certain
+
+
+@pytest.mark.parametrize("evidence", [0.1, 0.5, 2.0])
+def test_averages_against_drawn_traffic(evidence: float) -> None:
+    """400,000 drawn amounts of traffic; five points are within 2 %."""
+    table = solve_plan(uniform_group(6, 40), 300.0, 1_200, 0.7, log_normal_market())
+    tau = 20.0
+    shape = evidence * tau
+    drawn = np.random.default_rng(7).gamma(shape, tau / shape, 400_000)
+    columns = np.zeros(len(drawn))
+    averaged = table.averaged(tau, 20, evidence)
+    for name in ("worth", "value", "spend"):
+        exact = float(table.at(getattr(table, name), columns, drawn).mean())
+        assert getattr(averaged, name)[-1, 0] == pytest.approx(exact, rel=0.02)

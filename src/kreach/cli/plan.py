@@ -3,11 +3,16 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kreach.cli.common import Json, Seed, progress_spinner
+from kreach.errors import KreachError
+
+if TYPE_CHECKING:
+    from kreach.boundary.audience import Audience
+    from kreach.boundary.visit_model import VisitModel
 
 __all__ = ["plan"]
 
@@ -16,7 +21,9 @@ _BAR_WIDTH = 32
 
 
 def plan(
-    groups: Annotated[Path, typer.Option(help="Groups file: group, size, targeted, ...")],
+    groups: Annotated[
+        Path, typer.Option(help="Groups file (group, size, targeted, ...) or release folder.")
+    ],
     prices: Annotated[Path, typer.Option(help="Prices file: market_price, count, campaign.")],
     requests: Annotated[int, typer.Option(help="Expected bid requests in the flight.")],
     cap: Annotated[int, typer.Option(help="Frequency cap.")],
@@ -28,6 +35,13 @@ def plan(
         str | None, typer.Option(help="Use the prices of this campaign only.")
     ] = None,
     auction: Annotated[str, typer.Option(help="second_price or first_price.")] = "second_price",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Visit model: its file, a release folder, or none for the formulas of the paper "
+            "[default: that of the groups' release, if any]."
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the bands.")] = 0.95,
     seed: Seed = 0,
     as_json: Json = False,
@@ -39,13 +53,12 @@ def plan(
     """
     from kreach.adsystem.bidding.history import read_prices
     from kreach.adsystem.bidding.outlook import OutlookMaker
-    from kreach.boundary.files import read_groups
 
     with progress_spinner() as progress:
         progress("reading")
-        _, audience = read_groups(groups)
+        audience, chosen = _read(groups, model)
         market = read_prices(prices, campaign, auction)
-        maker = OutlookMaker(audience, market, requests, cap)
+        maker = OutlookMaker(audience, market, requests, cap, model=chosen)
         budgets = budget or []
         if not budgets and reach is None:
             everything = requests * float(market.expected_cost(float("inf")))
@@ -63,18 +76,45 @@ def plan(
     people = audience.targeted_user_count
     if as_json:
         setting = {"people": people, "groups": audience.group_count, "cap": cap}
-        typer.echo(json.dumps({**setting, "requests": requests, "plans": rows}))
+        known = None if chosen is None else {"people": chosen.people, "days": chosen.history_days}
+        typer.echo(json.dumps({**setting, "requests": requests, "model": known, "plans": rows}))
     else:
-        _show(rows, people, cap, level)
+        _show(rows, people, cap, level, with_model=chosen is not None)
 
 
-def _show(rows: list[dict[str, Any]], people: int, cap: int, level: float) -> None:
+def _read(groups: Path, model: str | None) -> "tuple[Audience, VisitModel | None]":
+    """The groups of a file or release, and the visit model that was asked for."""
+    from kreach.boundary.audience import DisjointAudience
+    from kreach.boundary.files import read_groups
+    from kreach.boundary.visit_model import FILE, VisitModel
+
+    for folder in (groups, groups / "release"):
+        if (folder / "catalogue.json").is_file():
+            groups = folder / "groups.parquet"
+            if (folder / "classes.parquet").is_file():
+                raise KreachError.rule("groups", "be disjoint", f"{folder}, whose groups overlap")
+            break
+    _, audience = read_groups(groups)
+    if model == "none":
+        return audience, None
+    if model is not None:
+        return audience, VisitModel.load(model)
+    beside = groups.parent / FILE
+    if not beside.is_file() or not isinstance(audience, DisjointAudience):
+        return audience, None
+    return audience, VisitModel.load(beside)
+
+
+def _show(
+    rows: list[dict[str, Any]], people: int, cap: int, level: float, *, with_model: bool
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
     console.print(
-        f"\n[bold]{people:,} targeted people[/bold], reach counts up to {cap} per person\n"
+        f"\n[bold]{people:,} targeted people[/bold], reach counts up to {cap} per person, "
+        f"{'visit model of the site' if with_model else 'independent visits'}\n"
     )
     table = Table(pad_edge=False)
     for head in ("budget", "spend", "reach", f"{level:.0%} band", "frequency"):

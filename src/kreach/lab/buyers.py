@@ -7,7 +7,7 @@ import numpy as np
 from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.bidder import Bidder, BidLimits, PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.budget import Purse
-from kreach.adsystem.bidding.hindsight import hindsight_limit
+from kreach.adsystem.bidding.hindsight import session_hindsight_limit
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.valuation import CapValuation, Valuation, VisitorValuation
 from kreach.boundary.audience import Audience
@@ -17,6 +17,7 @@ from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from kreach.lab.site import StudyCampaign
 from kreach.numeric.types import IntArray
+from kreach.publisher.visit_history import sessions
 
 __all__ = [
     "BUYERS",
@@ -148,10 +149,18 @@ def buy_with_gateway_cap(grouped: GroupedCampaign, budget: float, cap: int) -> O
     return run_auctions(bidder, stream, cap, gateway_cap=cap)
 
 
-def hindsight_reach(grouped: GroupedCampaign, budgets: list[float], cap: int) -> list[float]:
-    """Maximum reach for a bidder that knows every group, price and visit share in advance."""
-    audience = grouped.audience("profiled")
-    limits = hindsight_limit(audience, grouped.groups, grouped.campaign.price, cap, budgets)
+def hindsight_reach(grouped: GroupedCampaign, budgets: list[float]) -> list[float]:
+    """Maximum unique reach for a bidder that knows all but who is who.
+
+    It knows every group, price and session of the flight, and how many sessions each member has.
+    """
+    campaign = grouped.campaign
+    session, starts = sessions(campaign.person, np.round(campaign.at * MICROS).astype(np.int64))
+    counts = np.bincount(campaign.person[starts], minlength=campaign.people.count)
+    members = np.split(
+        counts[np.argsort(grouped.group_of, kind="stable")], np.cumsum(grouped.sizes)[:-1]
+    )
+    limits = session_hindsight_limit(members, grouped.groups, session, campaign.price, budgets)
     return [float(reach) for reach in limits]
 
 

@@ -5,7 +5,8 @@ history of one, campaigns are people of the other, drawn at random or by the lar
 column. Measurement: requests of the flight are won by several patterns and by the buyers, and reach
 is measured in windows from an hour to the flight under every approach (`judge.py`). Optimisation:
 every buyer gets the same budget in the same auctions; reach and reach per spend are relative to
-k = 1 with the paper's bidder, and stand beside the hindsight limit.
+k = 1 with the paper's bidder, reach also to k = 1 with ours, and both stand beside the hindsight
+limit.
 """
 
 from collections.abc import Sequence
@@ -108,6 +109,16 @@ def strategies_of(options: StudyOptions) -> dict[str, Strategy]:
 
 
 @dataclass(frozen=True, eq=False)
+class _Reference:
+    """What a budget reaches at k = 1: with the paper's bidder and with ours."""
+
+    share: float  # of what reaching everybody costs
+    budget: float
+    paper: Outcome
+    own: Outcome
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """One campaign of a study with all its inputs, for a worker process."""
 
@@ -196,10 +207,11 @@ def fitted_model(
 def study_campaign(task: Task) -> list[Row]:
     """All rows of one campaign."""
     rows = []
+    references = _references(task)
     for at, strategy in enumerate(task.strategies):
         grouped = task.grouped(strategy)
         buyers: Sequence[str] = list(BUYERS) if at == 0 else OTHER_STRATEGY_BUYERS
-        purchases, wins = _purchases(task, grouped, strategy, buyers, with_limits=at == 0)
+        purchases, wins = _purchases(references, grouped, strategy, buyers, with_limits=at == 0)
         generator = generator_for(task.seed, 2, task.at)
         base = {"kind": "measurement", "campaign": task.campaign.name, "strategy": strategy}
         rows += judge_campaign(grouped, wins, generator, base)
@@ -207,47 +219,68 @@ def study_campaign(task: Task) -> list[Row]:
     return rows
 
 
+def _references(task: Task) -> list[_Reference]:
+    """Everybody known, at each budget; our bidder has the visit model of the main strategy."""
+    campaign, model = task.campaign, next(iter(task.models.values()))
+    everybody = full_reach_cost(campaign)
+    return [
+        _Reference(
+            share,
+            share * everybody,
+            buy_at_k1(campaign, share * everybody, _CAP),
+            buy_at_k1(campaign, share * everybody, _CAP, planning=True, model=model),
+        )
+        for share in BUDGET_SHARES
+    ]
+
+
 def _purchases(
-    task: Task, grouped: GroupedCampaign, strategy: str, buyers: Sequence[str], *, with_limits: bool
+    references: Sequence[_Reference],
+    grouped: GroupedCampaign,
+    strategy: str,
+    buyers: Sequence[str],
+    *,
+    with_limits: bool,
 ) -> tuple[list[Row], dict[str, IntArray]]:
     """Rows of all buyers at all budgets, and the wins of some, for the judge."""
     wins: dict[str, IntArray] = {}
-    campaign = task.campaign
-    everybody = full_reach_cost(campaign)
     rows = []
-    for share in BUDGET_SHARES:
-        budget = share * everybody
-        reference = buy_at_k1(campaign, budget, _CAP)
-        limit = hindsight_reach(grouped, [budget], _CAP)[0]
+    limits = hindsight_reach(grouped, [reference.budget for reference in references])
+    for reference, limit in zip(references, limits, strict=True):
+        share, budget = reference.share, reference.budget
         outcomes = {name: buy(name, grouped, budget, _CAP) for name in buyers}
         for name in JUDGED_BUYERS:
             if name in outcomes:
                 wins[f"{name.replace('_', ' ')}, budget {share:.0%}"] = outcomes[name].won
         if with_limits:
             outcomes["gateway_cap"] = buy_with_gateway_cap(grouped, budget, _CAP)
-            outcomes["planning_k1"] = buy_at_k1(
-                campaign, budget, _CAP, planning=True, model=grouped.model
-            )
-        for name, outcome in outcomes.items():
-            rows.append(
-                {
-                    "kind": "optimisation",
-                    "campaign": campaign.name,
-                    "strategy": strategy,
-                    "approach": name,
-                    "budget_share": share,
-                    "budget": budget,
-                    "spend": outcome.spend,
-                    "impressions": outcome.impressions,
-                    "reach": outcome.reach,
-                    "reference_reach": reference.reach,
-                    "relative_reach": outcome.reach / max(reference.reach, 1),
-                    "relative_roas": _per_spend(outcome) / max(_per_spend(reference), 1e-12),
-                    "hindsight_reach": limit,
-                    "relative_hindsight": limit / max(reference.reach, 1),
-                }
-            )
+            outcomes["planning_k1"] = reference.own
+        base = {"campaign": grouped.campaign.name, "strategy": strategy, "hindsight_reach": limit}
+        rows += [
+            _purchase_row(base, name, outcome, reference) for name, outcome in outcomes.items()
+        ]
     return rows, wins
+
+
+def _purchase_row(base: Row, name: str, outcome: Outcome, reference: _Reference) -> Row:
+    paper, own = reference.paper, reference.own
+    return {
+        "kind": "optimisation",
+        **base,
+        "approach": name,
+        "budget_share": reference.share,
+        "budget": reference.budget,
+        "spend": outcome.spend,
+        "impressions": outcome.impressions,
+        "reach": outcome.reach,
+        "reported_reach": outcome.expected_reach,  # by the buyer itself, of its own wins
+        "reference_reach": paper.reach,
+        "own_k1_reach": own.reach,
+        "relative_reach": outcome.reach / max(paper.reach, 1),
+        "relative_own_k1": outcome.reach / max(own.reach, 1),
+        "relative_roas": _per_spend(outcome) / max(_per_spend(paper), 1e-12),
+        "relative_hindsight": base["hindsight_reach"] / max(paper.reach, 1),
+    }
 
 
 def _per_spend(outcome: Outcome) -> float:

@@ -136,17 +136,26 @@ def _optimisation(rows: Sequence[Row]) -> dict[str, Any]:
             )
         ),
         "relative_reach_mean": _mean(row["relative_reach"] for row in rows),
+        "relative_own_k1_mean": _mean(row["relative_own_k1"] for row in rows),
         "relative_hindsight_mean": _mean(row["relative_hindsight"] for row in rows),
-        "by_budget": {
-            f"{share:g}": _mean(
-                row["relative_reach"] for row in rows if row["budget_share"] == share
-            )
-            for share in BUDGET_SHARES
-        },
+        "by_budget": _by_budget(rows, "relative_reach"),
+        "by_budget_own_k1": _by_budget(rows, "relative_own_k1"),
+        "by_budget_hindsight": _by_budget(rows, "relative_hindsight"),
+        "reported_reach_error": _by_budget(
+            [row | {"error": row["reported_reach"] / max(row["reach"], 1) - 1.0} for row in rows],
+            "error",
+        ),
         "by_campaign": {
             name: _mean(row["relative_reach"] for row in rows if row["campaign"] == name)
             for name in campaigns
         },
+    }
+
+
+def _by_budget(rows: Sequence[Row], value: str) -> dict[str, float]:
+    return {
+        f"{share:g}": _mean(row[value] for row in rows if row["budget_share"] == share)
+        for share in BUDGET_SHARES
     }
 
 
@@ -198,7 +207,24 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
             for key in (first, second)
         ]
         lines.append(f"With these logs at k = {options.group_size}: {', '.join(phrases)} of reach.")
+    lines.append(_own_advice(options, bought))
     return lines
+
+
+def _own_advice(options: StudyOptions, bought: dict[str, Any]) -> str:
+    """What anonymity costs whoever uses our bidder anyway, in the grouping that loses least."""
+    ours = {k: v for k, v in bought.items() if k.partition("@")[0] == "planning_visitors"}
+    name, best = max(ours.items(), key=lambda item: float(item[1]["relative_own_k1_mean"]))
+    by_budget = ", ".join(
+        f"{value:.0%} at a budget of {float(share):.0%}"
+        for share, value in best["by_budget_own_k1"].items()
+    )
+    strategy = name.partition("@")[2] or options.strategy
+    return (
+        f"What anonymity costs: {strategy} groups of {options.group_size} keep "
+        f"{best['relative_own_k1_mean']:.0%} of what the same bidder reaches with everybody known "
+        f"({by_budget})."
+    )
 
 
 def _measurement_advice(measured: dict[str, Any]) -> str:
@@ -262,6 +288,7 @@ def exhibits_of(
             bought,
             paper=_PAPER_TABLE,
             figure=_reach_figure(summary),
+            table=_reach_table(summary, options),
         ),
     ]
 
@@ -328,29 +355,53 @@ def _error_figure(summary: dict[str, Any]) -> Any:
     return figure
 
 
+def _reach_table(summary: dict[str, Any], options: StudyOptions) -> list[Row]:
+    """A row for each grouping, buyer and budget."""
+    return [
+        {
+            "grouping": key.partition("@")[2] or options.strategy,
+            "buyer": _NAMES.get(key.partition("@")[0], key),
+            "budget": f"{float(share):.0%}",
+            "of the paper's bidder at k = 1": f"{result['by_budget'][share]:.3f}",
+            "of our bidder at k = 1": f"{result['by_budget_own_k1'][share]:.3f}",
+            "hindsight limit (of the paper's)": f"{result['by_budget_hindsight'][share]:.3f}",
+            "error of the reach it reports": f"{result['reported_reach_error'][share]:+.1%}",
+        }
+        for key, result in summary["optimisation"].items()
+        for share in result["by_budget"]
+    ]
+
+
 def _reach_figure(summary: dict[str, Any]) -> Any:
+    """Left: relative to the paper's bidder at k = 1; right: to ours."""
     results = summary["optimisation"]
     order = sorted(results, key=lambda key: float(results[key]["relative_reach_mean"]))
     off_scale = [key for key in order if results[key]["relative_reach_mean"] < _OFF_SCALE]
     order = [key for key in order if key not in off_scale]
-    figure, axes = new_figure(10.0, 0.34 * len(order) + 1.8)
-    for place, key in enumerate(order):
-        result = results[key]
-        ours = key.startswith("planning")
-        colour = COLOURS[0] if ours else (MUTED if key == "gateway_cap" else COLOURS[1])
-        spread = [100.0 * value for value in result["by_budget"].values()]
-        axes.plot([min(spread), max(spread)], [place, place], color=colour, linewidth=2.0)
-        axes.plot(100.0 * result["relative_reach_mean"], place, "o", color=colour)
-        if key not in {"planning_k1", "gateway_cap"}:
-            axes.plot(
-                100.0 * result["relative_hindsight_mean"], place, "|", color=INK, markersize=9
-            )
-    axes.axvline(100.0, color=INK, linewidth=0.8)
-    axes.set_yticks(range(len(order)), [_name(key) for key in order])
-    axes.set_ylim(-0.6, len(order) - 0.4)
-    axes.set_xlabel("reach at equal budget (% of k = 1)")
+    figure, panels = new_figure(13.0, 0.34 * len(order) + 1.8, 2)
+    kinds = (
+        ("relative_reach_mean", "by_budget", "% of the paper's bidder at k = 1"),
+        ("relative_own_k1_mean", "by_budget_own_k1", "% of our bidder at k = 1"),
+    )
+    for axes, (mean, by_budget, label) in zip(panels, kinds, strict=True):
+        for place, key in enumerate(order):
+            result = results[key]
+            ours = key.startswith("planning")
+            colour = COLOURS[0] if ours else (MUTED if key == "gateway_cap" else COLOURS[1])
+            spread = [100.0 * value for value in result[by_budget].values()]
+            axes.plot([min(spread), max(spread)], [place, place], color=colour, linewidth=2.0)
+            axes.plot(100.0 * result[mean], place, "o", color=colour)
+            if axes is panels[0] and key not in {"planning_k1", "gateway_cap"}:
+                limit = 100.0 * result["relative_hindsight_mean"]
+                axes.plot(limit, place, "|", color=INK, markersize=9)
+        axes.axvline(100.0, color=INK, linewidth=0.8)
+        axes.set_yticks(
+            range(len(order)), [_name(key) if axes is panels[0] else "" for key in order]
+        )
+        axes.set_ylim(-0.6, len(order) - 0.4)
+        axes.set_xlabel(f"reach at equal budget ({label})")
     title = "Dot: mean; bar: over budgets; | : hindsight limit. Blue: ours."
     for key in off_scale:
         title += f"\nOff the scale: {_name(key)}, {results[key]['relative_reach_mean']:.0%}."
-    axes.set_title(title, fontsize=10, color=MUTED)
+    panels[0].set_title(title, fontsize=10, color=MUTED)
     return figure

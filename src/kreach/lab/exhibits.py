@@ -48,6 +48,7 @@ class Exhibit:
     rows: Sequence[Mapping[str, Any]]
     paper: Mapping[str, Any] = field(default_factory=dict)
     figure: Any = None  # a matplotlib Figure
+    table: Sequence[Mapping[str, Any]] = ()  # shown above the rows
 
     def summary(self) -> dict[str, Any]:
         """The paper's numbers and ours, side by side."""
@@ -144,7 +145,7 @@ def _section(exhibit: Exhibit, picture: str) -> str:
     )
     return (
         f"<h2>{html.escape(exhibit.title)}</h2>{picture}<dl>{items}</dl>"
-        f"{_numbers(exhibit)}{_rows(exhibit.rows)}"
+        f"{_numbers(exhibit)}{_table(exhibit.table)}{_rows(exhibit.rows)}"
     )
 
 
@@ -168,14 +169,20 @@ def _numbers(exhibit: Exhibit) -> str:
 def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
+    more = f" (the first {_ROWS_SHOWN} of {len(rows):,})" if len(rows) > _ROWS_SHOWN else ""
+    return f"<details><summary>rows{more}</summary>{_table(rows[:_ROWS_SHOWN])}</details>"
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     head = "".join(f"<th>{html.escape(str(column))}</th>" for column in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{_text(row.get(c, ''))}</td>" for c in columns) + "</tr>"
-        for row in rows[:_ROWS_SHOWN]
+        for row in rows
     )
-    more = f" (the first {_ROWS_SHOWN} of {len(rows):,})" if len(rows) > _ROWS_SHOWN else ""
-    return f"<details><summary>rows{more}</summary><table><tr>{head}</tr>{body}</table></details>"
+    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def _text(value: Any) -> str:

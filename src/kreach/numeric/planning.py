@@ -88,10 +88,11 @@ class Response:
         """y: what one request is worth where its session is worth v."""
         if self.request_values is None:
             return value
-        beyond = value > self.values[-1]  # every bid wins there: the first request does
+        beyond = np.maximum(value - self.values[-1], 0.0)  # every bid wins there: y is linear in v
         inside = np.interp(value, self.values, self.request_values)
-        last = self.request_values[-1] / self.values[-1]
-        result: FloatArray = np.where(beyond, value * last, inside)
+        rise = self.request_values[-1] - self.request_values[-2]
+        slope = rise / (self.values[-1] - self.values[-2])
+        result: FloatArray = inside + slope * beyond
         return result
 
 

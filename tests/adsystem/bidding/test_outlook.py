@@ -11,6 +11,7 @@ import kreach as kr
 from kreach.adsystem.bidding import outlook as outlook_module
 from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.lab.auctions import Outcome, Stream, run_auctions
+from tests.adsystem.visit_models import sample_model
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -155,3 +156,58 @@ def test_other_bad_input_is_refused() -> None:
     overlapping = kr.Audience.overlapping([2, 2], [((0, 1), 2)])
     with pytest.raises(kr.KreachError, match=r"^audience must have disjoint groups, got"):
         OutlookMaker(overlapping, MARKET, REQUESTS, 1)
+
+
+# -- with a visit model -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+def test_a_flat_model_changes_nothing(cap: int) -> None:
+    """No sessions, no hours, even visits: the formulas of the paper."""
+    flat = kr.VisitModel.flat(20)
+    plain = OutlookMaker(AUDIENCE, MARKET, REQUESTS, cap).for_budget(60.0)
+    drawn = OutlookMaker(AUDIENCE, MARKET, REQUESTS, cap, model=flat).for_budget(60.0)
+    assert drawn.reach == pytest.approx(plain.reach, rel=0.01)
+    assert drawn.spend == pytest.approx(plain.spend, rel=0.01)
+    assert drawn.band == pytest.approx(plain.band, rel=0.03)
+    assert drawn.multiplier == pytest.approx(plain.multiplier, rel=0.03)
+
+
+def test_sessions_and_meetings_cost_reach() -> None:
+    model = sample_model(20.0)
+    for cap in (1, 3):
+        plain = OutlookMaker(AUDIENCE, MARKET, REQUESTS, cap).for_budget(60.0)
+        drawn = OutlookMaker(AUDIENCE, MARKET, REQUESTS, cap, model=model).for_budget(60.0)
+        assert drawn.reach < 0.95 * plain.reach
+        assert drawn.spend == pytest.approx(60.0, rel=0.02)
+        assert drawn.band[0] < drawn.reach < drawn.band[1]
+    maker = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, model=model)
+    there = maker.for_budget(40.0)
+    assert maker.for_reach(there.reach).budget == pytest.approx(40.0, rel=0.05)
+
+
+def test_a_model_and_visit_shares_are_refused_together() -> None:
+    audience = kr.Audience.profiled([[0.5, 0.5]])
+    message = r"^audience must have no visit shares with a visit model, got"
+    with pytest.raises(kr.KreachError, match=message):
+        OutlookMaker(audience, MARKET, REQUESTS, 1, model=kr.VisitModel.flat(2))
+
+
+def test_groups_without_requests_are_not_planned_on() -> None:
+    """Nine tenths of the requests from half of the groups: there is less to choose from."""
+    even = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1).for_budget(60.0)
+    busy = [9.0] * 5 + [1.0] * 5
+    uneven = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, traffic=busy).for_budget(60.0)
+    half = kr.Audience.disjoint([20] * 5)
+    alone = OutlookMaker(half, MARKET, REQUESTS, 1).for_budget(60.0)
+    assert alone.reach < uneven.reach < even.reach
+    same = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, traffic=[3] * 10).for_budget(60.0)
+    assert asdict(same) == asdict(even)
+    nobody = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, traffic=[1.0] * 5 + [0.0] * 5)
+    assert nobody.for_budget(60.0).reach == pytest.approx(alone.reach, rel=0.03)
+
+
+@pytest.mark.parametrize("traffic", [[1.0] * 9, [0.0] * 10, [-1.0] + [1.0] * 9, [np.nan] * 10])
+def test_impossible_traffic_is_refused(traffic: list[float]) -> None:
+    with pytest.raises(kr.KreachError, match=r"^traffic must be 10 weights ≥ 0, not all 0, got"):
+        OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, traffic=traffic)

@@ -329,7 +329,7 @@ def test_all_kinds_side_by_side(tmp_path: Path) -> None:
 def prices_of_all(exchange: Exchange) -> dict[str, float]:
     """What every campaign bids in two groups, for either kind of auction."""
     places = [{"id": str(at)} for at in range(8)]
-    prices = {}
+    prices: dict[str, float] = {}
     for group in ("g1", "g2"):
         for kind in (1, 2):
             answer = exchange.bid(sample_request(group, imp=places, at=kind))

@@ -25,6 +25,7 @@ from kreach.adsystem.bidding.planning import (
     Plan,
     Planner,
     kind_probabilities,
+    session_continuation,
 )
 from kreach.adsystem.bidding.valuation import (
     CapValuation,
@@ -273,7 +274,7 @@ class PlanningBidder(Bidder):
         if model is not None:
             self._weight = _SESSION_EVIDENCE
             # above a cap of 1 a session that was won is still worth its next request
-            more = 1.0 - 1.0 / model.mean_requests_per_session if cap == 1 else 0.0
+            more = session_continuation(model) if cap == 1 else 0.0
         kinds = int(kind_of_group.max(initial=0)) + 1
         self._planner = Planner(kinds, probability, ahead=ahead, more=more)
         self._interval = (purse.end - purse.start) / plans

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.planning import (
@@ -10,11 +11,14 @@ from kreach.adsystem.bidding.planning import (
     Plan,
     Planner,
     kind_probabilities,
-    market_response,
+    planned_days,
+    session_continuation,
 )
-from kreach.adsystem.measurement.report import measure
-from kreach.boundary.audience import Audience, OverlappingAudience
+from kreach.adsystem.measurement.drawn import GroupDraws
+from kreach.adsystem.measurement.report import ReachReport, measure
+from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -43,23 +47,46 @@ class Outlook:
 class OutlookMaker:
     """Plans a flight on an audience and a market, with so many requests expected in all.
 
-    Requests are taken to come from groups in proportion to their size. The plan gives the
-    multiplier; reach, spend and band come from simulating flights under it, with the chance of who
-    was behind each impression added to the band.
+    Requests are taken to come from groups in proportion to their size, or to `traffic`, a weight
+    per group: groups formed by visit rates differ much in it. The plan gives the multiplier; reach,
+    spend and band come from simulating flights under it, with the chance of who was behind each
+    impression added to the band.
+
+    With the site's visit model requests come in sessions, and reach is that of effective draws, as
+    a report on the flight will have it. At cap 1 no session is won twice.
     """
 
-    def __init__(self, audience: Audience, market: Market, requests: int, cap: int) -> None:
+    def __init__(
+        self,
+        audience: Audience,
+        market: Market,
+        requests: int,
+        cap: int,
+        *,
+        model: VisitModel | None = None,
+        traffic: npt.ArrayLike | None = None,
+    ) -> None:
         if isinstance(audience, OverlappingAudience):
             raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
-        self._audience, self._market = audience, market
+        if model is not None and not isinstance(audience, DisjointAudience):
+            kind = type(audience).__name__
+            raise KreachError.rule("audience", "have no visit shares with a visit model", kind)
+        self._audience, self._market, self._model = audience, market, model
         self._cap = as_whole_number("cap", cap, minimum=1)
         requests = as_whole_number("requests", requests, minimum=1)
-        probability, kinds = kind_probabilities(audience, self._cap)
+        probability, kinds = kind_probabilities(audience, self._cap, model)
         self._probability = probability
-        self._planner = Planner(int(kinds.max(initial=0)) + 1, probability)
-        sizes = audience.group_sizes.astype(np.float64)
-        left = requests * sizes / max(sizes.sum(), 1.0)
-        self._state = GroupState(kinds, np.zeros(len(sizes), dtype=np.int64), left)
+        self._more = session_continuation(model)
+        self._planner = Planner(
+            int(kinds.max(initial=0)) + 1, probability, more=self._more if self._cap == 1 else 0.0
+        )
+        weights = np.asarray(audience.group_sizes if traffic is None else traffic, dtype=np.float64)
+        fits = weights.shape == (audience.group_count,) and bool((weights >= 0.0).all())
+        if traffic is not None and not (fits and 0.0 < weights.sum() < float("inf")):
+            rule = f"be {audience.group_count} weights ≥ 0, not all 0"
+            raise KreachError.rule("traffic", rule, traffic)
+        left = requests * weights / max(weights.sum(), 1e-300)
+        self._state = GroupState(kinds, np.zeros(len(weights), dtype=np.int64), left)
 
     def for_budget(self, budget: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """What this budget will reach."""
@@ -106,8 +133,8 @@ class OutlookMaker:
         groups = self._audience.group_count
         trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MAX_TRIALS))
         most = np.inf if budget is None else budget
-        flights, spends = self._fly(plan, trials, most, generator)
-        reports = [measure(self._audience, counts, self._cap) for counts in flights]
+        draws, counts, spends = self._fly(plan, trials, most, generator)
+        reports = [self._measure(*flight) for flight in zip(draws, counts, strict=True)]
         expected = np.array([report.reach for report in reports])
         # what each flight reached: chance decides who was behind the impressions
         chance = np.array([report.std for report in reports]) * generator.standard_normal(trials)
@@ -127,25 +154,59 @@ class OutlookMaker:
             plan.multiplier,
         )
 
+    def _measure(self, draws: IntArray, impressions: IntArray) -> ReachReport:
+        """What a report will say about a flight."""
+        audience, model = self._audience, self._model
+        if model is None or not isinstance(audience, DisjointAudience):
+            return measure(audience, impressions, self._cap)
+        window = GroupDraws(
+            model, draws.astype(np.float64), np.zeros(len(draws)), planned_days(model), 0.0
+        )
+        exposure = window.exposure(audience, impressions)
+        total = int(impressions.sum())
+        return ReachReport(self._cap, total, audience.targeted_user_count, exposure)
+
     def _fly(
         self, plan: Plan, trials: int, budget: float, generator: np.random.Generator
-    ) -> tuple[IntArray, FloatArray]:
-        """Impressions by group (a row per simulated flight), and what the flights spent."""
-        response = market_response(self._market)
-        counts = np.zeros((trials, self._audience.group_count), dtype=np.int64)
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Sessions won and impressions by group (a row per simulated flight), and the spends."""
+        draws = np.zeros((trials, self._audience.group_count), dtype=np.int64)
+        counts = draws.copy()
         spends = np.zeros(trials)
         kinds = [np.flatnonzero(self._state.kind == k) for k in np.unique(self._state.kind)]
         known = [self._probability(k, np.arange(64.0)) for k in np.unique(self._state.kind)]
         for step in range(_STEPS):
             open_still = (spends < budget)[:, None]
             for at, (kind, mine) in enumerate(zip(np.unique(self._state.kind), kinds, strict=True)):
-                own, left = counts[:, mine], self._state.requests_left[mine]
+                own, left = draws[:, mine], self._state.requests_left[mine]
                 while own.max(initial=0) >= len(known[at]):
                     known[at] = self._probability(kind, np.arange(2.0 * len(known[at])))
                 to_come = left * ((_STEPS - step - 0.5) / _STEPS)
                 discount = plan.discounts(kind, own, np.broadcast_to(to_come, own.shape))
-                win, cost = response.win_and_cost(known[at][own] * discount / plan.multiplier)
-                won = generator.poisson(left / _STEPS * win * open_still)
-                counts[:, mine] = own + won
-                spends += (won * (cost / np.maximum(win, 1e-300))).sum(axis=1)
-        return counts, spends
+                worth = known[at][own] * discount / plan.multiplier
+                won, shown, cost = self._sessions(
+                    plan, worth, left / _STEPS * open_still, generator
+                )
+                draws[:, mine] = own + won
+                counts[:, mine] += shown
+                spends += (shown * cost).sum(axis=1)
+        return draws, counts, spends
+
+    def _sessions(
+        self, plan: Plan, worth: FloatArray, requests: FloatArray, generator: np.random.Generator
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Sessions won among so many requests, their impressions, and the cost of one.
+
+        Above a cap of 1 all requests of a session are bid for: after a win another follows with
+        probability eW / (1 − e(1 − W)).
+        """
+        more = self._more
+        win, cost = plan.response.win_and_cost(worth)
+        each = cost / np.maximum(win, 1e-300)
+        if self._cap == 1 or more == 0.0:
+            won = generator.poisson(requests * (1.0 - more) * win)
+            return won, won, each
+        tries = 1.0 - more * (1.0 - win)
+        won = generator.poisson(requests * (1.0 - more) * win / tries)
+        again = generator.negative_binomial(np.maximum(won, 1), 1.0 - more * win / tries)
+        return won, won + np.where(won > 0, again, 0), each

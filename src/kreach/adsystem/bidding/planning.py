@@ -17,7 +17,16 @@ from kreach.numeric.planning import PlanTable, Response, gamma_factors, solve_pl
 from kreach.numeric.probability import group_reach_probability
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Conditions", "GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
+__all__ = [
+    "Conditions",
+    "GroupState",
+    "Plan",
+    "Planner",
+    "kind_probabilities",
+    "market_response",
+    "planned_days",
+    "session_continuation",
+]
 
 _COLUMNS = 64
 _MAX_STEPS = 96
@@ -437,12 +446,23 @@ def kind_probabilities(
     else:
         kinds, of_group = Audience.disjoint([round(audience.group_sizes.mean())]).kinds, one_kind
     if model is not None:
-        days = np.tile(model.hourly_traffic.reshape(PARTS, -1).mean(axis=1), (_PLANNED_DAYS, 1))
-        meeting = model.meeting_probability(days)
+        meeting = model.meeting_probability(planned_days(model))
         once = np.ones(1)  # a session is planned to be won once
         by_model = ModelProbability(kinds.size, kinds.targeted, model, meeting, cap, once)
         return by_model, of_group
     return _ByKind(kinds.size, kinds.targeted, kinds.dispersion, cap), of_group
+
+
+def planned_days(model: VisitModel) -> FloatArray:
+    """The calendar that plans assume: draws at all hours, as the site's traffic, for eight days."""
+    by_part = model.hourly_traffic.reshape(PARTS, -1).mean(axis=1)
+    result: FloatArray = np.tile(by_part, (_PLANNED_DAYS, 1))
+    return result
+
+
+def session_continuation(model: VisitModel | None) -> float:
+    """The chance that a request is followed by another of its session."""
+    return 0.0 if model is None else 1.0 - 1.0 / model.mean_requests_per_session
 
 
 # classes rather than functions inside functions: a plan can then be solved in another process
