@@ -15,7 +15,7 @@ from kreach.numeric.planning import PlanTable, Response, gamma_factors, solve_pl
 from kreach.numeric.probability import group_reach_probability
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["GroupState", "Plan", "Planner", "kind_probabilities", "market_response"]
+__all__ = ["GroupState", "Passing", "Plan", "Planner", "kind_probabilities", "market_response"]
 
 _COLUMNS = 64
 _MAX_STEPS = 96
@@ -169,7 +169,8 @@ class Planner:
     counted in blocks as well), so the work does not grow with group sizes or budgets.
 
     `more` is the chance that a request is followed by another of its session (0: every request is
-    a session of its own). Plans then count sessions.
+    a session of its own). Plans then count sessions. `passing` is the probability that a publisher
+    who caps by person does not drop a bid, by kind and draws.
     """
 
     def __init__(
@@ -179,7 +180,9 @@ class Planner:
         *,
         ahead: bool = True,
         more: float = 0.0,
+        passing: KindProbability | None = None,
     ):
+        self._passing = passing
         self._kind_count = kind_count
         self._probability = probability
         self._ahead = ahead
@@ -269,6 +272,8 @@ class Planner:
         furthest = left if sure else left * float(gamma_factors(np.array([evidence * left])).max())
         first = float(n.min())
         start = self._probability(kind, np.array([first]))
+        if self._passing is not None:
+            start = start / np.maximum(self._passing(kind, np.array([first])), 1e-6)
         win, _ = response.win_and_cost(start / multiplier)
         max_wins = furthest * float(win[0])
         span = float(n.max()) - first + max_wins + 4.0 * np.sqrt(max_wins) + 4.0
@@ -280,6 +285,9 @@ class Planner:
             - 0.5
         )
         probability = self._probability(kind, first + offsets.ravel()).reshape(offsets.shape)
+        passing = None
+        if self._passing is not None:
+            passing = self._passing(kind, first + offsets.ravel()).reshape(offsets.shape)
         steps = int(np.clip(np.ceil(1.25 * max_wins / block), 12, _MAX_STEPS))
         table = solve_plan(
             probability.mean(axis=1),
@@ -288,6 +296,7 @@ class Planner:
             multiplier,
             response,
             ahead=self._ahead,
+            passing=None if passing is None else passing.mean(axis=1),
         )
         if not sure:
             table = table.averaged(left / block, steps, evidence * block)
@@ -318,6 +327,22 @@ def _find_multiplier(spend: Callable[[float], float], budget: float, guess: floa
         if high - low < 1e-6:
             break
     return high
+
+
+@dataclass(frozen=True)
+class Passing:
+    """P(a bid is not dropped) where a share of a group's draws is within the publisher's memory."""
+
+    under_cap: KindProbability
+    share: float
+
+    def __call__(self, kind: int, draws: FloatArray) -> FloatArray:
+        recent = self.share * np.maximum(draws, 0.0)
+        whole = np.floor(recent)
+        low, high = self.under_cap(kind, whole), self.under_cap(kind, whole + 1.0)
+        first = np.maximum(self.under_cap(kind, np.zeros(1)), 1e-300)  # whom the campaign targets
+        result: FloatArray = (low + (recent - whole) * (high - low)) / first
+        return result
 
 
 def kind_probabilities(
