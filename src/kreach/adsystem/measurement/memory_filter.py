@@ -68,7 +68,7 @@ class _Shown:
 
 
 class MemoryFilter(VisitorFilter):
-    """`VisitorFilter(..., memory_seconds=...)`: the value of a bid that the gateway lets through."""
+    """`VisitorFilter(..., memory_seconds=...)`: values of bids that the gateway lets through."""
 
     def __init__(
         self,
