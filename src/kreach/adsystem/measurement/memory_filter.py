@@ -382,12 +382,11 @@ class MemoryFilter(VisitorFilter):
 
     def _tidy(self, at_us: int) -> None:
         super()._tidy(at_us)
-        since = at_us - self._memory_us
-        for group in [g for g in self._shown if g not in self._recent]:
-            old = self._now(group, at_us)
-            shown = self._shown[group]
-            forgotten = bisect_right(shown.wins, since)
-            del shown.wins[:forgotten]
-            if not shown.wins:
+        for group in list(self._shown):
+            recent, shown = self._recent.get(group), self._shown[group]
+            old = shown.old if recent else self._now(group, at_us)
+            first_us = min(shown.at_us, recent.requests[0][0] if recent else at_us)
+            del shown.wins[: bisect_right(shown.wins, first_us - self._memory_us)]
+            if not shown.wins and not recent:
                 self._draws[group] = old
                 del self._shown[group]
