@@ -15,7 +15,7 @@ from tests.visit_sessions import fit_plainly, simulate_visits
 
 DAY = 86_400.0
 MARKET = kr.LogNormalMarket(0.0, 0.7)
-EVEN = (1.0 - 1.0 / 20.0) ** np.arange(40)
+EVEN = np.array([0.95**n for n in range(40)])
 
 
 def test_a_plan_where_all_bids_pass_is_the_plain_one() -> None:
