@@ -258,12 +258,13 @@ def test_one_and_two_processes_write_the_same_bytes(
         written.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})
     assert set(written[0]) == {
         *("summary.json", "report.html"),
-        *(f"{name}.{kind}" for name in ("measurement", "optimisation") for kind in FILES),
+        *(f"{name}.{kind}" for name in EXHIBITS for kind in FILES),
     }
     for name in written[0]:
         assert written[0][name] == written[1][name], name
 
 
+EXHIBITS = ("measurement", "optimisation", "gateway_memory")
 FILES = ("csv", "png", "svg")
 
 
