@@ -52,6 +52,17 @@ def test_the_truth_is_counted_by_person() -> None:
         assert outcome.expected_reach == pytest.approx(kr.measure(audience, [2, 2], cap).reach)
 
 
+@pytest.mark.parametrize(("memory", "won"), [(float("inf"), 3), (1.5, 3), (1.0, 5), (0.5, 5)])
+def test_a_gateway_that_forgets_drops_recent_repeats(memory: float, won: int) -> None:
+    """Persons 0 and 3 come again a second later: shown within (now − memory, now] they are not."""
+    bidder = Scripted(kr.Audience.disjoint([2, 2]), 1, [3.0] * 5)
+    outcome = run_auctions(bidder, stream(), 1, gateway_cap=1, gateway_memory_seconds=memory)
+    assert outcome.impressions == won
+    assert outcome.reach == 3
+    dropped = [act for act in bidder.seen if act[0] == "lost"]
+    assert len(dropped) == 5 - won  # to the bidder a drop is a lost auction
+
+
 def test_the_bidder_sees_groups_moments_and_outcomes_only() -> None:
     bidder = Scripted(kr.Audience.disjoint([2, 2]), 1, [1.5, 0.0, 0.9, 1.0, 1.0])
     run_auctions(bidder, stream(), 1)

@@ -14,6 +14,7 @@ from kreach.lab.approaches import APPROACHES
 from kreach.lab.buyers import BUYERS, buy_at_k1, full_reach_cost
 from kreach.lab.evaluate import (
     BUDGET_SHARES,
+    MEMORIES,
     OTHER_STRATEGY_BUYERS,
     Row,
     StudyOptions,
@@ -192,6 +193,25 @@ def test_a_cap_at_the_gateway_costs_next_to_nothing(summary: dict[str, Any]) -> 
         assert found[name]["relative_reach_mean"] < found["gateway_cap"]["relative_reach_mean"]
 
 
+def test_a_longer_memory_of_the_gateway_reaches_more(
+    study: tuple[Site, list[Row]], summary: dict[str, Any]
+) -> None:
+    rows = rows_of(study, "gateway_memory", strategy="random")
+    found = [(row["campaign"], row["memory"], row["budget_share"]) for row in rows]
+    assert len(set(found)) == len(found) == 3 * len(MEMORIES) * len(BUDGET_SHARES)
+    for row in rows:
+        assert row["spend"] <= row["budget"]
+        if row["memory"] == "flight":  # every win is somebody new, and the bidder knows it
+            assert row["reach"] == row["impressions"]
+            assert row["measured_reach"] == pytest.approx(row["reach"])
+    cells = summary["gateway_memory"]["random"]
+    assert list(cells) == list(MEMORIES)
+    for few, many in (("none", "3 days"), ("3 days", "flight")):
+        assert cells[few]["relative_reach_mean"] < cells[many]["relative_reach_mean"] + 0.01
+    plain = summary["optimisation"]["planning_visitors"]["relative_reach_mean"]
+    assert cells["none"]["relative_reach_mean"] == pytest.approx(plain)
+
+
 def test_groups_of_one_lose_nothing(options: StudyOptions) -> None:
     """k = 1 is the reference: the paper's bidder with uniform visits is the same bidder."""
     with few_plans():
@@ -276,12 +296,13 @@ def test_one_and_two_processes_write_the_same_bytes(
         written.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})
     assert set(written[0]) == {
         *("summary.json", "report.html"),
-        *(f"{name}.{kind}" for name in ("measurement", "optimisation") for kind in FILES),
+        *(f"{name}.{kind}" for name in EXHIBITS for kind in FILES),
     }
     for name in written[0]:
         assert written[0][name] == written[1][name], name
 
 
+EXHIBITS = ("measurement", "optimisation", "gateway_memory")
 FILES = ("csv", "png", "svg")
 
 

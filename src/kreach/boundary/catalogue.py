@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ class Catalogue:
     classes: tuple[MembershipClass, ...] | None = None  # overlapping groups only
     class_floor: int = 1
     model: VisitModel | None = None  # how the site's people visit; disjoint groups only
+    memory_hours: float | None = None  # how long the gateway remembers showings; None: not stated
 
     def __post_init__(self) -> None:
         as_whole_number("group_size", self.group_size, minimum=1)
@@ -63,6 +65,8 @@ class Catalogue:
             lengths = np.array([len(shares) for shares in self.visit_shares])
             if not np.array_equal(lengths, self.sizes):
                 raise KreachError.rule("visit_shares", "hold one share per member", "other lengths")
+        if self.memory_hours is not None and not 0.0 < self.memory_hours < inf:
+            raise KreachError.rule("memory_hours", "be a number > 0, or None", self.memory_hours)
         if self.visit_shares is not None and self.classes is not None:
             raise KreachError.rule("visit_shares", "not come with overlapping groups", "both")
         if self.model is not None and self.classes is not None:

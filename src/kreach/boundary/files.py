@@ -29,7 +29,7 @@ def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
     write_groups(catalogue, folder / "groups.parquet")
     if catalogue.classes is not None:
         _write_classes(catalogue, folder / "classes.parquet")
-    facts = {
+    facts: dict[str, Any] = {
         "version": catalogue.version,
         "created": catalogue.created.isoformat(),
         "group_size": catalogue.group_size,
@@ -37,6 +37,8 @@ def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
         "groups": len(catalogue),
         "overlapping": catalogue.classes is not None,
     }
+    if catalogue.memory_hours is not None:
+        facts["memory_hours"] = catalogue.memory_hours
     if catalogue.model is not None:
         catalogue.model.save(folder)
     (folder / "catalogue.json").write_text(json.dumps(facts, indent=2) + "\n")
@@ -99,6 +101,8 @@ def read_catalogue(folder: Path) -> Catalogue:
         created = datetime.fromisoformat(facts["created"])
         version, group_size = str(facts["version"]), int(facts["group_size"])
         class_floor, overlapping = int(facts["class_floor"]), bool(facts["overlapping"])
+        stated = facts.get("memory_hours")
+        memory_hours = None if stated is None else float(stated)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise KreachError.rule("catalogue", "be a released folder", f"{folder} ({error})") from None
     with scratch_connection() as engine:
@@ -124,6 +128,7 @@ def read_catalogue(folder: Path) -> Catalogue:
         None if classes is None else tuple(_class_row(index, *row) for row in classes),
         class_floor,
         VisitModel.load(folder) if (folder / FILE).exists() else None,
+        memory_hours,
     )
 
 

@@ -42,6 +42,9 @@ def build(
     effective_floor: Annotated[
         float, typer.Option(help="Minimum effective (equally active) people per group.")
     ] = 2.0,
+    memory_hours: Annotated[
+        float | None, typer.Option(help="Tell the buyer how long the gateway's cap remembers.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -70,6 +73,7 @@ def build(
         knowledge,
         Floors(membership_class=class_floor, effective_anonymity=effective_floor),
         seed,
+        memory_hours,
     )
     with progress_spinner() as progress:
         facts = build_groups(options, datetime.now(UTC), progress)

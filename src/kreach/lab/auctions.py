@@ -1,6 +1,8 @@
 """An auction loop. The bidder sees only group, time and outcome."""
 
+from collections import deque
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -50,6 +52,23 @@ def paper_stream(
     return Stream(person, person // group_size, np.arange(requests, dtype=float), price, people)
 
 
+class _Gateway:
+    """The publisher's cap by person, with a memory."""
+
+    def __init__(self, cap: int, memory_seconds: float) -> None:
+        self._cap, self._memory = cap, memory_seconds
+        self._shown: dict[int, deque[float]] = {}
+
+    def allows(self, person: int, now: float) -> bool:
+        shown = self._shown.get(person)
+        while shown and shown[0] <= now - self._memory:
+            shown.popleft()
+        return not shown or len(shown) < self._cap
+
+    def show(self, person: int, now: float) -> None:
+        self._shown.setdefault(person, deque()).append(now)
+
+
 def run_auctions(
     bidder: Bidder,
     stream: Stream,
@@ -57,12 +76,15 @@ def run_auctions(
     *,
     auction: str = "second_price",
     gateway_cap: int | None = None,
+    gateway_memory_seconds: float = inf,
 ) -> Outcome:
     """Offer every request to the bidder; it wins with at least the competing bid.
 
-    With `gateway_cap` the publisher rejects bids for people at the cap: lost auctions.
+    With `gateway_cap` the publisher drops bids for people whom it showed the ad so many times in
+    the last `gateway_memory_seconds`: lost auctions.
     """
     seen = [0] * stream.people
+    gateway = None if gateway_cap is None else _Gateway(gateway_cap, gateway_memory_seconds)
     won, expected = [], 0.0
     rows = zip(
         stream.person.tolist(),
@@ -75,10 +97,12 @@ def run_auctions(
         bid = bidder.bid(group, now)
         if bid <= 0.0:
             continue
-        if bid >= price and (gateway_cap is None or seen[person] < gateway_cap):
+        if bid >= price and (gateway is None or gateway.allows(person, now)):
             paid = price if auction == "second_price" else bid
             bidder.won(group, bid, paid, now)
             seen[person] += 1
+            if gateway is not None:
+                gateway.show(person, now)
             won.append(at)
         else:
             bidder.lost(group, bid)

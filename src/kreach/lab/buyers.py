@@ -24,6 +24,7 @@ __all__ = [
     "buy",
     "buy_at_k1",
     "buy_with_gateway_cap",
+    "buy_with_memory",
     "full_reach_cost",
     "hindsight_reach",
 ]
@@ -64,7 +65,7 @@ def _paper(approach: str) -> Make:
     return make
 
 
-def _planning(approach: str) -> Make:
+def _planning(approach: str, memory_seconds: float | None = None) -> Make:
     def make(grouped: GroupedCampaign, budget: float, cap: int) -> Bidder:
         return PlanningBidder(
             grouped.audience(approach),
@@ -73,6 +74,7 @@ def _planning(approach: str) -> Make:
             LogNormalMarket(*_PRIOR),
             model=grouped.model if approach == "model" else None,
             starts_seconds=grouped.campaign.starts_us / MICROS,
+            memory_seconds=memory_seconds,
             limits=_LIMITS,
             plans=_PLANS,
             arrivals=_arrivals(grouped.campaign, len(grouped.sizes)),
@@ -147,6 +149,19 @@ def buy_with_gateway_cap(grouped: GroupedCampaign, budget: float, cap: int) -> O
     bidder = _paper("impressions")(grouped, budget, cap)
     stream = stream_of(grouped.campaign, grouped.groups)
     return run_auctions(bidder, stream, cap, gateway_cap=cap)
+
+
+def buy_with_memory(
+    grouped: GroupedCampaign, budget: float, cap: int, memory_hours: float
+) -> Outcome:
+    """Run our bidder beside a publisher that enforces the cap, and forgets after some hours.
+
+    Infinite hours: the whole flight. The bidder knows the hours and nothing about a person.
+    """
+    memory_seconds = memory_hours * HOUR_SECONDS
+    bidder = _planning("model", memory_seconds)(grouped, budget, cap)
+    stream = stream_of(grouped.campaign, grouped.groups)
+    return run_auctions(bidder, stream, cap, gateway_cap=cap, gateway_memory_seconds=memory_seconds)
 
 
 def hindsight_reach(grouped: GroupedCampaign, budgets: list[float]) -> list[float]:

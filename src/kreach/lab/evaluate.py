@@ -6,12 +6,13 @@ column. Measurement: requests of the flight are won by several patterns and by t
 is measured in windows from an hour to the flight under every approach (`judge.py`). Optimisation:
 every buyer gets the same budget in the same auctions; reach and reach per spend are relative to
 k = 1 with the paper's bidder, reach also to k = 1 with ours, and both stand beside the hindsight
-limit.
+limit. Our buyer buys again beside a gateway that enforces the cap and forgets after some hours.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from kreach.lab.buyers import (
     buy,
     buy_at_k1,
     buy_with_gateway_cap,
+    buy_with_memory,
     full_reach_cost,
     hindsight_reach,
 )
@@ -46,7 +48,15 @@ from kreach.publisher.grouping import Strategy
 from kreach.publisher.grouping.base import form_groups
 from kreach.publisher.site_model import fit_site_model
 
-__all__ = ["BUDGET_SHARES", "StudyOptions", "evaluate", "site_of", "strategies_of", "tasks_of"]
+__all__ = [
+    "BUDGET_SHARES",
+    "MEMORIES",
+    "StudyOptions",
+    "evaluate",
+    "site_of",
+    "strategies_of",
+    "tasks_of",
+]
 
 BUDGET_SHARES = (0.05, 0.2, 0.6)  # of what reaching everybody costs in hindsight at k = 1
 OTHER_STRATEGY_BUYERS = (
@@ -54,6 +64,14 @@ OTHER_STRATEGY_BUYERS = (
     "planning_visitors",
 )  # run on the other strategies
 JUDGED_BUYERS = ("uniform", "planning", "planning_visitors")  # whose own wins are measured
+MEMORIES = {  # hours for which the gateway remembers whom it showed the ad
+    "none": 0.0,
+    "30 minutes": 0.5,
+    "4 hours": 4.0,
+    "day": 24.0,
+    "3 days": 72.0,
+    "flight": inf,
+}
 _CAP = 1
 
 Row = dict[str, Any]
@@ -140,7 +158,10 @@ class Task:
 
 
 def evaluate(options: StudyOptions, progress: Progress = silent) -> tuple[Site, list[Row]]:
-    """All rows of the study: kind "measurement" or "optimisation", one per campaign and setting."""
+    """All rows of the study, one per campaign and setting.
+
+    Their kinds are "measurement", "optimisation" and "gateway_memory".
+    """
     progress("reading visits and prices")
     site = site_of(options)
     tasks = tasks_of(options, site, progress)
@@ -216,6 +237,40 @@ def study_campaign(task: Task) -> list[Row]:
         base = {"kind": "measurement", "campaign": task.campaign.name, "strategy": strategy}
         rows += judge_campaign(grouped, wins, generator, base)
         rows += purchases
+        rows += _gateway_memories(task, grouped, strategy)
+    return rows
+
+
+def _gateway_memories(task: Task, grouped: GroupedCampaign, strategy: str) -> list[Row]:
+    """Our buyer beside a gateway that remembers for each of the times, at all budgets."""
+    if grouped.model is None:
+        return []
+    rows = []
+    everybody = full_reach_cost(task.campaign)
+    for share in BUDGET_SHARES:
+        budget = share * everybody
+        reference = buy_at_k1(task.campaign, budget, _CAP)
+        for name, hours in MEMORIES.items():
+            if hours:
+                outcome = buy_with_memory(grouped, budget, _CAP, hours)
+            else:
+                outcome = buy("planning_visitors", grouped, budget, _CAP)
+            rows.append(
+                {
+                    "kind": "gateway_memory",
+                    "campaign": task.campaign.name,
+                    "strategy": strategy,
+                    "memory": name,
+                    "budget_share": share,
+                    "budget": budget,
+                    "spend": outcome.spend,
+                    "impressions": outcome.impressions,
+                    "reach": outcome.reach,
+                    "measured_reach": outcome.expected_reach,
+                    "reference_reach": reference.reach,
+                    "relative_reach": outcome.reach / max(reference.reach, 1),
+                }
+            )
     return rows
 
 

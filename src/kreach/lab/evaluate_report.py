@@ -45,7 +45,8 @@ def _mean(values: Iterable[float]) -> float:
 
 def summary_of(options: StudyOptions, site: Site, rows: Sequence[Row]) -> dict[str, Any]:
     """`measurement` and `optimisation` by approach, as the public surface promises."""
-    keyed = [row | {"key": _key(row, options.strategy)} for row in rows]
+    kinds = ("measurement", "optimisation")
+    keyed = [row | {"key": _key(row, options.strategy)} for row in rows if row["kind"] in kinds]
     measured = [row for row in keyed if row["kind"] == "measurement"]
     bought = [row for row in keyed if row["kind"] == "optimisation"]
     return {
@@ -53,6 +54,7 @@ def summary_of(options: StudyOptions, site: Site, rows: Sequence[Row]) -> dict[s
         "measurement": {key: _measurement(_of(measured, key)) for key in _keys(measured)},
         "optimisation": {key: _optimisation(_of(bought, key)) for key in _keys(bought)},
         "ingredients": _ingredients(bought, options),
+        "gateway_memory": _gateway_memory([r for r in rows if r["kind"] == "gateway_memory"]),
     }
 
 
@@ -159,6 +161,27 @@ def _by_budget(rows: Sequence[Row], value: str) -> dict[str, float]:
     }
 
 
+def _gateway_memory(rows: Sequence[Row]) -> dict[str, Any]:
+    """By grouping and by how long the gateway remembers: reach relative to k = 1."""
+    result: dict[str, Any] = {}
+    for strategy in dict.fromkeys(row["strategy"] for row in rows):
+        for memory in dict.fromkeys(row["memory"] for row in rows):
+            mine = [r for r in rows if (r["strategy"], r["memory"]) == (strategy, memory)]
+            result.setdefault(strategy, {})[memory] = {
+                "relative_reach_mean": _mean(row["relative_reach"] for row in mine),
+                "measured_error_mean": _mean(
+                    row["measured_reach"] / max(row["reach"], 1) - 1.0 for row in mine
+                ),
+                "by_budget": {
+                    f"{share:g}": _mean(
+                        row["relative_reach"] for row in mine if row["budget_share"] == share
+                    )
+                    for share in BUDGET_SHARES
+                },
+            }
+    return result
+
+
 def _ingredients(rows: Sequence[Row], options: StudyOptions) -> dict[str, float]:
     """What each ingredient adds to reach at equal budget, in points of the reach at k = 1."""
 
@@ -259,11 +282,11 @@ def _flat(measurement: dict[str, Any]) -> dict[tuple[str, str], float]:
 def exhibits_of(
     options: StudyOptions, summary: dict[str, Any], rows: Sequence[Row]
 ) -> list[Exhibit]:
-    """The two figures of the study with their rows."""
+    """The figures of the study with their rows."""
     measured = [row for row in rows if row["kind"] == "measurement"]
     bought = [row for row in rows if row["kind"] == "optimisation"]
     setting = {"groups of": options.group_size, "campaigns": options.campaigns}
-    return [
+    exhibits = [
         Exhibit(
             "measurement",
             "How far off measured unique reach is",
@@ -291,6 +314,52 @@ def exhibits_of(
             table=_reach_table(summary, options),
         ),
     ]
+    if summary["gateway_memory"]:
+        exhibits.append(_memory_exhibit(summary, rows, setting))
+    return exhibits
+
+
+def _memory_exhibit(
+    summary: dict[str, Any], rows: Sequence[Row], setting: dict[str, Any]
+) -> Exhibit:
+    found = summary["gateway_memory"]
+    parts = [
+        f"{strategy} groups "
+        + ", ".join(f"{name} {cell['relative_reach_mean']:.1%}" for name, cell in cells.items())
+        for strategy, cells in found.items()
+    ]
+    return Exhibit(
+        "gateway_memory",
+        "Reach against how long the publisher remembers whom it showed the ad",
+        "",
+        f"Mean over budgets, by memory: {'; '.join(parts)}.",
+        "The publisher drops bids for people who saw the ad within its memory, and forgets them "
+        "after it. The ad system knows the hours only.",
+        setting | {"budgets": ", ".join(f"{share:g}" for share in BUDGET_SHARES)},
+        {
+            f"{strategy}, {name}": cell["relative_reach_mean"]
+            for strategy, cells in found.items()
+            for name, cell in cells.items()
+        },
+        [row for row in rows if row["kind"] == "gateway_memory"],
+        figure=_memory_figure(found),
+    )
+
+
+def _memory_figure(found: dict[str, Any]) -> Any:
+    """A panel per budget, a line per grouping."""
+    figure, panels = new_figure(10.0, 3.6, len(BUDGET_SHARES))
+    for axes, share in zip(panels, BUDGET_SHARES, strict=True):
+        for colour, (strategy, cells) in zip(COLOURS, found.items(), strict=False):
+            reach = [100.0 * cell["by_budget"][f"{share:g}"] for cell in cells.values()]
+            axes.plot(range(len(reach)), reach, "o-", color=colour, label=f"{strategy} groups")
+        names = list(next(iter(found.values())))
+        axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
+        axes.axhline(100.0, color=INK, linewidth=0.8)
+        axes.set_title(f"budget {share:.0%}", fontsize=10, color=MUTED)
+    panels[0].set_ylabel("reach (% of k = 1)")
+    panels[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    return figure
 
 
 def _measurement_text(summary: dict[str, Any]) -> str:

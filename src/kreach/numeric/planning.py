@@ -23,6 +23,13 @@ money, the surplus U of a session that is not won yet, and the value y of one re
 so v = y + e/(1 − e)·S(y): a request is worth less than its session. The session is won with
 probability W/(1 − e(1 − W)) and costs H/(1 − e(1 − W)).
 
+**A publisher that drops bids** for people whom it has just shown the ad lets a bid through with
+probability a(n), and what is dropped costs nothing. Count what would have been won, dropped or not:
+the people reached are the same, and a group's next request is new with probability p(n) as before.
+Only money changes: ∂V/∂τ = max_b [ worth·W(b) − λ·a·H(b) ], so the bid is for worth/(λa). A bid
+that gets through is new with probability p/a, and worth/p is still the part of it that later ones
+cannot make up.
+
 **Uncertain traffic.** How many sessions will come is an estimate. With a Gamma law of mean τ and
 shape r the tables are averaged over it (`PlanTable.averaged`): waiting is worth less where
 perhaps nobody comes.
@@ -38,6 +45,7 @@ __all__ = ["PlanTable", "Response", "gamma_factors", "solve_plan"]
 
 _MIN_SHAPE = 0.3
 _POINTS = 5
+_MIN_PASSING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -155,12 +163,14 @@ def solve_plan(
     response: Response,
     *,
     ahead: bool = True,
+    passing: FloatArray | None = None,
 ) -> PlanTable:
     """Value and spend to come for n = 0..N−1 given p(n), with `tau` requests expected.
 
     With `ahead` off, requests are valued at p(n), as in the paper, and the tables tell what that
     policy will reach and spend. Steps should be short enough that a group wins less than once in
-    each; after the last column a group is taken to be worth nothing.
+    each; after the last column a group is taken to be worth nothing. `passing` is the probability
+    a(n) that a bid is not dropped by a publisher who has just shown the ad to that person.
     """
     count = len(probability)
     worth = np.empty((steps + 1, count))
@@ -168,10 +178,12 @@ def solve_plan(
     spend = np.zeros((steps + 1, count))
     step = tau / steps
     v, s = np.zeros(count + 1), np.zeros(count + 1)
+    paid = 1.0 if passing is None else np.maximum(passing, _MIN_PASSING)
     for row in range(steps + 1):
         worth[row] = np.maximum(probability - (v[:-1] - v[1:]), 0.0) if ahead else probability
         value[row], spend[row] = v[:-1], s[:-1]
-        win, cost = response.win_and_cost(worth[row] / multiplier)
+        win, cost = response.win_and_cost(worth[row] / (multiplier * paid))
+        cost = paid * cost
         gain = probability * win - multiplier * cost
         v[:-1] += step * (gain + win * (v[1:] - v[:-1]))
         s[:-1] += step * (cost + win * (s[1:] - s[:-1]))

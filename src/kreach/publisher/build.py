@@ -52,6 +52,7 @@ class BuildOptions:
     knowledge: str = "model"
     floors: Floors = field(default_factory=Floors)
     seed: int = 0
+    memory_hours: float | None = None  # of the gateway, to tell the buyer
 
 
 def strategy_named(options: BuildOptions) -> Strategy:
@@ -102,6 +103,7 @@ def build_groups(
         dispersion=dispersion,
         model=site.model,
         floors=options.floors,
+        memory_hours=options.memory_hours,
     )
     facts = _facts(options, people, assignment, released, site)
     progress("writing")

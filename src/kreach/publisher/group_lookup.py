@@ -70,6 +70,7 @@ class GroupLookup:
             duplicates = f"{len(ids) - len(self._rows)} duplicates"
             raise KreachError.rule("user_ids", "be unique", duplicates)
         self.version, self.groups = catalogue.version, catalogue.groups
+        self.memory_hours = catalogue.memory_hours  # as the buyer was told
         self._key = key[:64]
         self._choice = choice
         self._answers = [VisitorGroup(group, catalogue.version) for group in catalogue.groups]

@@ -80,6 +80,7 @@ def release(
     dispersion: float | None = None,
     model: VisitModel | None = None,
     floors: Floors | None = None,
+    memory_hours: float | None = None,
 ) -> "Release":
     """Turn people in groups into a catalogue for one buyer, or refuse with every reason.
 
@@ -89,6 +90,7 @@ def release(
     of the site beside it (`model`, where one could be fitted), or "shares" of every group.
     `dispersion` is matched to the history in `people` unless given: where the groups themselves
     were formed by visits, give one that was fitted on other visits (`cross_fitted_dispersion`).
+    `memory_hours` tells the buyer how long the gateway remembers showings of capped campaigns.
     """
     floors = floors or Floors()
     if len(key) < 16:
@@ -129,6 +131,7 @@ def release(
         classes,
         class_floor,
         model if knowledge == "model" and not assignment.overlapping else None,
+        memory_hours,
     )
     return Release(catalogue, group_indices, floors, _warnings(assignment, masked))
 

@@ -117,7 +117,14 @@ def test_the_check_says_what_would_be_served_and_makes_nothing(tmp_path: Path) -
         "build": write_sample_build(tmp_path / "build"),
         "store": tmp_path / "deep" / "store",
     }
-    facts = {"catalogue": "v1", "people": 120, "groups": 12, "hard_caps": [], "store": None}
+    facts: dict[str, Any] = {
+        "catalogue": "v1",
+        "people": 120,
+        "groups": 12,
+        "hard_caps": [],
+        "store": None,
+    }
+    facts["memory_hours"] = None
     assert check(GatewaySettings(**settings)) == facts
     settings["caps"] = (HardCap(campaign="a", cap=1),)
     capped = facts | {"hard_caps": ["a"], "store": str(settings["store"])}

@@ -22,6 +22,7 @@ from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.planning import (
     Conditions,
     GroupState,
+    Passing,
     Plan,
     Planner,
     kind_probabilities,
@@ -215,6 +216,11 @@ class PlanningBidder(Bidder):
     bids as the paper does, at the multiplier `first_multiplier`. With `plans_itself` off somebody
     else must see when a plan is due, run it and have it adopted (a server, beside its requests).
 
+    With `memory_seconds` the publisher drops bids for people whom it showed the ad `cap` times in
+    that time (infinite: ever). Values are then those of bids that get through, plans know that
+    dropped bids cost nothing, and what a loss says about prices counts as far as the bid was
+    probably not dropped.
+
     Groups are planned by kind. Profiled audiences, where every group is a kind of its own, are
     planned with the average group. Overlapping audiences and stacked or rolling caps are paced by
     the same plans but valued at p_t (`ahead` must be off).
@@ -238,6 +244,7 @@ class PlanningBidder(Bidder):
         *,
         model: VisitModel | None = None,
         starts_seconds: float = 0.0,
+        memory_seconds: float | None = None,
         valuation: Valuation | None = None,
         learn: bool = True,
         ahead: bool = True,
@@ -250,8 +257,12 @@ class PlanningBidder(Bidder):
         arrivals: Arrivals | None = None,
         plans_itself: bool = True,
     ) -> None:
+        if memory_seconds is not None and model is None:
+            raise KreachError.rule("memory_seconds", "come with a model", memory_seconds)
         if valuation is None and model is not None:
-            valuation = VisitorValuation(audience, cap, model, starts_seconds)
+            valuation = VisitorValuation(
+                audience, cap, model, starts_seconds, memory_seconds=memory_seconds
+            )
         super().__init__(valuation or CapValuation(audience, cap), purse, limits)
         if ahead and isinstance(self.valuation, StackedValuation):
             raise KreachError.rule("ahead", "be off for stacked caps", ahead)
@@ -276,7 +287,12 @@ class PlanningBidder(Bidder):
             # above a cap of 1 a session that was won is still worth its next request
             more = session_continuation(model) if cap == 1 else 0.0
         kinds = int(kind_of_group.max(initial=0)) + 1
-        self._planner = Planner(kinds, probability, ahead=ahead, more=more)
+        passing = None
+        if memory_seconds is not None:
+            remembered = min(memory_seconds / (purse.end - purse.start), 1.0)
+            passing = Passing(probability, remembered)
+        self._forgets = memory_seconds is not None
+        self._planner = Planner(kinds, probability, ahead=ahead, more=more, passing=passing)
         self._interval = (purse.end - purse.start) / plans
         if model is not None:  # with the part of the day another share of people is about
             self._interval = min(self._interval, PART_US / 1e6)
@@ -364,6 +380,18 @@ class PlanningBidder(Bidder):
             self.market = self._learner.market()
         if isinstance(self.valuation, BoardVisitors) and memory.get("visitors") is not None:
             self.valuation.remember(memory["visitors"])
+
+    def lost(self, group: int, bid: float) -> None:
+        self.withdraw(group, bid)
+        if self._learner is None:
+            return
+        share = 1.0
+        if self._forgets and isinstance(self.valuation, VisitorValuation):
+            # a bid that the publisher dropped says nothing about prices
+            passed = self.valuation.passing(group)
+            losing = passed * (1.0 - float(self.market.win_probability(np.array(bid))))
+            share = losing / max(losing + 1.0 - passed, 1e-12)
+        self._learner.loss(bid, share)
 
     def learn_losses(self, bid: float, count: int) -> None:
         if self._learner is not None:

@@ -57,7 +57,7 @@ class MarketLearner:
         self._seen = np.zeros(_CELLS)  # second price: prices seen; first price: wins at bids
         self._price_sum = np.zeros(_CELLS)
         self._lost = np.zeros(_CELLS)  # losses, by bid
-        self.auctions = 0
+        self.auctions = 0.0
 
     def win(self, bid: float, price: float) -> None:
         """Record a win; with a first price the price paid is the bid."""
@@ -67,8 +67,8 @@ class MarketLearner:
         self._price_sum[cell] += self._weight * value
         self._next()
 
-    def loss(self, bid: float, count: int = 1) -> None:
-        """Record a loss, or several at the same bid."""
+    def loss(self, bid: float, count: float = 1.0) -> None:
+        """Record a loss, several at the same bid, or part of one that may have another reason."""
         if bid > 0.0:
             self._lost[self._cell(bid)] += self._weight * count
             self._next(count)
@@ -92,7 +92,7 @@ class MarketLearner:
         self._seen = np.array(memory["seen"], dtype=np.float64)
         self._price_sum = np.array(memory["price_sum"], dtype=np.float64)
         self._lost = np.array(memory["lost"], dtype=np.float64)
-        self._weight, self.auctions = 1.0, int(memory["auctions"][0])
+        self._weight, self.auctions = 1.0, float(memory["auctions"][0])
 
     def _cell(self, value: float) -> int:
         return min(int(np.searchsorted(self._edges, value, side="left")), _CELLS - 1)
@@ -111,7 +111,7 @@ class MarketLearner:
             np.append(prices, self._edges[-1] * 10.0), np.append(mass, beyond + 1e-12), self.auction
         )
 
-    def _next(self, count: int = 1) -> None:
+    def _next(self, count: float = 1.0) -> None:
         self.auctions += count
         self._weight *= self._growth ** min(count, 100_000)
         if self._weight > 1e100:

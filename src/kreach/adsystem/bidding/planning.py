@@ -20,6 +20,7 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = [
     "Conditions",
     "GroupState",
+    "Passing",
     "Plan",
     "Planner",
     "kind_probabilities",
@@ -205,7 +206,8 @@ class Planner:
     for what comes later is their class's.
 
     `more` is the chance that a request is followed by another of its session (0: every request is
-    a session of its own). Plans then count sessions.
+    a session of its own). Plans then count sessions. `passing` is the probability that a publisher
+    who caps by person does not drop a bid, by kind and draws.
     """
 
     def __init__(
@@ -215,7 +217,9 @@ class Planner:
         *,
         ahead: bool = True,
         more: float = 0.0,
+        passing: KindProbability | None = None,
     ):
+        self._passing = passing
         self._kind_count = kind_count
         self._probability = probability
         self._ahead = ahead
@@ -347,6 +351,9 @@ class Planner:
         furthest = left if sure else left * float(gamma_factors(np.array([evidence * left])).max())
         first = float(n.min())
         start = self._at(number, np.array([first]))
+        if self._passing is not None:
+            passed = self._passing(self._member[number], np.array([first]))
+            start = start / np.maximum(passed, 1e-6)
         win, _ = response.win_and_cost(start / multiplier)
         max_wins = furthest * float(win[0])
         span = float(n.max()) - first + max_wins + 4.0 * np.sqrt(max_wins) + 4.0
@@ -358,6 +365,10 @@ class Planner:
             - 0.5
         )
         probability = self._at(number, first + offsets.ravel()).reshape(offsets.shape)
+        passing = None
+        if self._passing is not None:
+            passing = self._passing(self._member[number], first + offsets.ravel())
+            passing = passing.reshape(offsets.shape)
         steps = int(np.clip(np.ceil(1.25 * max_wins / block), 12, _MAX_STEPS))
         table = solve_plan(
             probability.mean(axis=1),
@@ -366,6 +377,7 @@ class Planner:
             multiplier,
             response,
             ahead=self._ahead,
+            passing=None if passing is None else passing.mean(axis=1),
         )
         if not sure:
             table = table.averaged(left / block, steps, evidence * block)
@@ -422,6 +434,22 @@ def _find_multiplier(spend: Callable[[float], float], budget: float, guess: floa
         if high - low < 1e-6:
             break
     return high
+
+
+@dataclass(frozen=True)
+class Passing:
+    """P(a bid is not dropped) where a share of a group's draws is within the publisher's memory."""
+
+    under_cap: KindProbability
+    share: float
+
+    def __call__(self, kind: int, draws: FloatArray) -> FloatArray:
+        recent = self.share * np.maximum(draws, 0.0)
+        whole = np.floor(recent)
+        low, high = self.under_cap(kind, whole), self.under_cap(kind, whole + 1.0)
+        first = np.maximum(self.under_cap(kind, np.zeros(1)), 1e-300)  # whom the campaign targets
+        result: FloatArray = (low + (recent - whole) * (high - low)) / first
+        return result
 
 
 def kind_probabilities(

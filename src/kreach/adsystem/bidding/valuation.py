@@ -82,6 +82,9 @@ class VisitorValuation:
     draws, the expected number of the group's sessions that were won. `starts_seconds` is the time
     that `now` counts from, in seconds since 1970. Ask once per request, in any order of time.
 
+    With `memory_seconds` the publisher drops bids for people whom it showed the ad `cap` times in
+    that time; the value is then that of a bid which gets through.
+
     >>> import kreach as kr
     >>> from dataclasses import replace
     >>> flat = kr.VisitModel.flat(20)
@@ -94,10 +97,16 @@ class VisitorValuation:
     """
 
     def __init__(
-        self, audience: Audience, cap: int, model: VisitModel, starts_seconds: float = 0.0
+        self,
+        audience: Audience,
+        cap: int,
+        model: VisitModel,
+        starts_seconds: float = 0.0,
+        *,
+        memory_seconds: float | None = None,
     ) -> None:
         self.cap = as_whole_number("cap", cap, minimum=1)
-        self.meter = VisitorFilter(audience, model, [self.cap])
+        self.meter = VisitorFilter(audience, model, [self.cap], memory_seconds=memory_seconds)
         self._starts = starts_seconds
         self.count = self.meter.draws
 
@@ -108,6 +117,10 @@ class VisitorValuation:
         value = self.meter.request(group, self._starts + now)
         assert isinstance(value, float)  # there is one cap
         return value
+
+    def passing(self, group: int) -> float:
+        """The probability that the publisher did not drop a bid for the group's last request."""
+        return self.meter.passing(group)
 
     def record(self, group: int, now: float) -> None:
         self.meter.won(group, self._starts + now)

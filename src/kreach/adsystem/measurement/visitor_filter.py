@@ -25,7 +25,7 @@ with a list of everything that can happen.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from kreach.numeric.draws import HOUR_US
 from kreach.numeric.meetings import PART_US
 from kreach.numeric.types import FloatArray
 
-__all__ = ["VisitorFilter"]
+__all__ = ["VisitorFilter", "as_micros"]
 
 Moment = datetime | float | int
 _MAX_CAP = 1000
@@ -93,6 +93,10 @@ class VisitorFilter:
     person's, are taken anew when a part of the day begins and when requests have grown by half;
     in between an event costs a look-up. Reach so far stays what it was.
 
+    With `memory_seconds` (and one cap) the publisher drops bids for people whom it showed the ad
+    `cap` times in that time, for nothing. Values are then those of bids that get through, and
+    `draws` counts what was dropped too. Infinite: every win counts. None: nothing is dropped.
+
     >>> audience = Audience.disjoint([2, 2])
     >>> visitors = VisitorFilter(audience, VisitModel.flat(group_size=2), caps=[1])
     >>> visitors.request(0, 0.0), visitors.won(0, 0.0)
@@ -103,6 +107,16 @@ class VisitorFilter:
     {1: 1.5}
     """
 
+    def __new__(cls, *arguments: Any, memory_seconds: float | None = None, **rest: Any) -> Self:
+        """With a memory of the gateway it is another filter (`memory_filter.py`)."""
+        if memory_seconds is not None and cls is VisitorFilter:
+            from kreach.adsystem.measurement.memory_filter import (  # noqa: PLC0415 - a subclass
+                MemoryFilter,
+            )
+
+            return cast(Self, object.__new__(MemoryFilter))
+        return object.__new__(cls)
+
     def __init__(
         self,
         audience: Audience,
@@ -110,8 +124,10 @@ class VisitorFilter:
         caps: Sequence[int] = (1,),
         traffic: float = 1.0,
         *,
+        memory_seconds: float | None = None,
         draws: Draws | None = None,
     ) -> None:
+        del memory_seconds  # see __new__
         if not isinstance(audience, DisjointAudience):
             kind = type(audience).__name__
             raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
@@ -151,6 +167,11 @@ class VisitorFilter:
         """Expected reach so far by cap: the sum of the values of what was won."""
         return {cap: s.value for cap, s in zip(self._caps, self._sums, strict=True)}
 
+    def passing(self, group: int) -> float:
+        """The probability that a gateway did not drop a bid for the group's last request."""
+        self._checked(group)
+        return 1.0
+
     @property
     def requests_held(self) -> int:
         """How many requests are held: those of groups with recent wins."""
@@ -170,7 +191,7 @@ class VisitorFilter:
 
     def kind_probability(self, now: Moment) -> ModelProbability:
         """`fresh_value` by kind of group and draws, as of now."""
-        at_us = _micros(now)
+        at_us = as_micros(now)
         if at_us >= self._next_refresh_us:
             self._tidy(at_us)
         return self._table.kind_probability()
@@ -197,7 +218,7 @@ class VisitorFilter:
         """The probability that the person of this request is targeted and under the cap."""
         if group.__class__ is not int or not 0 <= group < self._groups:
             group = self._checked(group)
-        at_us = _micros(now)
+        at_us = as_micros(now)
         self._seen = seen = self._seen + 1
         if at_us >= self._next_refresh_us or seen >= self._next_tidy_seen:
             self._tidy(at_us)
@@ -224,7 +245,7 @@ class VisitorFilter:
         """
         if group.__class__ is not int or not 0 <= group < self._groups:
             group = self._checked(group)
-        at_us = _micros(now)
+        at_us = as_micros(now)
         if at_us >= self._next_refresh_us:
             self._tidy(at_us)
         if self._some_alone and self._alone(group):
@@ -255,7 +276,7 @@ class VisitorFilter:
     def revert(self, group: int, now: Moment) -> None:
         """Take the win of a request back, as if it had not been recorded."""
         group = self._checked(group)
-        at_us = _micros(now)
+        at_us = as_micros(now)
         if self._alone(group):
             self._win_alone(group, -1)
             return
@@ -355,7 +376,7 @@ class VisitorFilter:
     def _tidy(self, at_us: int) -> None:
         """Make the tables anew if it is time, and drop groups that have been idle."""
         if at_us >= self._next_refresh_us or self._seen >= self._next_refresh_seen:
-            self._table.refresh(self._draws_by_part, self._sessions, at_us)
+            self._refresh(at_us)
             self._next_refresh_us = max(self._next_refresh_us, (at_us // PART_US + 1) * PART_US)
             few = self._seen < _FEW
             self._next_refresh_seen = self._seen + 1 if few else int(_GROWTH * self._seen)
@@ -365,6 +386,10 @@ class VisitorFilter:
             del self._recent[group]
         next_sweep = self._seen + max(_SWEEP, len(self._recent))
         self._next_tidy_seen = min(self._next_refresh_seen, next_sweep)
+
+    def _refresh(self, at_us: int) -> None:
+        """Make the tables anew, for a draw now."""
+        self._table.refresh(self._draws_by_part, self._sessions, at_us)
 
     def _answer(self, values: Values) -> float | dict[int, float]:
         return values[0] if len(values) == 1 else dict(zip(self._caps, values, strict=True))
@@ -387,7 +412,7 @@ def _as_caps(caps: Sequence[int]) -> tuple[int, ...]:
     return listed
 
 
-def _micros(now: Any) -> int:
+def as_micros(now: Any) -> int:
     """Whole microseconds since 1970."""
     if now.__class__ is float or now.__class__ is int:
         if -_MAX_SECONDS < now < _MAX_SECONDS:
@@ -395,5 +420,5 @@ def _micros(now: Any) -> int:
     elif isinstance(now, datetime):
         return to_micros(now if now.tzinfo else now.replace(tzinfo=UTC))
     elif isinstance(now, (np.integer, np.floating)):
-        return _micros(float(now))
+        return as_micros(float(now))
     raise KreachError.rule("now", "be a datetime or seconds since 1970", now)

@@ -104,6 +104,13 @@ class VisitorTable:
             kinds.size, kinds.targeted, self._model, self._meeting, self._top, self._batch
         )
 
+    def more_impressions(self) -> list[float]:
+        """P(a won session has had at least 1, 2, ..., top impressions)."""
+        fewer = np.concatenate([[0.0], np.cumsum(self._batch[: self._top - 1])])
+        fewer = np.pad(fewer, (0, self._top - len(fewer)), mode="edge")
+        result: list[float] = np.clip(1.0 - fewer, 0.0, 1.0).tolist()
+        return result
+
     def grow(self, kind: int, whole: int) -> list[Row]:
         """The rows of a kind of group, at least up to `whole` + 1 draws."""
         rows = self.rows[kind]

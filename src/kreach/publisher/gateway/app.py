@@ -17,7 +17,7 @@ from kreach.publisher.gateway.requests import (
     decode_request,
 )
 from kreach.publisher.gateway.settings import GatewaySettings
-from kreach.publisher.gateway.showings import StoreUnavailable
+from kreach.publisher.gateway.showings import FILE, StoreUnavailable
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
@@ -40,10 +40,15 @@ def gateway_app(
     a clock the machine's is used, not before the latest time in the store.
     """
     metrics = metrics or Metrics("gateway")
-    catalogues = CatalogueRollover(settings.build, settings.choice, settings.provider, log, metrics)
+    catalogues = CatalogueRollover(
+        settings.build, settings.choice, settings.provider, log, metrics, settings.memory_hours
+    )
     caps = None
-    if settings.enabled_caps:
-        caps = HardCaps(settings.store, settings.caps, settings.hold_seconds, clock)
+    must_forget = settings.memory_hours is not None and (settings.store / FILE).exists()
+    if settings.enabled_caps or must_forget:
+        caps = HardCaps(
+            settings.store, settings.caps, settings.hold_seconds, clock, settings.memory_seconds
+        )
     watcher = _BuildWatcher(catalogues, settings.reload_seconds)
 
     async def start() -> None:
@@ -154,7 +159,7 @@ def _health(catalogues: CatalogueRollover, caps: HardCaps | None) -> Response:
     if caps is None:
         return json_response(document)
     if caps.showings.failure is None:
-        return json_response(document | {"hard_cap": "on"})
+        return json_response(document | {"hard_cap": "on" if caps.caps else "off"})
     failing = {"status": "failing", "hard_cap": "failing", "why": caps.showings.failure}
     return json_response(document | failing, 503)
 

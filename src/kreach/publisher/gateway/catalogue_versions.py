@@ -45,9 +45,14 @@ class ServedCatalogue:
         return self.prefix + _json(self.lookup.identify(user_id).group) + self.suffix
 
 
-def read_served_catalogue(build: Path, choice: str, provider: str) -> ServedCatalogue:
+def read_served_catalogue(
+    build: Path, choice: str, provider: str, memory_hours: float | None = None
+) -> ServedCatalogue:
     """Read a build, or raise a KreachError that says what is wrong with it."""
     lookup = read_group_lookup(build, choice)
+    if lookup.memory_hours not in (None, memory_hours):
+        rule = f"be {lookup.memory_hours:g}, as the release tells the buyer"
+        raise KreachError.rule("memory_hours", rule, memory_hours)
     digest = hashlib.blake2b(digest_size=16)
     for group in lookup.groups:
         digest.update(group.encode() + b"\0")
@@ -65,7 +70,16 @@ class CatalogueRollover:
     intervals, unchanged.
     """
 
-    def __init__(self, build: Path, choice: str, provider: str, log: Log, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        build: Path,
+        choice: str,
+        provider: str,
+        log: Log,
+        metrics: Metrics,
+        memory_hours: float | None = None,
+    ) -> None:
+        self._memory_hours = memory_hours
         self._build, self._choice, self._provider = build, choice, provider
         self._log = log
         self._reloads = metrics.count("reloads", "New builds read, by result", "result")
@@ -114,7 +128,7 @@ class CatalogueRollover:
         """The build in place, from one folder that does not change while it is read."""
         fingerprint = _fingerprint(self._build)
         folder = Path(os.path.realpath(self._build))
-        served = read_served_catalogue(folder, self._choice, self._provider)
+        served = read_served_catalogue(folder, self._choice, self._provider, self._memory_hours)
         if _fingerprint(self._build) != fingerprint:
             raise KreachError.rule("build", "not change while it is read", str(self._build))
         return fingerprint, served

@@ -16,12 +16,15 @@ __all__ = ["check"]
 
 def check(settings: GatewaySettings) -> dict[str, Any]:
     """The facts of the build and the store, ready for JSON; a KreachError if one cannot serve."""
-    served = read_served_catalogue(settings.build, settings.choice, settings.provider)
+    served = read_served_catalogue(
+        settings.build, settings.choice, settings.provider, settings.memory_hours
+    )
     facts: dict[str, Any] = {
         "catalogue": served.version,
         "people": len(served.lookup),
         "groups": len(served.lookup.groups),
         "hard_caps": sorted(settings.enabled_caps),
+        "memory_hours": settings.memory_hours,
         "store": None,
     }
     if settings.enabled_caps:

@@ -56,7 +56,8 @@ class HardCaps:
     """The enabled caps, the stored showings and the holds.
 
     Everything but writing runs in the service's event loop, one request at a time, so `allowed`
-    with `hold` checks and reserves in one step.
+    with `hold` checks and reserves in one step. With `memory_seconds` every cap has that span, and
+    older showings are erased, also of campaigns that are disabled or no longer listed.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class HardCaps:
         caps: Iterable[HardCap],
         hold_seconds: float,
         clock: Clock | None = None,
+        memory_seconds: float | None = None,
     ) -> None:
+        self._memory_seconds = memory_seconds
         self._listed: Mapping[str, HardCap] = {cap.campaign: cap for cap in caps}
         self.caps = {name: cap for name, cap in self._listed.items() if cap.enabled}
         self._clock: Clock = clock or SteadyClock()
@@ -84,7 +87,10 @@ class HardCaps:
             if hard is not None:
                 user = self._pseudonyms.user(campaign, user_id)
                 left = hard.cap - self.holds.count(user, now_us)
-                if left <= 0 or self.showings.count(user, _start_us(hard, now_us), left) >= left:
+                if (
+                    left <= 0
+                    or self.showings.count(user, self._start_us(hard, now_us), left) >= left
+                ):
                     continue
                 users.append(user)
             allowed.append(campaign)
@@ -110,12 +116,16 @@ class HardCaps:
 
     def _prune_before(self, campaign: str) -> int | None:
         """The time up to which a campaign's rows can be deleted; None if all are needed."""
-        hard = self._listed.get(campaign)
+        hard, now_us = self._listed.get(campaign), self.now_us()
         if hard is None:
-            return self.now_us() - UNLISTED_SECONDS * MICROS
-        return None if hard.span_seconds is None else _start_us(hard, self.now_us())
+            seconds = min(UNLISTED_SECONDS, self._memory_seconds or UNLISTED_SECONDS)
+            return now_us - round(seconds * MICROS)
+        return None if self._span(hard) is None else self._start_us(hard, now_us)
 
+    def _span(self, hard: HardCap) -> float | None:
+        return hard.span_seconds if self._memory_seconds is None else self._memory_seconds
 
-def _start_us(hard: HardCap, now_us: int) -> int:
-    """The time after which showings count: each counts for exactly the span."""
-    return -1 if hard.span_seconds is None else now_us - round(hard.span_seconds * MICROS)
+    def _start_us(self, hard: HardCap, now_us: int) -> int:
+        """The time after which showings count: each counts for exactly the span."""
+        span = self._span(hard)
+        return -1 if span is None else now_us - round(span * MICROS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from kreach.boundary.times import DAY_SECONDS
+from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS
 from kreach.errors import KreachError
 from kreach.publisher.group_lookup import CHOICES
 from kreach.service.config import Settings
@@ -14,6 +14,7 @@ __all__ = ["MAX_NAME", "GatewaySettings", "HardCap"]
 
 MAX_NAME = 256  # characters of a campaign or a provider
 _MAX_CAP = 1_000_000
+_MIN_HOURS = 1e-3
 _MAX_SECONDS = 10 * 366.0 * DAY_SECONDS
 
 
@@ -41,7 +42,8 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
 
     `build` is a folder that `kreach groups build` wrote, or a link to one; every `reload_seconds`
     the gateway checks for another build. `store` is the folder of the hard caps' file and key; it
-    is used only with an enabled cap.
+    is used only with an enabled cap. After `memory_hours` showings of every campaign are erased and
+    no longer count; without it each cap has its own span. A release may tell the buyer the hours.
     """
 
     build: Path
@@ -51,6 +53,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     choice: str = "sticky"
     provider: str = "kreach"
     caps: tuple[HardCap, ...] = ()
+    memory_hours: float | None = None
     hold_seconds: float = 30.0
     reload_seconds: float = 10.0
 
@@ -64,10 +67,21 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         _check_name("provider", self.provider)
         _check_seconds("hold_seconds", self.hold_seconds, minimum=0.1)
         _check_seconds("reload_seconds", self.reload_seconds, minimum=0.01)
+        if self.memory_hours is not None:
+            _check_hours(self.memory_hours)
+            spans = [hard.campaign for hard in self.caps if hard.span_seconds is not None]
+            if spans:
+                rule = "be left out of caps with memory_hours, which holds for all"
+                raise KreachError.rule("span_seconds", rule, spans[0])
         names = [hard.campaign for hard in self.caps]
         duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
         if duplicate is not None:
             raise KreachError.rule("caps", "list each campaign once", duplicate)
+
+    @property
+    def memory_seconds(self) -> float | None:
+        """How long showings are remembered at most; None: as long as their caps need."""
+        return None if self.memory_hours is None else self.memory_hours * HOUR_SECONDS
 
     @property
     def enabled_caps(self) -> dict[str, HardCap]:
@@ -78,6 +92,13 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
 def _check_name(name: str, value: str) -> None:
     if not value or len(value) > MAX_NAME or not value.isprintable():
         raise KreachError.rule(name, f"be 1 to {MAX_NAME} printable characters", value)
+
+
+def _check_hours(hours: float) -> None:
+    most = _MAX_SECONDS / HOUR_SECONDS
+    if not (math.isfinite(hours) and _MIN_HOURS <= hours <= most):
+        rule = f"be from {_MIN_HOURS:g} to {most:.0f}"
+        raise KreachError.rule("memory_hours", rule, hours)
 
 
 def _check_seconds(name: str, value: float, minimum: float) -> None:

@@ -96,6 +96,7 @@ class ShowingStore:
         self.rows = 0
         self.latest_us = 0
         self.batches = 0
+        self._log_due = False
         with suppress(StoreUnavailable):  # a full disk may have room later
             self._attempt(lambda: None)
         self._close()
@@ -202,7 +203,7 @@ class ShowingStore:
         create_private(self._path)
         with _our_file(self._path):
             database = open_store(
-                self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS, secure_delete="FAST"
+                self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS, secure_delete="ON"
             )
         self.database = database
         self.rows = database.execute("SELECT count(*) FROM showing").fetchone()[0]
@@ -236,9 +237,20 @@ class ShowingStore:
         self.rows += sum(news) - pruned
         self.latest_us = max(self.latest_us, latest_us)
         self.batches += bool(batch)
+        if pruned or (due and self._log_due):
+            self._erase_log(database)
         if due and not more:
             self._prune_due = time.monotonic() + _PRUNE_SECONDS
         return news
+
+    def _erase_log(self, database: sqlite3.Connection) -> None:
+        """Truncate the write-ahead log, which holds rows as they were before they were deleted.
+
+        In the file itself deleted rows are overwritten. While somebody reads the log cannot be
+        truncated; the next pruning, or the close, does it.
+        """
+        busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        self._log_due = bool(busy)
 
     def _prune(self, database: sqlite3.Connection) -> tuple[int, bool]:
         """Delete some rows that no cap needs; how many, and whether there may be more."""
