@@ -37,6 +37,7 @@ EXPIRY_SECONDS = 4
 HARD_CAP = 2
 LEVEL = 0.9999
 BANNER, TOWER, BOARD, STRIP = (300, 250), (160, 600), (728, 90), (320, 50)
+MOBILE = (300, 50)
 
 
 def campaigns(now: datetime) -> list[dict[str, Any]]:
@@ -62,7 +63,7 @@ def campaigns(now: datetime) -> list[dict[str, Any]]:
             caps=[{"limit": 1, "span_seconds": 10}, {"limit": 3}],
             daily_budget=0.5,
         ),
-        one("first", BANNER, budget=3.0, auction="first_price", caps=[{"limit": 1}]),
+        one("first", MOBILE, budget=3.0, caps=[{"limit": 1}]),
         one("hard", STRIP, budget=3.0, caps=[{"limit": HARD_CAP}], max_cpm=20.0),
     ]
 
@@ -71,7 +72,7 @@ PLACES = (
     Placement(*BANNER),
     Placement(*TOWER),
     Placement(*BOARD, floor=0.1),
-    Placement(*BANNER, first_price=True),
+    Placement(*MOBILE, first_price=True),
     Placement(*STRIP),
 )
 BUDGETS = {"planned": 3.0, "paper": 0.4, "rolling": 0.5, "first": 3.0, "hard": 3.0}

@@ -110,7 +110,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"caps": [{"limit": 1, "span_seconds": -5}]}, "span_seconds"),
     ({"audience": "nobody"}, "audience must be one of everyone"),
     ({"bidder": "paper"}, "expected_requests"),
-    ({"auction": "third_price"}, "auction"),
+    ({"auction": "second_price"}, "auction"),
     ({"min_cpm": 5, "max_cpm": 1}, "min_cpm"),
     ({"market_mu": 1.0}, "market_sigma"),
     ({"creative": {"width": 300}}, "creative"),

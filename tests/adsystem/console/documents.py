@@ -60,7 +60,6 @@ CAMPAIGN: dict[str, Any] = {
     "caps": ({"limit": 1, "span_seconds": 3600.0}, {"limit": 4, "span_seconds": None}),
     "daily_budget": None,
     "audience": "everyone",
-    "auction": "second_price",
     "bidder": "planning",
     "min_cpm": 0.0,
     "max_cpm": 5.0,

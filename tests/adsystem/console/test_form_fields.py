@@ -19,7 +19,6 @@ INPUTS = (
     "daily_budget",
     "audience",
     "bidder",
-    "auction",
     "expected_requests",
     "min_cpm",
     "max_cpm",

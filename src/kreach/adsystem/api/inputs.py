@@ -65,7 +65,6 @@ class CampaignIn(_In):
     )
     daily_budget: Money | None = None
     audience: Annotated[Text, Field(min_length=1, max_length=200)] = EVERYONE
-    auction: str = Field("second_price", pattern="^(second_price|first_price)$")
     bidder: str = Field("planning", pattern="^(planning|paper)$")
     min_cpm: Cpm = 0.0
     max_cpm: Cpm = MAX_CPM

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Arrivals
+from kreach.adsystem.bidding.auction_markets import AuctionMarkets
 from kreach.adsystem.bidding.budget import Purse
-from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.planning import GroupState, Plan, Planner, kind_probabilities
 from kreach.adsystem.bidding.valuation import (
@@ -57,43 +57,59 @@ class Bidder(ABC):
 
     The money of a bid is held back until its outcome is told. A win counts at once, confirmed or
     not; `void` takes it back if it was never shown.
+
+    A request says whether its auction is first-price or second-price: pass it as `auction`, to the
+    bid and to its outcome. Without, the auction type is that of the market given.
     """
 
-    market: Market  # as it is believed to be now
-
-    def __init__(self, valuation: Valuation, purse: Purse, limits: BidLimits | None = None) -> None:
+    def __init__(
+        self,
+        valuation: Valuation,
+        purse: Purse,
+        markets: AuctionMarkets,
+        limits: BidLimits | None = None,
+    ) -> None:
         self.valuation = valuation
         self.purse = purse
+        self.markets = markets
         self.limits = limits or BidLimits()
+
+    @property
+    def market(self) -> Market:
+        """The market as it is believed to be now, of the auction type of the one given."""
+        return self.markets.of()
 
     @property
     @abstractmethod
     def multiplier(self) -> float:
         """λ: reach per unit of money."""
 
-    def bid(self, group: int, now: float, floor: float = 0.0) -> float:
+    def bid(self, group: int, now: float, floor: float = 0.0, auction: str | None = None) -> float:
         """What to bid for a request of this group; 0 means no bid."""
         if not floor >= 0.0:
             raise KreachError.rule("floor", "be a number ≥ 0", floor)
-        wanted = min(self.wanted(group, now), self.limits.most, self.purse.available(now))
+        wanted = self.wanted(group, now, auction)
+        wanted = min(wanted, self.limits.most, self.purse.available(now))
         if not (wanted > 0.0 and wanted >= max(floor, self.limits.least)):
             return 0.0
         self.purse.hold(wanted)
         return wanted
 
-    def won(self, group: int, bid: float, price: float, now: float) -> None:
+    def won(
+        self, group: int, bid: float, price: float, now: float, auction: str | None = None
+    ) -> None:
         """A bid won; `price` is what is paid, at most the bid."""
         if not 0.0 <= price <= bid:
             raise KreachError.rule("price", f"lie between 0 and the bid ({bid})", price)
         self.valuation.record(group, now)  # first: it refuses a group that does not exist
         self.purse.release(bid)
         self.purse.pay(price, now)
-        self.learn(bid, price, won=True)
+        self.learn(bid, price, won=True, auction=auction)
 
-    def lost(self, group: int, bid: float) -> None:
+    def lost(self, group: int, bid: float, auction: str | None = None) -> None:
         """A bid lost."""
         self.withdraw(group, bid)
-        self.learn(bid, 0.0, won=False)
+        self.learn(bid, 0.0, won=False, auction=auction)
 
     def withdraw(self, group: int, bid: float) -> None:
         """A bid was never put to the auction: nothing is learned from it."""
@@ -107,13 +123,20 @@ class Bidder(ABC):
         self.valuation.revert(group, won_at)
         self.purse.refund(price)
 
-    @abstractmethod
-    def wanted(self, group: int, now: float) -> float:
+    def wanted(self, group: int, now: float, auction: str | None = None) -> float:
         """The bid before limits and budget; it is asked once for each request."""
+        market = self.markets.of(auction)
+        value = self.value(group, now)
+        self.markets.count(auction)
+        return best_bid(market, value)
 
     @abstractmethod
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
+    def value(self, group: int, now: float) -> float:
+        """What a request is worth in money, in any auction; it is asked once for each request."""
+
+    def learn(self, bid: float, price: float, *, won: bool, auction: str | None = None) -> None:
         """What an outcome teaches."""
+        self.markets.learn(bid, price, won=won, auction=auction)
 
     def memory(self) -> dict[str, Any]:
         """What was learned, as plain values, to survive a restart."""
@@ -122,10 +145,9 @@ class Bidder(ABC):
     def remember(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 - some learn nothing
         """Take up what an earlier run learned."""
 
-    def learn_losses(self, bid: float, count: int) -> None:
+    def learn_losses(self, bid: float, count: int, auction: str | None = None) -> None:
         """What several losses at about the same bid teach."""
-        for _ in range(count):
-            self.learn(bid, 0.0, won=False)
+        self.markets.learn_losses(bid, count, auction)
 
 
 class PaperBidder(Bidder):
@@ -154,13 +176,12 @@ class PaperBidder(Bidder):
         base_bids: tuple[float, float] = (0.1, 10.0),
         limits: BidLimits | None = None,
     ) -> None:
-        super().__init__(valuation, purse, limits)
+        super().__init__(valuation, purse, AuctionMarkets(market, learn=False), limits)
         requests = as_whole_number("requests", requests, minimum=1)
         if not 0.0 < base_bids[0] <= base_bids[1] < float("inf"):
             raise KreachError.rule("base_bids", "be 0 < least ≤ most", base_bids)
         if not 0.0 < step_size < float("inf"):
             raise KreachError.rule("step_size", "be a finite number > 0", step_size)
-        self.market = market
         self.per_request = purse.budget / requests
         self.step_size = step_size
         self.multipliers = 1.0 / base_bids[1], 1.0 / base_bids[0]
@@ -172,9 +193,9 @@ class PaperBidder(Bidder):
     def multiplier(self) -> float:
         return self._multiplier
 
-    def wanted(self, group: int, now: float) -> float:
+    def value(self, group: int, now: float) -> float:
         self._update()
-        return best_bid(self.market, self.valuation.probability(group, now) / self._multiplier)
+        return self.valuation.probability(group, now) / self._multiplier
 
     def _update(self) -> None:
         """λ for this request from what the one before cost."""
@@ -184,12 +205,6 @@ class PaperBidder(Bidder):
             least, most = self.multipliers
             self._multiplier = min(max(moved, least), most)
         self._pending, self._spent_before = True, self.purse.spent
-
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
-        """The paper's rule takes its market as given."""
-
-    def learn_losses(self, bid: float, count: int) -> None:
-        """The paper's rule takes its market as given."""
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         least, most = self.multipliers
@@ -242,7 +257,8 @@ class PlanningBidder(Bidder):
     ) -> None:
         if valuation is None and model is not None:
             valuation = VisitorValuation(audience, cap, model, starts_seconds)
-        super().__init__(valuation or CapValuation(audience, cap), purse, limits)
+        markets = AuctionMarkets(market, prior_auctions, half_life_auctions, learn=learn)
+        super().__init__(valuation or CapValuation(audience, cap), purse, markets, limits)
         if ahead and isinstance(self.valuation, StackedValuation):
             raise KreachError.rule("ahead", "be off for stacked caps", ahead)
         if ahead and isinstance(audience, OverlappingAudience):
@@ -251,8 +267,6 @@ class PlanningBidder(Bidder):
             raise KreachError.rule("first_multiplier", "be a finite number > 0", first_multiplier)
         if plans < 1:
             raise KreachError.rule("plans", "be at least 1", plans)
-        self.market = market
-        self._learner = MarketLearner(market, prior_auctions, half_life_auctions) if learn else None
         self.arrivals = arrivals or Arrivals(audience.group_count, purse.start, purse.end)
         probability, kind_of_group = kind_probabilities(audience, cap, model)
         self.kind_of_group, self.kind_probability = kind_of_group, probability
@@ -290,7 +304,7 @@ class PlanningBidder(Bidder):
         codes: list[int] = self.kind_of_group.tolist()
         return codes
 
-    def wanted(self, group: int, now: float) -> float:
+    def value(self, group: int, now: float) -> float:
         worth = self.valuation.probability(group, now)
         if not self.purse.start <= now < self.purse.end:
             return 0.0
@@ -302,8 +316,8 @@ class PlanningBidder(Bidder):
         if plan is not None:
             left = arrivals.left_of(group, self.left_per_time * max(self.purse.end - now, 0.0))
             worth *= plan.discount(self._codes[group], self.valuation.count(group), left)
-            return best_bid(self.market, plan.request_value(worth))
-        return best_bid(self.market, worth / self._multiplier)
+            return plan.request_value(worth)
+        return worth / self._multiplier
 
     def plan_due(self, now: float) -> bool:
         """Whether it is time to plan again."""
@@ -315,8 +329,7 @@ class PlanningBidder(Bidder):
         Beyond 20,000 groups every so-manieth stands for its neighbours, with its part of the
         budget: the error is below what re-planning mends anyway.
         """
-        if self._learner is not None:
-            self.market = self._learner.market()
+        self.markets.refresh()
         self._next_plan_at = now + self._interval
         time_left = max(self.purse.end - now, 1e-9)
         self.left_per_time = self.arrivals.left(now) / time_left
@@ -328,33 +341,19 @@ class PlanningBidder(Bidder):
         evidence = self._weight * self.arrivals.evidence(now)
         state = GroupState(kinds, self.valuation.counts(self._planned), left, evidence)
         guess = self._multiplier if self._has_plan else None
-        return partial(self._planner.solve, state, budget, self.market, guess)
+        return partial(self._planner.solve, state, budget, self.markets.planned(), guess)
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""
         self._plan, self._multiplier, self._has_plan = plan, plan.multiplier, True
 
     def memory(self) -> dict[str, Any]:
-        learned = None if self._learner is None else self._learner.memory()
-        return {"multiplier": self._multiplier, "planned": self._has_plan, "market": learned}
+        pacing = {"multiplier": self._multiplier, "planned": self._has_plan}
+        return pacing | self.markets.memory()
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self._multiplier, self._has_plan = float(memory["multiplier"]), bool(memory["planned"])
-        if self._learner is not None and memory.get("market") is not None:
-            self._learner.remember(memory["market"])
-            self.market = self._learner.market()
-
-    def learn_losses(self, bid: float, count: int) -> None:
-        if self._learner is not None:
-            self._learner.loss(bid, count)
-
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
-        if self._learner is None:
-            return
-        if won:
-            self._learner.win(bid, price)
-        else:
-            self._learner.loss(bid)
+        self.markets.remember(memory)
 
 
 def best_bid(market: Market, value: float) -> float:

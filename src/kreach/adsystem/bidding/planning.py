@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.bidding.market import Market, MarketMix
 from kreach.adsystem.measurement.baselines import EveryImpression
 from kreach.adsystem.measurement.probability import profile_reach_probability
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
@@ -28,8 +28,10 @@ KindProbability = Callable[[int, FloatArray], FloatArray]
 """(kind, impressions) → reach probability."""
 
 
-def market_response(market: Market) -> Response:
+def market_response(market: Market | MarketMix) -> Response:
     """The market's answer on a grid of values that covers its prices, whatever their unit."""
+    if isinstance(market, MarketMix):
+        return _mixed_response(market)
     coarse = np.exp(np.linspace(-60.0, 60.0, 481))
     win = market.win_probability(coarse)
     lowest = coarse[np.argmax(win > 1e-7)] / 2.0
@@ -45,6 +47,18 @@ def market_response(market: Market) -> Response:
         np.concatenate([zero, market.win_probability(bids)]),
         np.concatenate([zero, market.expected_cost(bids)]),
     )
+
+
+def _mixed_response(mix: MarketMix) -> Response:
+    """A request is of one of the markets: chances to win and costs are averages by their shares."""
+    parts = [(market_response(market), share) for market, share in mix.parts]
+    values = np.unique(np.concatenate([response.values for response, _ in parts]))
+    win, cost = np.zeros(len(values)), np.zeros(len(values))
+    for response, share in parts:
+        own_win, own_cost = response.win_and_cost(values)
+        win += share * own_win
+        cost += share * own_cost
+    return Response(values, values, win, cost)
 
 
 @dataclass(frozen=True)
@@ -186,7 +200,11 @@ class Planner:
         self._more = more if ahead else 0.0
 
     def solve(
-        self, state: GroupState, budget: float, market: Market, guess: float | None = None
+        self,
+        state: GroupState,
+        budget: float,
+        market: Market | MarketMix,
+        guess: float | None = None,
     ) -> Plan:
         """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
         response = market_response(market).of_sessions(self._more)
@@ -229,7 +247,9 @@ class Planner:
             low, high = (middle, high) if spend > budget else (low, middle)
         return float(np.exp(high)) / 2.0  # requests do get worth less, so bids must be higher
 
-    def at_multiplier(self, state: GroupState, market: Market, multiplier: float) -> Plan:
+    def at_multiplier(
+        self, state: GroupState, market: Market | MarketMix, multiplier: float
+    ) -> Plan:
         """The plan at a given multiplier, with what it will spend and reach."""
         response = market_response(market).of_sessions(self._more)
         return self._plan(multiplier, *self._evaluate(state, multiplier, response), response)

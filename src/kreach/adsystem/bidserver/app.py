@@ -30,6 +30,7 @@ def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App
     notices = Notices(state, metrics)
     bids = Bids(state, metrics)
     site.route("POST /openrtb2/bid", bids.bid)
+    site.route("POST /openrtb2/bid/*", bids.bid)
     for method in ("GET", "POST"):
         site.route(f"{method} /openrtb2/billing/*", notices.billing)
         site.route(f"{method} /openrtb2/win/*", notices.win)

@@ -11,15 +11,26 @@ import msgspec
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.money import AUCTIONS, as_micros
+from kreach.boundary.money import as_micros
 from kreach.boundary.times import as_instant, iso_text
 from kreach.errors import KreachError, check_all
 
-__all__ = ["BIDDERS", "STATES", "Campaign", "Cap", "Creative", "campaign_from", "check_runnable"]
+__all__ = [
+    "BIDDERS",
+    "REMOVED",
+    "STATES",
+    "Campaign",
+    "Cap",
+    "Creative",
+    "campaign_from",
+    "check_runnable",
+]
 
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
 MAX_CPM = 1_000_000.0
+REMOVED = {"auction": "auction is not a field any more: every bid request says its type (`at`)"}
+"""Fields of earlier versions, and what to do without them."""
 ID_PART = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 ID_RULE = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
 ID = rf"{ID_PART}(?:\.{ID_PART})?"
@@ -74,7 +85,6 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     caps: tuple[Cap, ...] = (Cap(limit=1),)
     daily_budget: float | None = None
     audience: str = EVERYONE
-    auction: str = "second_price"
     bidder: str = "planning"
     min_cpm: float = 0.0
     max_cpm: float = MAX_CPM
@@ -114,7 +124,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise KreachError.rule("daily_budget", "be at most the budget", self.daily_budget)
 
     def _check_choices(self) -> None:
-        for name, choices in (("auction", AUCTIONS), ("bidder", BIDDERS), ("state", STATES)):
+        for name, choices in (("bidder", BIDDERS), ("state", STATES)):
             if getattr(self, name) not in choices:
                 rule = f"be one of {', '.join(choices)}"
                 raise KreachError.rule(name, rule, getattr(self, name))
@@ -196,6 +206,9 @@ def check_runnable(campaign: Campaign, audience: Audience) -> None:
 
 def campaign_from(document: object) -> Campaign:
     """A campaign from plain values; an error names the field, the rule and the value."""
+    for name, message in REMOVED.items():
+        if isinstance(document, dict) and name in document:
+            raise KreachError(message, field=name, code="unknown")
     try:
         return msgspec.convert(document, Campaign, strict=True, str_keys=True)
     except msgspec.ValidationError as error:

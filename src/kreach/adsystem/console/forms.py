@@ -164,8 +164,6 @@ async def new_campaign(console: Console) -> None:
     with form.advanced():
         bidders = {"planning": "planning: looks ahead", "paper": "paper: the paper's rule"}
         form.choice("bidder", "Bidder", bidders)
-        auctions = {"second_price": "second price", "first_price": "first price"}
-        form.choice("auction", "Auction", auctions)
         form.text("expected_requests", "Expected bid requests", inputmode="numeric")
         form.number("min_cpm", "Min CPM bid")
         form.number("max_cpm", "Max CPM bid")

@@ -40,7 +40,7 @@ def plan(
     mu, sigma = MARKET
     if campaign.market_mu is not None and campaign.market_sigma is not None:
         mu, sigma = campaign.market_mu, campaign.market_sigma
-    market = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
+    market = LogNormalMarket(mu - log(1_000), sigma, question.auction)  # of one impression
     maker = OutlookMaker(audience, market, expected, cap)
     budgets, reach, level = question.budgets, question.reach, question.level
     if not budgets and reach is None:
@@ -63,7 +63,7 @@ def plan(
         group_size=question.group_size,
         cap=cap,
         requests=expected,
-        market=Market(mu=mu, sigma=sigma, auction=campaign.auction),
+        market=Market(mu=mu, sigma=sigma, auction=question.auction),
         plans=tuple(
             Outlook(**{name: getattr(one, name) for name in Outlook.__struct_fields__})
             for one in outlooks

@@ -140,7 +140,6 @@ class CampaignDefinition(_Document, frozen=True, kw_only=True):
     caps: tuple[FrequencyCap, ...]
     daily_budget: float | None
     audience: str
-    auction: str
     bidder: str
     min_cpm: float
     max_cpm: float

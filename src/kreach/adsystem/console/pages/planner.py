@@ -92,6 +92,9 @@ class _PlannerPage:
             self._size_text = Text("", classes="k-name")
             self._size = ui.slider(min=0, max=1, value=0, step=1, on_change=self._show_size)
             self._size.props("markers snap").props["aria-label"] = "Group size"
+        auctions = {"second_price": "second price", "first_price": "first price"}
+        self._auction = ui.select(auctions, label="Auctions", value="second_price")
+        self._auction.props("outlined dense stack-label")
         reach = ui.input("Or: target reach")
         reach.props["hint"] = "which budget reaches this?"
         self._inputs = {"requests": requests, "reach": reach}
@@ -192,7 +195,7 @@ class _PlannerPage:
     def _steps(self, campaign: CampaignSummary) -> list[tuple[Parameters, int | None]]:
         """The parameters of each plan, and its group size if it is not the released one."""
         requests, reach = ((field.value or "").strip() for field in self._inputs.values())
-        common = [("cap", str(int(self._cap.value)))]
+        common = [("cap", str(int(self._cap.value))), ("auction", str(self._auction.value))]
         if requests:
             common.append(("requests", requests))
         goals = [("budget", f"{share * campaign.budget:.6g}") for share in _BUDGET_SHARES]
