@@ -47,10 +47,11 @@ def campaigns(now: datetime) -> list[dict[str, Any]]:
         "end": (now + timedelta(minutes=5)).isoformat(),
         "market_mu": 0.0,
         "market_sigma": 0.7,
+        "max_cpm": 50.0,
     }
 
     def one(name: str, size: tuple[int, int], **more: Any) -> dict[str, Any]:
-        creative = {"id": f"{name}-1", "width": size[0], "height": size[1]}
+        creative = {"id": f"{name}-1", "markup": "ad", "width": size[0], "height": size[1]}
         return {"id": name, "creative": creative, **shared, **more}
 
     return [

@@ -13,6 +13,7 @@ from kreach.adsystem.campaigns.campaign import Cap
 from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 
 NEW = {"id": "autumn", "budget": 12.5, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01"}
+NEW |= {"max_cpm": 7.5}
 NEW["end"] = "2026-12-01T00:00:00+01:00"
 
 
@@ -40,6 +41,9 @@ def assert_refused(answer: httpx.Response, status: int, part: str = "") -> None:
 
 def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:
     async def work(client: httpx.AsyncClient) -> None:
+        without = {name: value for name, value in NEW.items() if name != "max_cpm"}
+        refused = await client.post("/v1/campaigns", json=without)
+        assert_refused(refused, 422, "max_cpm is required")
         made = await client.post("/v1/campaigns", json=NEW)
         assert made.status_code == 201
         assert made.headers["location"] == "/v1/campaigns/autumn"
@@ -51,6 +55,7 @@ def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:
         assert shown == made.json()
         assert (status["impressions"], status["budget_left_micros"]) == (0, 12_500_000)
         assert status["pace"] is None
+        assert status["not_bidding"] == "no creative"
         assert [report["cap"] for report in status["reach"]] == [1]
         changed = await client.patch(
             "/v1/campaigns/autumn", json={"state": "paused", "budget": 20, "daily_budget": 5.5}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from kreach.adsystem.bidserver.exchanges import FIRST_PRICE, Exchanges
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
@@ -14,6 +15,7 @@ from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.files import write_groups
 from kreach.boundary.openrtb import decode_request
 from tests.adsystem.bidserver.sample_bidders import (
+    CREATIVE,
     NOW,
     Exchange,
     ManualClock,
@@ -372,7 +374,7 @@ def kinds_of_campaigns() -> list[Campaign]:
         sample_campaign("paper", bidder="paper", expected_requests=1_000),
         sample_campaign("rolling", caps=ROLLING),
         sample_campaign("stacked", caps=STACKED),
-        sample_campaign("sized", creative=Creative(width=728, height=90)),
+        sample_campaign("sized", creative=Creative(markup="<b>ad</b>", width=728, height=90)),
     ]
 
 
@@ -386,7 +388,7 @@ def test_all_kinds_side_by_side(tmp_path: Path) -> None:
         assert prices == sorted(prices, reverse=True)
         assert set(bidders(exchange, imp=places, at=1)) == {bid.cid for bid in bids}
         wide = [{"id": "1", "banner": {"w": 728, "h": 90}}] * 6
-        assert len(bidders(exchange, imp=wide)) == 5
+        assert bidders(exchange, imp=wide) == ["sized"]
 
 
 def test_what_was_billed_survives_a_restart(tmp_path: Path) -> None:
@@ -423,6 +425,17 @@ def test_who_may_not_bid_much_does_not_stand_before_who_does(tmp_path: Path) -> 
 
 
 def test_blocked_domains_are_blocked_however_they_are_written(tmp_path: Path) -> None:
-    campaign = sample_campaign(creative=Creative(domains=("Shop.example",)))
+    campaign = sample_campaign(creative=replace(CREATIVE, domains=("Shop.example",)))
     with bidding(tmp_path, [campaign]) as exchange:
         assert bidders(exchange, badv=["shop.example"]) == ["no campaign"]
+
+
+@pytest.mark.parametrize("lacking", [{}, {"markup": "<b>ad</b>"}, {"width": 300, "height": 250}])
+def test_who_has_nothing_to_show_does_not_bid(tmp_path: Path, lacking: dict[str, Any]) -> None:
+    campaign = sample_campaign(creative=Creative(**lacking))
+    with bidding(tmp_path, [campaign], asleep=True) as exchange:
+        exchange.rest()
+        assert bidders(exchange) == ["no campaign"]
+        whole = {"markup": "<b>ad</b>", "width": 300, "height": 250}
+        change(exchange, "spring", creative=whole)
+        assert bidders(exchange) == ["spring"]

@@ -115,7 +115,7 @@ def sized_campaign(bidder: str, budget: float) -> Campaign:
         budget=budget,
         bidder=bidder,
         expected_requests=4_000,
-        creative=Creative(width=300, height=250),
+        creative=Creative(markup="<b>ad</b>", width=300, height=250),
         start=NOW,
         end=NOW + timedelta(hours=10),
     )

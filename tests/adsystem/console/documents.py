@@ -66,7 +66,7 @@ CAMPAIGN: dict[str, Any] = {
     "market_mu": None,
     "market_sigma": None,
     "expected_requests": None,
-    "creative": {"id": None, "markup": None, "width": None, "height": None, "domains": ()},
+    "creative": {"id": None, "markup": "ad", "width": 300, "height": 250, "domains": ()},
     "state": "running",
     "status": STATUS,
 }

@@ -31,6 +31,7 @@ INPUTS = (
 GOOD: dict[str, str | None] = {
     "id": "autumn",
     "budget": "12.5",
+    "max_cpm": "7.5",
     "start": "2026-11-01T00:00",
     "end": "2026-12-01T00:00",
     CAP_LIMIT: "2",
@@ -48,6 +49,7 @@ def test_a_form_makes_a_campaign() -> None:
     assert request_body(values) == {
         "id": "autumn",
         "budget": 12.5,
+        "max_cpm": 7.5,
         "start": "2026-11-01T00:00:00Z",
         "end": "2026-12-01T00:00:00Z",
         "caps": [{"limit": 2, "span_seconds": 604_800.0}],

@@ -67,7 +67,7 @@ class CampaignIn(_In):
     audience: Annotated[Text, Field(min_length=1, max_length=200)] = EVERYONE
     bidder: str = Field("planning", pattern="^(planning|paper)$")
     min_cpm: Cpm = 0.0
-    max_cpm: Cpm = MAX_CPM
+    max_cpm: Cpm
     market_mu: float | None = Field(None, gt=-50, lt=50)
     market_sigma: float | None = Field(None, gt=0, lt=20)
     expected_requests: int | None = Field(None, ge=1, le=2**53)

@@ -1,7 +1,7 @@
 """Many campaigns in one bidder: each with its own counts, budget and pace."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kreach.adsystem.bidding.bidder import Bidder
 from kreach.errors import KreachError
@@ -15,7 +15,7 @@ class Offer:
 
     campaign: str
     bid: float
-    auction: str | None = None
+    auction: str | None = field(default=None, repr=False)
 
 
 class Portfolio:

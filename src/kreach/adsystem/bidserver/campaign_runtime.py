@@ -208,7 +208,9 @@ class CampaignRuntime:
         return mine == others
 
     def can_bid(self, now: float) -> bool:
-        """Whether it is running, in its flight and has money for the smallest bid."""
+        """Whether it is running with a creative, in its flight, and can pay the smallest bid."""
         if self.campaign.state != "running" or not self.start <= now < self.end:
+            return False
+        if self.campaign.not_bidding is not None:
             return False
         return self.account.available(self.account.day_at(now)) >= self.min_micros

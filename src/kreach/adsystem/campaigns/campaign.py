@@ -49,6 +49,11 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     height: int | None = None
     domains: tuple[str, ...] = ()
 
+    @property
+    def complete(self) -> bool:
+        """Whether there is something to show: markup and its size."""
+        return self.markup is not None and self.width is not None and self.height is not None
+
     def __post_init__(self) -> None:
         if (self.width is None) != (self.height is None):
             raise KreachError.rule("creative", "have width and height, or neither", self.width)
@@ -76,6 +81,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `caps` with one entry for the whole flight is the usual cap; several are rolling and stacked,
     with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
+    Without markup, width and height of its creative a campaign can be stored, but does not bid.
     """
 
     id: str
@@ -87,7 +93,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     audience: str = EVERYONE
     bidder: str = "planning"
     min_cpm: float = 0.0
-    max_cpm: float = MAX_CPM
+    max_cpm: float
     market_mu: float | None = None  # ln of a price per thousand
     market_sigma: float | None = None
     expected_requests: int | None = None
@@ -172,6 +178,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             as_whole_number("expected_requests", self.expected_requests, minimum=1)
 
     @property
+    def not_bidding(self) -> str | None:
+        """What a running campaign lacks to bid; None if nothing."""
+        return None if self.creative.complete else "no creative"
+
+    @property
     def cap(self) -> int | None:
         """The cap of the whole flight, if that is all there is."""
         only = self.caps[0] if len(self.caps) == 1 else None
@@ -216,6 +227,9 @@ def campaign_from(document: object) -> Campaign:
             raise error.__cause__ from None
         problem, _, where = str(error).partition(" - at `$")
         field = where.strip("`").lstrip(".") or "campaign"
+        if not where and problem.startswith("Object missing required field `"):
+            field = problem.rpartition(" ")[2].strip("`")
+            raise KreachError(f"{field} is required", field=field, code="required") from None
         if "datetime" in problem:
             problem = "must be a time such as 2026-11-01T00:00:00Z"
         raise KreachError(f"{field}: {problem.replace('`', '')}", field=field) from None

@@ -153,7 +153,8 @@ class CampaignDefinition(_Document, frozen=True, kw_only=True):
 class Summary(_Document, frozen=True, kw_only=True):
     """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
 
-    For advertisers up to `as_of`.
+    For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid, such as
+    "no creative": its markup, width and height.
     """
 
     impressions: MayWithhold[int]
@@ -161,6 +162,7 @@ class Summary(_Document, frozen=True, kw_only=True):
     spend: MayWithhold[float]
     budget_left_micros: MayWithhold[int]
     budget_left: MayWithhold[float]
+    not_bidding: str | None = None
     as_of: str | None = None
     catalogue: str | None = None
     unique_reach: MayWithhold[float] = None
