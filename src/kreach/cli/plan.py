@@ -28,6 +28,10 @@ def plan(
         str | None, typer.Option(help="Use the prices of this campaign only.")
     ] = None,
     auction: Annotated[str, typer.Option(help="second_price or first_price.")] = "second_price",
+    max_cost_per_reach: Annotated[
+        float | None,
+        typer.Option(help="Most that a further reach may cost; default: ten times the first."),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the bands.")] = 0.95,
     seed: Seed = 0,
     as_json: Json = False,
@@ -39,13 +43,15 @@ def plan(
     """
     from kreach.adsystem.bidding.history import read_prices
     from kreach.adsystem.bidding.outlook import OutlookMaker
+    from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE
     from kreach.boundary.files import read_groups
 
     with progress_spinner() as progress:
         progress("reading")
         _, audience = read_groups(groups)
         market = read_prices(prices, campaign, auction)
-        maker = OutlookMaker(audience, market, requests, cap)
+        limits = {"max_cost_per_reach": max_cost_per_reach, "max_cost_multiple": MAX_COST_MULTIPLE}
+        maker = OutlookMaker(audience, market, requests, cap, **limits)
         budgets = budget or []
         if not budgets and reach is None:
             everything = requests * float(market.expected_cost(float("inf")))
@@ -92,4 +98,8 @@ def _show(rows: list[dict[str, Any]], people: int, cap: int, level: float) -> No
             bar,
         )
     console.print(table)
+    for row in rows:
+        if row["unspent_reason"] is not None:
+            left = f"{row['unspent']:,.5g} of {row['budget']:,.5g} stay unspent"
+            console.print(f"{left}: {row['unspent_reason']}")
     console.print()

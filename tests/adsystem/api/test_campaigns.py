@@ -292,9 +292,20 @@ def test_plans_are_those_of_the_library(tmp_path: Path) -> None:
         answer = await client.get("/v1/campaigns/spring/plan?budget=0.1&budget=0.4&reach=50")
         assert answer.status_code == 200
         market = kr.LogNormalMarket(-log(1_000), 1.0)
-        maker = OutlookMaker(make_catalogue("disjoint").audience(), market, 500, 3)
+        audience = make_catalogue("disjoint").audience()
+        maker = OutlookMaker(audience, market, 500, 3, max_cost_multiple=10.0)
         expected = [maker.for_budget(0.1), maker.for_budget(0.4), maker.for_reach(50)]
         plans = answer.json()["plans"]
         assert plans == [asdict(one) | {"band": list(one.band)} for one in expected]
+        url = "/v1/campaigns/spring/plan?budget=5&max_cost_per_reach=0.002"
+        (limited,) = (await client.get(url)).json()["plans"]
+        assert limited["unspent"] > 4.0
+        assert limited["unspent_reason"] == "a further reach would cost more than 0.002"
+        assert limited["multiplier"] == pytest.approx(500.0)
+        assert limited["impressions"] <= 500
+        changed = await client.patch("/v1/campaigns/spring", json={"max_cost_per_reach": 0.002})
+        assert changed.json()["max_cost_per_reach"] == 0.002
+        (own,) = (await client.get("/v1/campaigns/spring/plan?budget=5")).json()["plans"]
+        assert own == limited
 
     with_client(tmp_path, work)

@@ -439,3 +439,19 @@ def test_who_has_nothing_to_show_does_not_bid(tmp_path: Path, lacking: dict[str,
         whole = {"markup": "<b>ad</b>", "width": 300, "height": 250}
         change(exchange, "spring", creative=whole)
         assert bidders(exchange) == ["spring"]
+
+
+@pytest.mark.parametrize("bidder", ["planning", "paper"])
+@pytest.mark.parametrize("caps", [(Cap(limit=1),), (Cap(limit=1, span_seconds=3_600.0),)])
+def test_a_further_reach_costs_at_most_so_much(
+    tmp_path: Path, bidder: str, caps: tuple[Cap, ...]
+) -> None:
+    """The first request reaches somebody for sure: it is worth the limit, 0.4 per thousand."""
+    more = {"bidder": bidder, "expected_requests": 20, "caps": caps}
+    campaign = sample_campaign(max_cost_per_reach=0.0004, **more)
+    with bidding(tmp_path, [campaign]) as exchange:
+        prices = [exchange.price("g1") for _ in range(150)]
+        assert max(prices) <= 0.4
+        assert prices[-1] == pytest.approx(0.4, abs=0.0011)
+        change(exchange, "spring", max_cost_per_reach=0.0002)
+        assert exchange.price("g1") <= 0.2

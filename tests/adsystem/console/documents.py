@@ -66,6 +66,7 @@ CAMPAIGN: dict[str, Any] = {
     "market_mu": None,
     "market_sigma": None,
     "expected_requests": None,
+    "max_cost_per_reach": None,
     "creative": {"id": None, "markup": "ad", "width": 300, "height": 250, "domains": ()},
     "state": "running",
     "status": STATUS,

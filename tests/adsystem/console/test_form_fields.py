@@ -22,6 +22,7 @@ INPUTS = (
     "expected_requests",
     "min_cpm",
     "max_cpm",
+    "max_cost_per_reach",
     "market_mu",
     "market_sigma",
     "creative.width",

@@ -71,6 +71,7 @@ class CampaignIn(_In):
     market_mu: float | None = Field(None, gt=-50, lt=50)
     market_sigma: float | None = Field(None, gt=0, lt=20)
     expected_requests: int | None = Field(None, ge=1, le=2**53)
+    max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None
     state: str = Field("running", pattern="^(running|paused|ended)$")
 
@@ -84,4 +85,5 @@ class CampaignChange(_In):
     state: str | None = Field(None, pattern="^(running|paused|ended)$")
     min_cpm: Cpm | None = None
     max_cpm: Cpm | None = None
+    max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None

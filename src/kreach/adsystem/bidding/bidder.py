@@ -224,6 +224,11 @@ class PlanningBidder(Bidder):
     planned with the average group. Overlapping audiences and stacked or rolling caps are paced by
     the same plans but valued at p_t (`ahead` must be off).
 
+    A further reach costs at most `max_cost_per_reach`: the multiplier is never below its inverse,
+    so an ample budget is not spent on people who are reached already. Without, the limit is
+    `max_cost_multiple` times what it costs to reach somebody first (`Planner.first_reach_cost`),
+    by the market as it is known to each plan; without either there is no limit.
+
     >>> import kreach as kr
     >>> purse = kr.Purse(budget=50.0, start=0.0, end=86_400.0)
     >>> audience, prior = kr.Audience.disjoint([20] * 50), kr.LogNormalMarket(0.0, 0.7)
@@ -254,6 +259,8 @@ class PlanningBidder(Bidder):
         limits: BidLimits | None = None,
         arrivals: Arrivals | None = None,
         plans_itself: bool = True,
+        max_cost_per_reach: float | None = None,
+        max_cost_multiple: float | None = None,
     ) -> None:
         if valuation is None and model is not None:
             valuation = VisitorValuation(audience, cap, model, starts_seconds)
@@ -287,12 +294,30 @@ class PlanningBidder(Bidder):
         self._next_plan_at = purse.start + _TOO_EARLY * (purse.end - purse.start)
         self._plan: Plan | None = None
         self._has_plan = False  # now, or in an earlier run
-        self._multiplier = first_multiplier
+        for name, limit in (
+            ("max_cost_per_reach", max_cost_per_reach),
+            ("max_cost_multiple", max_cost_multiple),
+        ):
+            if limit is not None and not 0.0 < limit < float("inf"):
+                raise KreachError.rule(name, "be a finite number > 0", limit)
+        self._max_cost_per_reach, self._max_cost_multiple = max_cost_per_reach, max_cost_multiple
+        self._multiplier = self._limited(first_multiplier)
         self.left_per_time = 0.0
 
     @property
     def multiplier(self) -> float:
         return self._multiplier
+
+    def _limited(self, multiplier: float) -> float:
+        most = self._max_cost_per_reach
+        return multiplier if most is None else max(multiplier, 1.0 / most)
+
+    @property
+    def max_cost_per_reach(self) -> float | None:
+        """What a further reach may cost now; None without a limit, or before the first plan."""
+        if self._max_cost_per_reach is not None or self._plan is None:
+            return self._max_cost_per_reach
+        return self._plan.max_cost_per_reach
 
     @property
     def plan(self) -> Plan | None:
@@ -341,7 +366,15 @@ class PlanningBidder(Bidder):
         evidence = self._weight * self.arrivals.evidence(now)
         state = GroupState(kinds, self.valuation.counts(self._planned), left, evidence)
         guess = self._multiplier if self._has_plan else None
-        return partial(self._planner.solve, state, budget, self.markets.planned(), guess)
+        return partial(
+            self._planner.solve,
+            state,
+            budget,
+            self.markets.planned(),
+            guess,
+            max_cost_per_reach=self._max_cost_per_reach,
+            max_cost_multiple=self._max_cost_multiple,
+        )
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""
@@ -352,7 +385,8 @@ class PlanningBidder(Bidder):
         return pacing | self.markets.memory()
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self._multiplier, self._has_plan = float(memory["multiplier"]), bool(memory["planned"])
+        self._multiplier = self._limited(float(memory["multiplier"]))
+        self._has_plan = bool(memory["planned"])
         self.markets.remember(memory)
 
 

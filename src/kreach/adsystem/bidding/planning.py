@@ -22,6 +22,7 @@ _MAX_STEPS = 96
 _SAMPLED_PROFILES = 200
 _LOWEST, _HIGHEST = 1e-9, 1e9
 _PLANNED_DAYS = 8  # that a plan spreads draws over, to tell how often two are one person's
+_MOST_AUCTIONS = 0.9  # whoever wins so many pays the price that a default limit is based on
 _CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
 
 KindProbability = Callable[[int, FloatArray], FloatArray]
@@ -95,8 +96,10 @@ class Plan:
         reach: float,
         response: Response,
         more: float = 0.0,
+        max_cost_per_reach: float | None = None,
     ) -> None:
         self.multiplier = multiplier
+        self.max_cost_per_reach = max_cost_per_reach
         self.expected_spend = spend
         self.expected_reach = reach
         self.response = response  # of the market to a session, if requests come in sessions
@@ -112,7 +115,14 @@ class Plan:
             self.expected_reach,
             self.response,
             self._more,
+            self.max_cost_per_reach,
         )
+
+    @property
+    def limited(self) -> bool:
+        """Whether the limit of what a further reach may cost holds spend back."""
+        most = self.max_cost_per_reach
+        return most is not None and self.multiplier * most <= 1.0 + 1e-9
 
     def discount(self, kind: int, impressions: float, requests_left: float) -> float:
         """worth/p: the part of a request's reach probability that later ones cannot make up."""
@@ -205,11 +215,25 @@ class Planner:
         budget: float,
         market: Market | MarketMix,
         guess: float | None = None,
+        *,
+        max_cost_per_reach: float | None = None,
+        max_cost_multiple: float | None = None,
     ) -> Plan:
-        """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
+        """The plan for the rest of a flight; a good guess of the multiplier saves most work.
+
+        A further reach costs at most `max_cost_per_reach`: the multiplier is at least its inverse,
+        and what cannot be spent so is left. Without, the limit is `max_cost_multiple` times
+        `first_reach_cost`; without either there is none.
+        """
         response = market_response(market).of_sessions(self._more)
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
-            return self._plan(_HIGHEST, 0.0, 0.0, [None] * self._kind_count, response)
+            empty = self._plan(_HIGHEST, 0.0, 0.0, [None] * self._kind_count, response)
+            empty.max_cost_per_reach = max_cost_per_reach
+            return empty
+        most = max_cost_per_reach
+        if most is None and max_cost_multiple is not None:
+            most = max_cost_multiple * self.first_reach_cost(state, market)
+        lowest = _LOWEST if most is None else min(max(1.0 / most, _LOWEST), _HIGHEST)
         tried: dict[float, tuple[float, float, list[_KindTable | None]]] = {}
 
         def spend(log_multiplier: float) -> float:
@@ -219,8 +243,24 @@ class Planner:
                 )
             return tried[log_multiplier][0]
 
-        best = _find_multiplier(spend, budget, guess or self._first_guess(state, budget, response))
-        return self._plan(float(np.exp(best)), *tried[best], response)
+        guess = guess or self._first_guess(state, budget, response)
+        best = _find_multiplier(spend, budget, max(guess, lowest), lowest)
+        plan = self._plan(float(np.exp(best)), *tried[best], response)
+        plan.max_cost_per_reach = most
+        return plan
+
+    def first_reach_cost(self, state: GroupState, market: Market | MarketMix) -> float:
+        """What it costs to reach somebody first: the price of who wins nine auctions of ten, over
+        the chance that the person behind a request is targeted."""
+        response = market_response(market)
+        at = int(np.argmax(response.win >= _MOST_AUCTIONS * response.win[-1]))
+        price = float(response.cost[at] / max(response.win[at], 1e-300))
+        chance = 0.0
+        for kind in np.unique(state.kind).tolist():
+            requests = float(state.requests_left[state.kind == kind].sum())
+            chance += requests * float(self._probability(kind, np.zeros(1))[0])
+        chance /= max(float(state.requests_left.sum()), 1e-300)
+        return price / chance if chance > 0.0 else float("inf")
 
     def _plan(
         self,
@@ -314,9 +354,14 @@ class Planner:
         return _KindTable(table, first, block)
 
 
-def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float) -> float:
-    """ln λ with spend(ln λ) ≈ budget: bracket it from the guess, then narrow. Spend falls in λ."""
-    low_limit, high_limit = np.log(_LOWEST), np.log(_HIGHEST)
+def _find_multiplier(
+    spend: Callable[[float], float], budget: float, guess: float, lowest: float
+) -> float:
+    """ln λ with spend(ln λ) ≈ budget: bracket it from the guess, then narrow. Spend falls in λ.
+
+    The lowest λ allowed, if even that leaves a part of the budget.
+    """
+    low_limit, high_limit = float(np.log(lowest)), np.log(_HIGHEST)
     low = high = float(np.log(guess))
     width = 0.1
     while spend(low) < budget and low > low_limit:  # too little is spent: money is worth less

@@ -12,7 +12,7 @@ from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.shading import Shading, shading_of
 from kreach.adsystem.bidding.valuation import CapRule, CapValuation, StackedValuation, Valuation
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
 from kreach.boundary.money import MICROS
@@ -94,6 +94,7 @@ def make_bidder(
     typical = float(np.exp(believed.mu))
     start, end = campaign.start.timestamp(), campaign.end.timestamp()
     purse = AccountPurse(account, start, end)
+    most = campaign.max_cost_per_reach or float("inf")
     if campaign.bidder == "paper":
         return PaperBidder(
             valuation,
@@ -101,7 +102,7 @@ def make_bidder(
             believed,
             campaign.expected_requests or 1,
             step_size=0.1 / typical,  # the paper's numbers, for a market whose price is 1
-            base_bids=(0.1 * typical, 10.0 * typical),
+            base_bids=(0.1 * typical, max(min(most, 10.0 * typical), 0.1 * typical)),
         )
     arrivals = Arrivals(audience.group_count, start, end, hourly, traffic=traffic)
     stacked = campaign.cap is None
@@ -116,6 +117,8 @@ def make_bidder(
         first_multiplier=1.0 / typical,
         arrivals=arrivals,
         plans_itself=False,
+        max_cost_per_reach=campaign.max_cost_per_reach,
+        max_cost_multiple=MAX_COST_MULTIPLE,
     )
 
 

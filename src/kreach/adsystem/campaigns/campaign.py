@@ -17,6 +17,7 @@ from kreach.errors import KreachError, check_all
 
 __all__ = [
     "BIDDERS",
+    "MAX_COST_MULTIPLE",
     "REMOVED",
     "STATES",
     "Campaign",
@@ -29,6 +30,8 @@ __all__ = [
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
 MAX_CPM = 1_000_000.0
+MAX_COST_MULTIPLE = 10.0
+"""Of what it costs to reach somebody first: the limit of a campaign that has none of its own."""
 REMOVED = {"auction": "auction is not a field any more: every bid request says its type (`at`)"}
 """Fields of earlier versions, and what to do without them."""
 ID_PART = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
@@ -81,6 +84,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `caps` with one entry for the whole flight is the usual cap; several are rolling and stacked,
     with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
+    A further person reached costs at most `max_cost_per_reach`; without, ten times the first.
     Without markup, width and height of its creative a campaign can be stored, but does not bid.
     """
 
@@ -97,6 +101,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     market_mu: float | None = None  # ln of a price per thousand
     market_sigma: float | None = None
     expected_requests: int | None = None
+    max_cost_per_reach: float | None = None
     creative: Creative = Creative()
     state: str = "running"
 
@@ -107,6 +112,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             self._check_budget,
             self._check_choices,
             self._check_bid_limits,
+            self._check_cost,
             self._check_caps,
             self._check_market,
             self._check_requests,
@@ -143,6 +149,10 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not 0.0 <= self.min_cpm <= self.max_cpm:
             rule = f"lie between 0 and max_cpm ({self.max_cpm:g})"
             raise KreachError.rule("min_cpm", rule, self.min_cpm)
+
+    def _check_cost(self) -> None:
+        if self.max_cost_per_reach is not None:
+            as_micros("max_cost_per_reach", self.max_cost_per_reach)
 
     def _check_caps(self) -> None:
         if not self.caps:

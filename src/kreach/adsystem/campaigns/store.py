@@ -24,7 +24,10 @@ CREATE TABLE IF NOT EXISTS campaigns (
 CREATE INDEX IF NOT EXISTS by_revision ON campaigns (revision);
 """
 _NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"
-_CHANGEABLE = ("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "creative")
+_CHANGEABLE = (
+    *("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "max_cost_per_reach"),
+    "creative",
+)
 
 
 def _rename_limits(connection: sqlite3.Connection) -> None:

@@ -171,6 +171,8 @@ async def new_campaign(console: Console) -> None:
         form.choice("bidder", "Bidder", bidders)
         form.text("expected_requests", "Expected bid requests", inputmode="numeric")
         form.number("min_cpm", "Min CPM bid")
+        hint = "empty: ten times what the first costs"
+        form.number("max_cost_per_reach", "Max cost of a further person", hint=hint)
         form.number("market_mu", "Market: mean of ln CPM")
         form.number("market_sigma", "Market: standard deviation of ln CPM")
     form.dialog.open()
@@ -197,6 +199,8 @@ def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
         form.number("daily_budget", "Daily budget", campaign.daily_budget)
         form.text("end", "End (UTC)", end, type="datetime-local")
         form.number("max_cpm", "Max CPM bid", campaign.max_cpm)
+        most = campaign.max_cost_per_reach
+        form.number("max_cost_per_reach", "Max cost of a further person", most)
         form.text("creative.markup", "Ad markup", kept.markup or "")
         form.text("creative.width", "Ad width (pixels)", number_text(kept.width))
         form.text("creative.height", "Ad height (pixels)", number_text(kept.height))

@@ -5,7 +5,7 @@ from math import log
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
 from kreach.adsystem.reports.questions import PlanQuestion
 from kreach.adsystem.reports.report import Market, Outlook, PlanDocument
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
@@ -41,7 +41,9 @@ def plan(
     if campaign.market_mu is not None and campaign.market_sigma is not None:
         mu, sigma = campaign.market_mu, campaign.market_sigma
     market = LogNormalMarket(mu - log(1_000), sigma, question.auction)  # of one impression
-    maker = OutlookMaker(audience, market, expected, cap)
+    most = question.max_cost_per_reach or campaign.max_cost_per_reach
+    limits = {"max_cost_per_reach": most, "max_cost_multiple": MAX_COST_MULTIPLE}
+    maker = OutlookMaker(audience, market, expected, cap, **limits)
     budgets, reach, level = question.budgets, question.reach, question.level
     if not budgets and reach is None:
         budgets = (campaign.budget,)

@@ -42,3 +42,4 @@ class PlanQuestion:
     level: float = 0.95
     group_size: int | None = None
     auction: str = "second_price"
+    max_cost_per_reach: float | None = None

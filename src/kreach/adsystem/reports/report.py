@@ -146,6 +146,7 @@ class CampaignDefinition(_Document, frozen=True, kw_only=True):
     market_mu: float | None
     market_sigma: float | None
     expected_requests: int | None
+    max_cost_per_reach: float | None
     creative: Creative
     state: str
 
@@ -328,12 +329,16 @@ class CurveDocument(_Document, frozen=True, kw_only=True):
 
 
 class Pace(_Document, frozen=True, kw_only=True):
-    """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only."""
+    """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only.
+
+    `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ.
+    """
 
     ts: str
     spent_micros: int
     impressions: int | None = None
     multiplier: MayWithhold[float] = None
+    cost_per_reach: MayWithhold[float] = None
     reserved_micros: MayWithhold[int] = None
     carried_micros: MayWithhold[int] = None
     requests: MayWithhold[int] = None
@@ -379,7 +384,11 @@ class Market(_Document, frozen=True, kw_only=True):
 
 
 class Outlook(_Document, frozen=True, kw_only=True):
-    """The forecast for a budget; `band` holds reach with probability `level`."""
+    """The forecast for a budget; `band` holds reach with probability `level`.
+
+    `unspent` is what will be left of the budget and `unspent_reason` why; a further reach costs at
+    most `max_cost_per_reach`.
+    """
 
     budget: float
     spend: float
@@ -389,6 +398,9 @@ class Outlook(_Document, frozen=True, kw_only=True):
     impressions: float
     average_frequency: float
     multiplier: float
+    unspent: float
+    unspent_reason: str | None
+    max_cost_per_reach: float | None
 
 
 class PlanDocument(_Document, frozen=True, kw_only=True):

@@ -306,7 +306,22 @@ class _PlannerPage:
             ]
         )
         if plan is not None:
-            self._basis.set_text(_basis(plan))
+            self._basis.set_text(" ".join([_basis(plan), *_unspent(self._plans, currency)]))
+
+
+def _unspent(plans: list[tuple[int, Outlook]], currency: str) -> list[str]:
+    """What is left of the largest budget, and why; the limit on cost that was planned with."""
+    if not plans:
+        return []
+    outlook = max((outlook for _, outlook in plans), key=lambda one: one.budget)
+    texts = []
+    if outlook.max_cost_per_reach is not None:
+        most = fmt.money(outlook.max_cost_per_reach, currency)
+        texts.append(f"A further reach costs at most {most}.")
+    if outlook.unspent_reason is not None:
+        left, budget = fmt.money(outlook.unspent, currency), fmt.money(outlook.budget, currency)
+        texts.append(f"{left} of {budget} stay unspent: {outlook.unspent_reason}.")
+    return texts
 
 
 def _basis(plan: PlanDocument) -> str:
