@@ -49,6 +49,7 @@ def test_bids_follow_the_plan_that_the_library_would_make(tmp_path: Path) -> Non
         first_multiplier=1_000.0,
         arrivals=Arrivals(6, start, end, traffic=traffic),
         plans_itself=False,
+        max_cost_multiple=10.0,
     )
     generator = np.random.default_rng(5)
     settings: Any = {"expiry_seconds": 86_400}
