@@ -63,7 +63,7 @@ def make_store(
                 bidder=bidder,
                 expected_requests=10_000_000,
                 max_cpm=50.0,
-                creative=Creative(id=f"creative-{at}", width=300, height=250),
+                creative=Creative(id=f"creative-{at}", markup="<b>ad</b>", width=300, height=250),
             )
         )
     store.close()

@@ -17,7 +17,7 @@ from simulations.fleet import Fleet, FleetRun, RedisServer, SlowProxy
 from benchmarks.bidder import bid_request
 from benchmarks.load import Load, post, run_load
 from kreach.adsystem.bidserver.service import BidderState
-from kreach.adsystem.campaigns.campaign import Campaign, Cap
+from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
@@ -44,6 +44,7 @@ def _campaign(root: Path, budget: float, seconds: float, cap: int) -> None:
             market_sigma=0.7,
             market_mu=0.0,
             max_cpm=50.0,
+            creative=Creative(markup="<b>ad</b>", width=300, height=250),
         )
     )
     store.close()
@@ -227,6 +228,7 @@ def _flight(store: Path, start: datetime, seconds: float, requests: int) -> None
             market_mu=0.0,
             market_sigma=0.7,
             max_cpm=10.0,
+            creative=Creative(markup="<b>ad</b>", width=300, height=250),
         )
     )
     kept.close()

@@ -50,7 +50,9 @@ class _Store:
         for number in range(_CAMPAIGNS):
             flight = {"start": _START, "end": _START + timedelta(days=_DAYS)}
             dates = {name: moment.isoformat() for name, moment in flight.items()}
-            campaigns.add(campaign_from({"id": f"c{number}", "budget": 1000.0, **dates}))
+            campaigns.add(
+                campaign_from({"id": f"c{number}", "budget": 1000.0, "max_cpm": 5.0, **dates})
+            )
         campaigns.close()
         self.journal = Journal(self.settings.store, Log("bench", lambda line: None))
         self._catalogue = self.journal.catalogue_number("v1")

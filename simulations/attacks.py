@@ -107,6 +107,7 @@ class _Scene:
         return {
             "id": name,
             "budget": 1_000.0,
+            "max_cpm": 5.0,
             "start": START.isoformat(),
             "end": (START + timedelta(days=_DAYS)).isoformat(),
             "audience": audience,

@@ -41,10 +41,11 @@ def test_a_campaign_is_created_paused_resumed_edited_and_ended(
     field = page.locator("label", has=named(page, "field budget"))
     expect(field).to_contain_text(wrong["budget"])
     page.get_by_label("Budget", exact=True).fill("12.5")
+    page.get_by_label("Max CPM bid").fill("7.5")
     page.get_by_label("End (UTC)").fill("2026-10-01T00:00")
     page.get_by_role("button", name="Create").click()
     field = page.locator("label", has=named(page, "field end"))
-    body |= {"id": "winter-sale", "budget": 12.5, "end": "2026-10-01T00:00:00Z"}
+    body |= {"id": "winter-sale", "budget": 12.5, "max_cpm": 7.5, "end": "2026-10-01T00:00:00Z"}
     expect(field).to_contain_text(services.field_errors(body)["end"])
     expect(page.get_by_label("End (UTC)")).to_be_focused()
     page.get_by_label("End (UTC)").fill("2026-12-01T00:00")
@@ -209,7 +210,7 @@ def test_withheld_figures_are_shown_with_their_reason(new_page: NewPage, tmp_pat
     }
     with serving(tmp_path, "reporting", *where, more=environment) as reporting:
         url = f"http://127.0.0.1:{reporting.port}"
-        campaign = {"id": "own", "budget": 5, "start": "2026-11-01T00:00:00Z"}
+        campaign = {"id": "own", "budget": 5, "max_cpm": 5, "start": "2026-11-01T00:00:00Z"}
         campaign["end"] = "2036-12-01T00:00:00Z"
         bearer = {"authorization": f"Bearer {acme}"}
         created = httpx.post(f"{url}/v1/campaigns", json=campaign, headers=bearer)

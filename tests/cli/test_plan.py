@@ -65,6 +65,7 @@ def test_one_document(files: Path) -> None:
     assert set(first) == {
         *("budget", "spend", "reach", "band", "level", "impressions"),
         *("average_frequency", "multiplier"),
+        *("unspent", "unspent_reason", "max_cost_per_reach"),
     }
     assert (first["budget"], second["budget"], first["level"]) == (50.0, 200.0, 0.95)
     for plan in (first, second):
@@ -74,6 +75,17 @@ def test_one_document(files: Path) -> None:
         assert plan["average_frequency"] >= 1.0
     assert first["reach"] < second["reach"]
     assert first["multiplier"] > second["multiplier"]
+
+
+def test_an_ample_budget_is_not_spent(files: Path) -> None:
+    wide = document(run(files, "--budget", "5000", "--json"))["plans"][0]
+    narrow = run(files, "--budget", "5000", "--max-cost-per-reach", "0.8", "--json")
+    limited = document(narrow)["plans"][0]
+    assert limited["max_cost_per_reach"] == 0.8
+    assert limited["spend"] < wide["spend"] < 5_000.0
+    assert limited["unspent_reason"] == "a further reach would cost more than 0.8"
+    shown = run(files, "--budget", "5000", "--max-cost-per-reach", "0.8")
+    assert "stay unspent: a further reach would cost more than 0.8" in " ".join(shown.out.split())
 
 
 def test_budgets_of_its_own_choice(files: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import Campaign, Cap
+from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
@@ -69,6 +69,7 @@ def make_campaign(name: str, budget: float, **more: Any) -> Campaign:
         "market_mu": 1.5,
         "market_sigma": 0.5,
         "max_cpm": 20.0,
+        "creative": Creative(markup="<b>ad</b>", width=300, height=250),
     }
     return Campaign(**(given | more))
 

@@ -36,7 +36,13 @@ class Advertiser:
             while True:
                 name = f"{self.name}-{len(self.budgets)}"
                 known = self.budgets[name] = [0]
-                body: dict[str, object] = {"id": name, "budget": 1, "state": "paused", **flight}
+                body: dict[str, object] = {
+                    "id": name,
+                    "budget": 1,
+                    "max_cpm": 5,
+                    "state": "paused",
+                    **flight,
+                }
                 known.append(1)
                 reply = await client.ask("/v1/campaigns", json.dumps(body).encode())
                 assert reply.status == 201, reply

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kreach as kr
+from kreach.adsystem.bidding.auction_markets import AuctionMarkets
 from kreach.adsystem.bidding.bidder import Bidder
 from kreach.errors import KreachError
 from kreach.lab.auctions import Stream, paper_stream, run_auctions
@@ -15,7 +16,8 @@ class Scripted(Bidder):
     """Bids what it is told to, and keeps everything that it was shown."""
 
     def __init__(self, audience: kr.Audience, cap: int, bids: Sequence[float]) -> None:
-        super().__init__(kr.CapValuation(audience, cap), kr.Purse(1e6, 0.0, 1e6))
+        markets = AuctionMarkets(kr.LogNormalMarket(0.0, 1.0), learn=False)
+        super().__init__(kr.CapValuation(audience, cap), kr.Purse(1e6, 0.0, 1e6), markets)
         self._bids = list(bids)
         self.seen: list[tuple[object, ...]] = []
 
@@ -23,11 +25,11 @@ class Scripted(Bidder):
     def multiplier(self) -> float:
         return 1.0
 
-    def wanted(self, group: int, now: float) -> float:
+    def value(self, group: int, now: float, auction: str | None = None) -> float:
         self.seen.append(("request", group, now))
         return self._bids.pop(0)
 
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
+    def learn(self, bid: float, price: float, *, won: bool, auction: str | None = None) -> None:
         self.seen.append(("won", bid, price) if won else ("lost", bid))
 
 

@@ -37,6 +37,7 @@ EXPIRY_SECONDS = 4
 HARD_CAP = 2
 LEVEL = 0.9999
 BANNER, TOWER, BOARD, STRIP = (300, 250), (160, 600), (728, 90), (320, 50)
+MOBILE = (300, 50)
 
 
 def campaigns(now: datetime) -> list[dict[str, Any]]:
@@ -46,10 +47,11 @@ def campaigns(now: datetime) -> list[dict[str, Any]]:
         "end": (now + timedelta(minutes=5)).isoformat(),
         "market_mu": 0.0,
         "market_sigma": 0.7,
+        "max_cpm": 50.0,
     }
 
     def one(name: str, size: tuple[int, int], **more: Any) -> dict[str, Any]:
-        creative = {"id": f"{name}-1", "width": size[0], "height": size[1]}
+        creative = {"id": f"{name}-1", "markup": "ad", "width": size[0], "height": size[1]}
         return {"id": name, "creative": creative, **shared, **more}
 
     return [
@@ -62,7 +64,7 @@ def campaigns(now: datetime) -> list[dict[str, Any]]:
             caps=[{"limit": 1, "span_seconds": 10}, {"limit": 3}],
             daily_budget=0.5,
         ),
-        one("first", BANNER, budget=3.0, auction="first_price", caps=[{"limit": 1}]),
+        one("first", MOBILE, budget=3.0, caps=[{"limit": 1}]),
         one("hard", STRIP, budget=3.0, caps=[{"limit": HARD_CAP}], max_cpm=20.0),
     ]
 
@@ -71,7 +73,7 @@ PLACES = (
     Placement(*BANNER),
     Placement(*TOWER),
     Placement(*BOARD, floor=0.1),
-    Placement(*BANNER, first_price=True),
+    Placement(*MOBILE, first_price=True),
     Placement(*STRIP),
 )
 BUDGETS = {"planned": 3.0, "paper": 0.4, "rolling": 0.5, "first": 3.0, "hard": 3.0}

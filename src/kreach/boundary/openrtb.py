@@ -104,6 +104,31 @@ class Imp(msgspec.Struct, gc=False):
     exp: int | None = None
 
 
+class SupplyNode(msgspec.Struct, gc=False):
+    """A system that passed the request on."""
+
+    raw_asi: Any = msgspec.field(default=None, name="asi")
+
+
+class SupplyChain(msgspec.Struct, gc=False):
+    """The systems between publisher and buyer; the last one sends the request."""
+
+    nodes: list[SupplyNode] | None = None
+
+
+class SourceExt(msgspec.Struct, gc=False):
+    """Where OpenRTB 2.5 has the supply chain."""
+
+    schain: SupplyChain | None = None
+
+
+class Source(msgspec.Struct, gc=False):
+    """Where the request comes from."""
+
+    schain: SupplyChain | None = None
+    ext: SourceExt | None = None
+
+
 class BidRequest(msgspec.Struct, gc=False):
     """A request for bids."""
 
@@ -117,6 +142,24 @@ class BidRequest(msgspec.Struct, gc=False):
     badv: list[str] | None = None
     wseat: list[str] | None = None
     bseat: list[str] | None = None
+    source: Source | None = None
+
+    @property
+    def first_price(self) -> bool:
+        """Whether a win costs its bid. Every other type charges at most that: `at` 2, if absent."""
+        return self.at == 1
+
+    @property
+    def exchange(self) -> str:
+        """The domain of the system that sent the request; empty if the request does not say."""
+        source = self.source
+        chain = None if source is None else source.schain
+        if chain is None and source is not None and source.ext is not None:
+            chain = source.ext.schain
+        if chain is None or not chain.nodes:
+            return ""
+        name = chain.nodes[-1].raw_asi
+        return name if isinstance(name, str) else ""
 
 
 class Bid(msgspec.Struct, omit_defaults=True):

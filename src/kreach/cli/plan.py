@@ -42,6 +42,10 @@ def plan(
             "[default: that of the groups' release, if any]."
         ),
     ] = None,
+    max_cost_per_reach: Annotated[
+        float | None,
+        typer.Option(help="Most that a further reach may cost; default: ten times the first."),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the bands.")] = 0.95,
     seed: Seed = 0,
     as_json: Json = False,
@@ -53,12 +57,14 @@ def plan(
     """
     from kreach.adsystem.bidding.history import read_prices
     from kreach.adsystem.bidding.outlook import OutlookMaker
+    from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE
 
     with progress_spinner() as progress:
         progress("reading")
         audience, chosen = _read(groups, model)
         market = read_prices(prices, campaign, auction)
-        maker = OutlookMaker(audience, market, requests, cap, model=chosen)
+        limits = {"max_cost_per_reach": max_cost_per_reach, "max_cost_multiple": MAX_COST_MULTIPLE}
+        maker = OutlookMaker(audience, market, requests, cap, model=chosen, **limits)
         budgets = budget or []
         if not budgets and reach is None:
             everything = requests * float(market.expected_cost(float("inf")))
@@ -132,4 +138,8 @@ def _show(
             bar,
         )
     console.print(table)
+    for row in rows:
+        if row["unspent_reason"] is not None:
+            left = f"{row['unspent']:,.5g} of {row['budget']:,.5g} stay unspent"
+            console.print(f"{left}: {row['unspent_reason']}")
     console.print()

@@ -239,7 +239,13 @@ class Demo:
                 "caps": [{"limit": cap}],
                 "bidder": bidder,
                 "expected_requests": max(self.options.visits // len(_BANNER_SIZES), 1),
-                "creative": {"id": f"{name}-1", "width": width, "height": height},
+                "max_cpm": 20.0,
+                "creative": {
+                    "id": f"{name}-1",
+                    "markup": f"<p>{name}</p>",
+                    "width": width,
+                    "height": height,
+                },
                 **flight,
             }
             if name not in known:

@@ -17,7 +17,7 @@ import kreach as kr
 from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
-from kreach.adsystem.campaigns.campaign import Campaign, Cap
+from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.reports import report as types
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, ReportingSettings
@@ -63,6 +63,8 @@ def make_campaign(name: str, **more: Any) -> Campaign:
         "start": START,
         "end": END,
         "caps": (Cap(limit=2),),
+        "max_cpm": 100.0,
+        "creative": Creative(markup="<b>ad</b>", width=300, height=250),
         "market_mu": 0.0,
         "market_sigma": 1.0,
     }

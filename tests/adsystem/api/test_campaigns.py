@@ -13,6 +13,7 @@ from kreach.adsystem.campaigns.campaign import Cap
 from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 
 NEW = {"id": "autumn", "budget": 12.5, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01"}
+NEW |= {"max_cpm": 7.5}
 NEW["end"] = "2026-12-01T00:00:00+01:00"
 
 
@@ -40,6 +41,9 @@ def assert_refused(answer: httpx.Response, status: int, part: str = "") -> None:
 
 def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:
     async def work(client: httpx.AsyncClient) -> None:
+        without = {name: value for name, value in NEW.items() if name != "max_cpm"}
+        refused = await client.post("/v1/campaigns", json=without)
+        assert_refused(refused, 422, "max_cpm is required")
         made = await client.post("/v1/campaigns", json=NEW)
         assert made.status_code == 201
         assert made.headers["location"] == "/v1/campaigns/autumn"
@@ -51,6 +55,7 @@ def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:
         assert shown == made.json()
         assert (status["impressions"], status["budget_left_micros"]) == (0, 12_500_000)
         assert status["pace"] is None
+        assert status["not_bidding"] == "no creative"
         assert [report["cap"] for report in status["reach"]] == [1]
         changed = await client.patch(
             "/v1/campaigns/autumn", json={"state": "paused", "budget": 20, "daily_budget": 5.5}
@@ -110,7 +115,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"caps": [{"limit": 1, "span_seconds": -5}]}, "span_seconds"),
     ({"audience": "nobody"}, "audience must be one of everyone"),
     ({"bidder": "paper"}, "expected_requests"),
-    ({"auction": "third_price"}, "auction"),
+    ({"auction": "second_price"}, "auction"),
     ({"min_cpm": 5, "max_cpm": 1}, "min_cpm"),
     ({"market_mu": 1.0}, "market_sigma"),
     ({"creative": {"width": 300}}, "creative"),
@@ -287,9 +292,20 @@ def test_plans_are_those_of_the_library(tmp_path: Path) -> None:
         answer = await client.get("/v1/campaigns/spring/plan?budget=0.1&budget=0.4&reach=50")
         assert answer.status_code == 200
         market = kr.LogNormalMarket(-log(1_000), 1.0)
-        maker = OutlookMaker(make_catalogue("disjoint").audience(), market, 500, 3)
+        audience = make_catalogue("disjoint").audience()
+        maker = OutlookMaker(audience, market, 500, 3, max_cost_multiple=10.0)
         expected = [maker.for_budget(0.1), maker.for_budget(0.4), maker.for_reach(50)]
         plans = answer.json()["plans"]
         assert plans == [asdict(one) | {"band": list(one.band)} for one in expected]
+        url = "/v1/campaigns/spring/plan?budget=5&max_cost_per_reach=0.002"
+        (limited,) = (await client.get(url)).json()["plans"]
+        assert limited["unspent"] > 4.0
+        assert limited["unspent_reason"] == "a further reach would cost more than 0.002"
+        assert limited["multiplier"] == pytest.approx(500.0)
+        assert limited["impressions"] <= 500
+        changed = await client.patch("/v1/campaigns/spring", json={"max_cost_per_reach": 0.002})
+        assert changed.json()["max_cost_per_reach"] == 0.002
+        (own,) = (await client.get("/v1/campaigns/spring/plan?budget=5")).json()["plans"]
+        assert own == limited
 
     with_client(tmp_path, work)

@@ -26,7 +26,7 @@ from tests.adsystem.api.live_stores import (
     reporting,
 )
 
-NEW = {"id": "spring", "budget": 12.5, "start": "2026-11-01T00:00:00Z"}
+NEW = {"id": "spring", "budget": 12.5, "max_cpm": 5.0, "start": "2026-11-01T00:00:00Z"}
 NEW["end"] = "2026-12-01T00:00:00Z"
 KINDS = ("", "/reach", "/series?by=day", "/curve", "/pacing", "/plan?requests=50")
 

@@ -28,7 +28,7 @@ LOOSE = GuardSettings(min_impressions=1, min_people=1, min_audience=1, min_diffe
 
 
 def theirs(name: str) -> Any:
-    creative = Creative(id="canary-creative-55", markup=MARKUP)
+    creative = Creative(id="canary-creative-55", markup=MARKUP, width=300, height=250)
     return make_campaign(name, budget=BUDGET, creative=creative)
 
 
@@ -113,7 +113,12 @@ FIELDS = ("after", "limit", "cap", "level", "catalogue", "start", "end", "by", "
 QUERIES = st.lists(
     st.tuples(st.sampled_from([*FIELDS, "campaign", "advertiser", "id", "x"]), VALUES), max_size=3
 )
-NEW = {"budget": 5.0, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
+NEW = {
+    "budget": 5.0,
+    "max_cpm": 5.0,
+    "start": "2026-11-01T00:00:00Z",
+    "end": "2026-12-01T00:00:00Z",
+}
 BODIES = st.one_of(
     st.none(),
     st.builds(lambda name: NEW | {"id": name}, NAMES),

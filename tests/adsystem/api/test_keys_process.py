@@ -15,7 +15,7 @@ from tests.service.service_process import Service, environment, serving
 
 pytestmark = pytest.mark.xdist_group("serve")
 
-BODY = {"id": "spring", "budget": 5, "start": "2026-11-01T00:00:00Z"}
+BODY = {"id": "spring", "budget": 5, "max_cpm": 5, "start": "2026-11-01T00:00:00Z"}
 BODY["end"] = "2036-12-01T00:00:00Z"
 
 

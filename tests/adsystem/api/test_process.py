@@ -14,7 +14,7 @@ import httpx
 from kreach.boundary.files import write_catalogue
 from tests.adsystem.api.live_stores import make_catalogue
 
-BODY = {"budget": 10, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
+BODY = {"budget": 10, "max_cpm": 5, "start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from tests.adsystem.report_services import PlainReports, open_reports, report_co
 NEW = {
     "id": "spring",
     "budget": 5.0,
+    "max_cpm": 5.0,
     "start": "2026-11-01T00:00:00Z",
     "end": "2026-12-01T00:00:00Z",
 }

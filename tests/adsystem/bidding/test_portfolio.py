@@ -145,7 +145,9 @@ def test_a_loss_teaches_only_who_bid() -> None:
     offer = portfolio.offer(0, 0.0)
     assert offer == Offer("a", 0.5)
     portfolio.lost(offer, 0)
-    learned = [bidder.memory()["market"]["auctions"] for bidder in bidders.values()]
+    learned = [
+        bidder.memory()["markets"]["second_price"]["auctions"] for bidder in bidders.values()
+    ]
     assert learned == [[1.0], [0.0]]
 
 

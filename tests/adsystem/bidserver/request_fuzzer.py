@@ -26,6 +26,7 @@ _RAW = (
 _FIELDS = (
     *("id", "imp", "user", "data", "name", "segment", "ext", "catalogue", "banner", "format"),
     *("w", "h", "pmp", "private_auction", "bidfloor", "bidfloorcur", "exp", "at", "tmax", "test"),
+    *("source", "schain", "nodes", "asi"),
     *("cur", "badv", "device", "eids", "", "__proto__", "\u0000"),
 )
 

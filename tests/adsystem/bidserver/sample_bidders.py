@@ -13,7 +13,7 @@ import numpy as np
 
 from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import Campaign, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings
 from kreach.boundary.catalogue import Catalogue
@@ -39,6 +39,7 @@ __all__ = [
 
 T = TypeVar("T")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+CREATIVE = Creative(markup="<b>ad</b>", width=300, height=250)
 AT_ONCE = 10_000  # ms of time to answer: no test depends on how fast a machine is
 
 
@@ -70,6 +71,7 @@ def sample_campaign(name: str = "spring", **more: Any) -> Campaign:
         "market_mu": 0.0,
         "market_sigma": 1.0,
         "max_cpm": 50.0,
+        "creative": CREATIVE,
     }
     return Campaign(id=name, **(told | more))
 

@@ -109,7 +109,6 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
     ("below floor", {"imp": [{"id": "1", "bidfloor": 2.0}]}),
     ("below floor", {"imp": [{"id": "1", "bidfloor": 1e308}]}),
     ("below floor", {"imp": [{"id": "1", "bidfloor": 10**300}]}),
-    ("no campaign", {"at": 1}),
     ("no campaign", {"badv": ["other.example", "shop.example"]}),
     ("no campaign", {"imp": [{"id": "1", "banner": {"w": 728, "h": 90}}]}),
     ("no campaign", {"imp": [{"id": "1", "banner": {"format": [{"w": 728, "h": 90}]}}]}),
@@ -140,6 +139,7 @@ BIDS: list[dict[str, Any]] = [
     {"cur": []},
     {"cur": None},
     {"test": 0},
+    {"at": 1},
     {"at": 2},
     {"at": 3},
     {"at": 10**30},
@@ -309,7 +309,7 @@ def test_other_methods(exchange: Exchange, method: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("/", "", "/openrtb2", "/openrtb2/bid/", "/openrtb2/bid/x", "/openrtb2/%"),
+        *("/", "", "/openrtb2", "/openrtb2/bids", "/openrtb2/bid/x/y", "/openrtb2/%"),
         *(
             "//openrtb2/bid",
             "/openrtb2/billing",

@@ -1,16 +1,21 @@
 """Who bids: flights, states, budgets, targeting, caps, auctions and kinds of catalogues."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from kreach.adsystem.bidserver.exchanges import FIRST_PRICE, Exchanges
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.files import write_groups
+from kreach.boundary.openrtb import decode_request
 from tests.adsystem.bidserver.sample_bidders import (
+    CREATIVE,
     NOW,
     Exchange,
     ManualClock,
@@ -191,21 +196,82 @@ def test_the_value_falls_by_the_kernel(tmp_path: Path) -> None:
                 exchange.win("g1")
 
 
-def test_first_and_second_prices_are_kept_apart(tmp_path: Path) -> None:
-    campaigns = [
-        sample_campaign("second", market_mu=1.0),
-        sample_campaign("first", auction="first_price"),
-    ]
-    with bidding(tmp_path, campaigns) as exchange:
-        assert bidders(exchange, at=1, imp=[{"id": "1"}, {"id": "2"}]) == ["first"]
-        assert bidders(exchange, at=2, imp=[{"id": "1"}, {"id": "2"}]) == ["second"]
-        shaded = exchange.price("g0", at=1)
-        runtime = next(
-            p for p in exchange.state.catalogue_bidders["v1"].runtimes.values() if p.first_price
-        )
-        wanted = float(runtime.bidder.market.optimal_bid(1.0 / runtime.bidder.multiplier))
-        assert shaded == pytest.approx(1_000 * wanted, abs=0.0011)
-        assert shaded < 0.9
+@pytest.mark.parametrize("caps", [(Cap(limit=1),), (Cap(limit=1, span_seconds=3_600.0),)])
+def test_the_request_says_the_auction_type(tmp_path: Path, caps: tuple[Cap, ...]) -> None:
+    """One campaign bids in both: its value, or in a first-price auction less."""
+    with bidding(tmp_path, [sample_campaign(caps=caps)]) as exchange:
+        bidder = exchange.state.catalogue_bidders["v1"].runtimes[1].bidder
+        value = 1.0 / bidder.multiplier
+        shaded = float(bidder.markets.of("first_price").optimal_bid(value))
+        for told, wanted in (({}, value), ({"at": 2}, value), ({"at": 1}, shaded)):
+            assert exchange.price("g0", **told) == pytest.approx(1_000 * wanted, abs=0.0011)
+        assert shaded < 0.9 * value
+
+
+def test_each_auction_type_has_a_market_of_its_own(tmp_path: Path) -> None:
+    """First-price bids that all lose raise what is bid there, and nowhere else."""
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
+        runtime = exchange.state.catalogue_bidders["v1"].runtimes[1]
+        before = exchange.price("g0"), exchange.price("g0", at=1)
+        for _ in range(100):
+            exchange.price("g0", at=1)
+        learned = runtime.bidder.memory()["markets"]
+        assert learned["first_price"]["auctions"] == [101.0]
+        assert learned["second_price"]["auctions"] == [1.0]
+        runtime.bidder.markets.refresh()
+        runtime.forget_shading()
+        assert exchange.price("g0") == before[0]
+        assert exchange.price("g0", at=1) > 1.05 * before[1]
+
+
+def schain(*systems: str) -> dict[str, Any]:
+    """The source of a request that came through these systems."""
+    return {"schain": {"complete": 1, "nodes": [{"asi": one, "sid": "1"} for one in systems]}}
+
+
+def test_first_price_bids_are_shaded_by_exchange(tmp_path: Path) -> None:
+    """300 losses at one exchange, 300 wins at another: bids rise here and fall there."""
+    dear, cheap = schain("ssp.example", "Dear.example"), {"ext": schain("cheap.example")}
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
+        state = exchange.state
+        before = exchange.price("g0", at=1)
+        assert exchange.price("g0", at=1, source=dear) == before
+        for at in range(300):
+            exchange.price("g0", at=1, source=dear)
+            exchange.win(f"g{at % 5 + 1}", at=1, source=cheap)
+        assert state.exchanges.names == ("dear.example", "cheap.example")
+        state.exchanges.refresh(state.clock() + 60.0)
+
+        def bid(**more: Any) -> float:
+            """Of a value of 1, at the exchange of a request."""
+            bidder = state.catalogue_bidders["v1"]
+            request = decode_request(json.dumps(sample_request("g0", at=1, **more)).encode())
+            pending = bidder.begin_request(0, state.clock(), request, request.exchange)
+            return bidder._shaded(bidder.runtimes[1], 0.001, pending)
+
+        assert bid(source=dear) > 1.05 * bid() > 1.05 * 1.2 * bid(source=cheap)
+    with bidding(tmp_path) as exchange:
+        assert exchange.state.exchanges.names == ("dear.example", "cheap.example")
+
+
+def test_the_address_of_the_bidder_may_name_the_exchange(tmp_path: Path) -> None:
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
+        for name, kind in (("one", 1), ("two", 2), ("one", 1)):
+            request = json.dumps(sample_request(at=kind)).encode()
+            assert exchange.ask("POST", f"/openrtb2/bid/{name}", request).status == 200
+        assert exchange.state.exchanges.names == ("one",)  # a second price is not shaded
+
+
+def test_exchanges_are_bounded_in_number_and_in_form() -> None:
+    exchanges = Exchanges(0.0, 1.0)
+    odd = ["", " ", "a b", "x" * 65, "ü.example", "u-123@mail.example"]
+    assert {exchanges.venue(name) for name in odd} == {FIRST_PRICE}
+    venues = [exchanges.venue(f"ssp{at}.example") for at in range(40)]
+    assert len(set(venues[:16])) == 16
+    assert FIRST_PRICE not in venues[:16]
+    assert set(venues[16:]) == {FIRST_PRICE}
+    assert exchanges.venue("SSP3.example") == venues[3]
+    assert len(exchanges.memory()) == 16
 
 
 def test_papers_bidder_bids_its_base_bid_first_and_raises_it(tmp_path: Path) -> None:
@@ -306,10 +372,9 @@ def kinds_of_campaigns() -> list[Campaign]:
     return [
         sample_campaign("plain"),
         sample_campaign("paper", bidder="paper", expected_requests=1_000),
-        sample_campaign("first", auction="first_price"),
         sample_campaign("rolling", caps=ROLLING),
         sample_campaign("stacked", caps=STACKED),
-        sample_campaign("sized", creative=Creative(width=728, height=90)),
+        sample_campaign("sized", creative=Creative(markup="<b>ad</b>", width=728, height=90)),
     ]
 
 
@@ -321,9 +386,9 @@ def test_all_kinds_side_by_side(tmp_path: Path) -> None:
         assert {bid.cid for bid in bids} == {"plain", "paper", "rolling", "stacked"}
         prices = [bid.price for bid in bids]
         assert prices == sorted(prices, reverse=True)
-        assert bidders(exchange, imp=places, at=1) == ["first"]
+        assert set(bidders(exchange, imp=places, at=1)) == {bid.cid for bid in bids}
         wide = [{"id": "1", "banner": {"w": 728, "h": 90}}] * 6
-        assert len(bidders(exchange, imp=wide)) == 5
+        assert bidders(exchange, imp=wide) == ["sized"]
 
 
 def prices_of_all(exchange: Exchange) -> dict[str, float]:
@@ -345,18 +410,19 @@ def test_what_was_billed_survives_a_restart(tmp_path: Path) -> None:
             exchange.win("g1")
             exchange.win("g1", at=1)
         before = prices_of_all(exchange)
-        left = exchange.metric('kreach_bidder_budget_left_micros{campaign="first"}')
+        left = exchange.metric('kreach_bidder_budget_left_micros{campaign="plain"}')
     with bidding(tmp_path) as exchange:
-        assert exchange.metric('kreach_bidder_budget_left_micros{campaign="first"}') == left
+        assert exchange.metric('kreach_bidder_budget_left_micros{campaign="plain"}') == left
         assert prices_of_all(exchange) == pytest.approx(before, abs=0.0021)
 
 
 def test_a_limit_cuts_the_shaded_bid(tmp_path: Path) -> None:
     """As the library: the best bid for the value, and at most the limit."""
-    campaign = sample_campaign(auction="first_price", max_cpm=0.4)
+    campaign = sample_campaign(max_cpm=0.4)
     with bidding(tmp_path, [campaign]) as exchange:
         bidder = exchange.state.catalogue_bidders["v1"].runtimes[1].bidder
-        wanted = 1_000 * float(bidder.market.optimal_bid(1.0 / bidder.multiplier))
+        market = bidder.markets.of("first_price")
+        wanted = 1_000 * float(market.optimal_bid(1.0 / bidder.multiplier))
         assert wanted > 0.4
         assert exchange.price(at=1) == 0.4
 
@@ -371,6 +437,33 @@ def test_who_may_not_bid_much_does_not_stand_before_who_does(tmp_path: Path) -> 
 
 
 def test_blocked_domains_are_blocked_however_they_are_written(tmp_path: Path) -> None:
-    campaign = sample_campaign(creative=Creative(domains=("Shop.example",)))
+    campaign = sample_campaign(creative=replace(CREATIVE, domains=("Shop.example",)))
     with bidding(tmp_path, [campaign]) as exchange:
         assert bidders(exchange, badv=["shop.example"]) == ["no campaign"]
+
+
+@pytest.mark.parametrize("lacking", [{}, {"markup": "<b>ad</b>"}, {"width": 300, "height": 250}])
+def test_who_has_nothing_to_show_does_not_bid(tmp_path: Path, lacking: dict[str, Any]) -> None:
+    campaign = sample_campaign(creative=Creative(**lacking))
+    with bidding(tmp_path, [campaign], asleep=True) as exchange:
+        exchange.rest()
+        assert bidders(exchange) == ["no campaign"]
+        whole = {"markup": "<b>ad</b>", "width": 300, "height": 250}
+        change(exchange, "spring", creative=whole)
+        assert bidders(exchange) == ["spring"]
+
+
+@pytest.mark.parametrize("bidder", ["planning", "paper"])
+@pytest.mark.parametrize("caps", [(Cap(limit=1),), (Cap(limit=1, span_seconds=3_600.0),)])
+def test_a_further_reach_costs_at_most_so_much(
+    tmp_path: Path, bidder: str, caps: tuple[Cap, ...]
+) -> None:
+    """The first request reaches somebody for sure: it is worth the limit, 0.4 per thousand."""
+    more: dict[str, Any] = {"bidder": bidder, "expected_requests": 20, "caps": caps}
+    campaign = sample_campaign(max_cost_per_reach=0.0004, **more)
+    with bidding(tmp_path, [campaign]) as exchange:
+        prices = [exchange.price("g1") for _ in range(150)]
+        assert max(prices) <= 0.4
+        assert prices[-1] == pytest.approx(0.4, abs=0.0011)
+        change(exchange, "spring", max_cost_per_reach=0.0002)
+        assert exchange.price("g1") <= 0.2

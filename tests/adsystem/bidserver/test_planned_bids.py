@@ -50,6 +50,7 @@ def test_bids_follow_the_plan_that_the_library_would_make(tmp_path: Path) -> Non
         first_multiplier=1_000.0,
         arrivals=Arrivals(6, start, end, traffic=traffic),
         plans_itself=False,
+        max_cost_multiple=10.0,
     )
     generator = np.random.default_rng(5)
     settings: Any = {"expiry_seconds": 86_400}
@@ -116,7 +117,7 @@ def sized_campaign(bidder: str, budget: float) -> Campaign:
         budget=budget,
         bidder=bidder,
         expected_requests=4_000,
-        creative=Creative(width=300, height=250),
+        creative=Creative(markup="<b>ad</b>", width=300, height=250),
         start=NOW,
         end=NOW + timedelta(hours=10),
     )

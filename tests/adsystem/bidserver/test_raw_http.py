@@ -26,7 +26,7 @@ HEAD = b"POST /openrtb2/bid HTTP/1.1\r\nhost: x\r\n"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One bidder for all of this module: each test leaves it fit for the next."""
     folder = tmp_path_factory.mktemp("raw")
-    campaigns = [running_campaign(), running_campaign("first", auction="first_price")]
+    campaigns = [running_campaign(), running_campaign("other")]
     config = sample_store(folder, campaigns)
     with serving(folder, "bidder", "--config", str(config)) as made:
         until(lambda: is_well(made))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
 from kreach.adsystem.campaigns.store import (
     FILE,
     CampaignEnded,
@@ -16,6 +16,7 @@ from kreach.adsystem.campaigns.store import (
     CampaignStore,
     UnknownCampaign,
 )
+from kreach.errors import KreachError
 
 SPRING = Campaign(
     id="spring",
@@ -47,6 +48,23 @@ def test_limits_of_bids_are_migrated_to_their_new_names(tmp_path: Path) -> None:
             assert (stored.number, stored.campaign, stored.revision) == (7, SPRING, 3)
     with closing(CampaignStore(tmp_path)) as store:
         assert store.change("spring", {"max_cpm": 3.0}).campaign.max_cpm == 3.0
+
+
+def test_the_auction_type_of_a_campaign_is_dropped(tmp_path: Path) -> None:
+    document = SPRING.document() | {"auction": "first_price"}
+    with closing(CampaignStore(tmp_path)) as store:
+        store.add(SPRING)
+    with closing(sqlite3.connect(tmp_path / FILE)) as old:
+        old.execute("UPDATE campaigns SET document = ?", (json.dumps(document),))
+        old.execute("PRAGMA user_version = 2")
+        old.commit()
+    with closing(CampaignStore(tmp_path)) as store:
+        assert store.get("spring").campaign == SPRING
+        store.replicate({7: (4, json.dumps(document | {"id": "peer"}))})  # an older reporting
+        assert store.get("peer").campaign.budget == SPRING.budget
+        store.change("spring", {"state": "paused"})
+    with pytest.raises(KreachError, match=r"^auction is not a field any more: every bid request"):
+        campaign_from(document)
 
 
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 from kreach.adsystem.console import charts
 from kreach.adsystem.console.input_files import Band
@@ -53,7 +54,9 @@ def test_bars_by_cap_carry_their_intervals_and_the_truth() -> None:
 
 
 def test_plans_are_drawn_by_budget_and_those_for_other_groups_dashed() -> None:
-    numbers = {name: 1.0 for name in Outlook.__struct_fields__ if name not in ("band", "budget")}
+    numbers: dict[str, Any] = {
+        name: 1.0 for name in Outlook.__struct_fields__ if name not in ("band", "budget")
+    }
     plans = [Outlook(**numbers, band=(0.5, 1.5), budget=budget) for budget in (20.0, 10.0)]
     series = charts.budget_curve(plans, plans[:1], ("ours", "others"), "USD", "people")["series"]
     lines = {one["name"]: one for one in series if not one["name"].startswith("_")}

@@ -19,10 +19,10 @@ INPUTS = (
     "daily_budget",
     "audience",
     "bidder",
-    "auction",
     "expected_requests",
     "min_cpm",
     "max_cpm",
+    "max_cost_per_reach",
     "market_mu",
     "market_sigma",
     "creative.width",
@@ -32,6 +32,7 @@ INPUTS = (
 GOOD: dict[str, str | None] = {
     "id": "autumn",
     "budget": "12.5",
+    "max_cpm": "7.5",
     "start": "2026-11-01T00:00",
     "end": "2026-12-01T00:00",
     CAP_LIMIT: "2",
@@ -49,6 +50,7 @@ def test_a_form_makes_a_campaign() -> None:
     assert request_body(values) == {
         "id": "autumn",
         "budget": 12.5,
+        "max_cpm": 7.5,
         "start": "2026-11-01T00:00:00Z",
         "end": "2026-12-01T00:00:00Z",
         "caps": [{"limit": 2, "span_seconds": 604_800.0}],

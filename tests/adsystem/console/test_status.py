@@ -58,6 +58,22 @@ def test_states(state: str, days: int, displayed: str) -> None:
     assert display_state(campaign_status(state=state), START + timedelta(days=days)) == displayed
 
 
+@pytest.mark.parametrize(
+    ("state", "days", "displayed"),
+    [
+        ("running", 1, "no creative"),
+        ("running", -1, "no creative"),
+        ("running", 11, "completed"),
+        ("paused", 1, "paused"),
+        ("ended", 1, "ended"),
+    ],
+)
+def test_states_without_a_creative(state: str, days: int, displayed: str) -> None:
+    creative = {"id": None, "markup": "ad", "width": None, "height": None, "domains": ()}
+    campaign = campaign_status(state=state, creative=creative)
+    assert display_state(campaign, START + timedelta(days=days)) == displayed
+
+
 def test_a_view_without_a_report_has_no_numbers() -> None:
     for document in (None, reach_document()):
         view = CampaignView.of(campaign_status(), document)

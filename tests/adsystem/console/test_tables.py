@@ -2,6 +2,7 @@
 
 import csv
 import io
+from typing import Any
 
 from kreach.adsystem.console.status import CampaignView
 from kreach.adsystem.console.tables import (
@@ -67,7 +68,7 @@ def test_curves() -> None:
 
 
 def test_plans() -> None:
-    numbers = {name: 1.0 for name in Outlook.__struct_fields__ if name != "band"}
+    numbers: dict[str, Any] = {name: 1.0 for name in Outlook.__struct_fields__ if name != "band"}
     row = plan_rows([(5, Outlook(**numbers, band=(0.5, 1.5)))])[0]
     assert (row["group_size"], row["reach_high"]) == (5, 1.5)
     assert "band" not in row

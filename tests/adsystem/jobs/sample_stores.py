@@ -91,6 +91,7 @@ class SampleStore:
             "start": START,
             "end": START + 30 * DAY,
             "caps": (Cap(limit=2),),
+            "max_cpm": 100.0,
         }
         store = CampaignStore(self.settings.store)
         stored = store.add(Campaign(**(given | more)))

@@ -56,7 +56,7 @@ def test_a_bid_that_expired_while_it_was_written_is_taken_back(
         assert (account.spent, account.reserved) == (0, 700)
         assert ledger.post(first, 600, NOW + 6.0) is Outcome.EXPIRED
         ended = ledger.expire(NOW + 6.1)
-        assert ended.bids == {1: (700, 1)}
+        assert ended.bids == {(1, 0): (700, 1)}
         assert ended.wins == ([first] if won else [])
         assert account.reserved == 0
 

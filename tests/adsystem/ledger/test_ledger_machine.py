@@ -245,7 +245,7 @@ class Money(RuleBasedStateMachine):
                     freed[claim.campaign] = (micros + claim.micros, count + 1)
                     wins += [claim] if bid.state == "won" else []
                 bid.state = "swept"
-        assert {n: sums for n, sums in ended.bids.items() if sums != (0, 0)} == freed
+        assert {n: sums for (n, _), sums in ended.bids.items() if sums != (0, 0)} == freed
         assert sorted(ended.wins) == sorted(wins)
         carried = {}
         for number, known in self.known.items():

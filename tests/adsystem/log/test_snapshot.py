@@ -80,7 +80,14 @@ async def _any_order(folder: Path) -> None:
     live = LiveStore(folder, make_catalogue("dispersed"))
     async with reporting(live) as client:  # before any bidder was there
         assert (await client.get("/healthz")).json()["status"] == "ok"
-        body = {"id": "spring", "budget": 100, "start": START.isoformat(), "market_mu": 0.0}
+        body = {
+            "id": "spring",
+            "budget": 100,
+            "max_cpm": 100.0,
+            "start": START.isoformat(),
+            "market_mu": 0.0,
+            "creative": {"markup": "ad", "width": 300, "height": 250},
+        }
         body |= {"end": (START + timedelta(days=9)).isoformat(), "market_sigma": 1.0}
         assert (await client.post("/v1/campaigns", json=body)).status_code == 201
         assert await impressions_of(client) == 0
@@ -112,7 +119,14 @@ def test_a_campaign_that_reporting_makes_is_played_and_paused(tmp_path: Path) ->
 async def _played(folder: Path) -> None:
     live = LiveStore(folder, make_catalogue("disjoint"))
     async with reporting(live) as client, live.open():
-        body = {"id": "new", "budget": 5.0, "start": START.isoformat(), "market_mu": 0.0}
+        body = {
+            "id": "new",
+            "budget": 5.0,
+            "max_cpm": 100.0,
+            "start": START.isoformat(),
+            "market_mu": 0.0,
+            "creative": {"markup": "ad", "width": 300, "height": 250},
+        }
         body |= {"end": (START + timedelta(days=9)).isoformat(), "market_sigma": 1.0}
         assert (await client.post("/v1/campaigns", json=body)).status_code == 201
         await asyncio.sleep(1.2)

@@ -45,6 +45,7 @@ def a_campaign(budget: float, daily: float | None = None, **more: Any) -> Campai
         "start": START,
         "end": START + timedelta(days=10),
         "caps": (Cap(limit=1),),
+        "max_cpm": 100.0,
     }
     return Campaign(**(given | more))
 

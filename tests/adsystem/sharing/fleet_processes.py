@@ -37,6 +37,7 @@ def document(name: str, budget: float, **more: Any) -> dict[str, Any]:
         "bidder": "paper",
         "expected_requests": 300,
         "max_cpm": 20.0,
+        "creative": {"markup": "<b>ad</b>", "width": 300, "height": 250},
     }
     return given | more
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import Campaign, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import Journal
 from kreach.adsystem.measurement.report import measure
@@ -46,7 +46,8 @@ class SimulatedMarket:
 
     def campaign(self, budget: float, **more: Any) -> Campaign:
         end = START + timedelta(seconds=self.seconds)
-        given = {"market_mu": MU, "market_sigma": SIGMA, "max_cpm": 100.0}
+        given: dict[str, Any] = {"market_mu": MU, "market_sigma": SIGMA, "max_cpm": 100.0}
+        given["creative"] = Creative(markup="<b>ad</b>", width=300, height=250)
         return Campaign(id="one", budget=budget, start=START, end=end, **(given | more))
 
     @asynccontextmanager

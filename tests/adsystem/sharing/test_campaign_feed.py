@@ -20,7 +20,7 @@ ONE = ("b1",)
 
 def campaign(name: str, **more: object) -> Campaign:
     flight = {"start": START, "end": START + timedelta(days=3), "caps": (Cap(limit=2),)}
-    return Campaign(id=name, budget=5.0, **(flight | more))  # type: ignore[arg-type]
+    return Campaign(id=name, budget=5.0, max_cpm=9.0, **(flight | more))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import Response
 
+from kreach.adsystem.campaigns.campaign import REMOVED
 from kreach.adsystem.campaigns.store import CampaignEnded, CampaignExists, UnknownCampaign
 from kreach.adsystem.reports.policy import Withheld
 from kreach.adsystem.reports.report import (
@@ -84,7 +85,7 @@ def _field_error(error: Any) -> FieldError:
     if error["type"] == "missing":
         message = f"{field} is required"
     elif error["type"] == "extra_forbidden":
-        message = f"{field} is not a known field"
+        message = REMOVED.get(field, f"{field} is not a known field")
     elif text.startswith("Input should "):
         message = f"{field} must {text.removeprefix('Input should ')}"
     else:

@@ -65,13 +65,13 @@ class CampaignIn(_In):
     )
     daily_budget: Money | None = None
     audience: Annotated[Text, Field(min_length=1, max_length=200)] = EVERYONE
-    auction: str = Field("second_price", pattern="^(second_price|first_price)$")
     bidder: str = Field("planning", pattern="^(planning|paper)$")
     min_cpm: Cpm = 0.0
-    max_cpm: Cpm = MAX_CPM
+    max_cpm: Cpm
     market_mu: float | None = Field(None, gt=-50, lt=50)
     market_sigma: float | None = Field(None, gt=0, lt=20)
     expected_requests: int | None = Field(None, ge=1, le=2**53)
+    max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None
     state: str = Field("running", pattern="^(running|paused|ended)$")
 
@@ -85,4 +85,5 @@ class CampaignChange(_In):
     state: str | None = Field(None, pattern="^(running|paused|ended)$")
     min_cpm: Cpm | None = None
     max_cpm: Cpm | None = None
+    max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None

@@ -180,13 +180,26 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
         cap: Annotated[int | None, Query(ge=1, le=1_000)] = None,
         level: Level = 0.95,
         group_size: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+        auction: Annotated[str, Query(pattern="^(second_price|first_price)$")] = "second_price",
+        max_cost_per_reach: Amount | None = None,
     ) -> Response:
         """Forecast reach of budgets, or the cost of a reach, with bands.
 
-        `group_size` plans for the same people in groups of another size.
+        `group_size` plans for the same people in groups of another size. A campaign bids in
+        first-price and second-price auctions; a plan assumes that all are of one type. A further
+        reach costs at most `max_cost_per_reach`, by default the campaign's own limit.
         """
         services.reports.add("plan")
-        question = PlanQuestion(requests, cap, tuple(budget), reach, level, group_size)
+        question = PlanQuestion(
+            requests,
+            cap,
+            tuple(budget),
+            reach,
+            level,
+            group_size,
+            auction,
+            max_cost_per_reach,
+        )
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
             await services.planning.run(scope.ask, scope.service.plan, name, question)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Arrivals
+from kreach.adsystem.bidding.auction_markets import AuctionMarkets
 from kreach.adsystem.bidding.board_visitors import BoardVisitors
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.competition import Availability
-from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.planning import (
     Conditions,
@@ -68,43 +68,59 @@ class Bidder(ABC):
 
     The money of a bid is held back until its outcome is told. A win counts at once, confirmed or
     not; `void` takes it back if it was never shown.
+
+    A request says whether its auction is first-price or second-price: pass it as `auction`, to the
+    bid and to its outcome. Without, the auction type is that of the market given.
     """
 
-    market: Market  # as it is believed to be now
-
-    def __init__(self, valuation: Valuation, purse: Purse, limits: BidLimits | None = None) -> None:
+    def __init__(
+        self,
+        valuation: Valuation,
+        purse: Purse,
+        markets: AuctionMarkets,
+        limits: BidLimits | None = None,
+    ) -> None:
         self.valuation = valuation
         self.purse = purse
+        self.markets = markets
         self.limits = limits or BidLimits()
+
+    @property
+    def market(self) -> Market:
+        """The market as it is believed to be now, of the auction type of the one given."""
+        return self.markets.of()
 
     @property
     @abstractmethod
     def multiplier(self) -> float:
         """λ: reach per unit of money."""
 
-    def bid(self, group: int, now: float, floor: float = 0.0) -> float:
+    def bid(self, group: int, now: float, floor: float = 0.0, auction: str | None = None) -> float:
         """What to bid for a request of this group; 0 means no bid."""
         if not floor >= 0.0:
             raise KreachError.rule("floor", "be a number ≥ 0", floor)
-        wanted = min(self.wanted(group, now), self.limits.most, self.purse.available(now))
+        wanted = self.wanted(group, now, auction)
+        wanted = min(wanted, self.limits.most, self.purse.available(now))
         if not (wanted > 0.0 and wanted >= max(floor, self.limits.least)):
             return 0.0
         self.purse.hold(wanted)
         return wanted
 
-    def won(self, group: int, bid: float, price: float, now: float) -> None:
+    def won(
+        self, group: int, bid: float, price: float, now: float, auction: str | None = None
+    ) -> None:
         """A bid won; `price` is what is paid, at most the bid."""
         if not 0.0 <= price <= bid:
             raise KreachError.rule("price", f"lie between 0 and the bid ({bid})", price)
         self.valuation.record(group, now)  # first: it refuses a group that does not exist
         self.purse.release(bid)
         self.purse.pay(price, now)
-        self.learn(bid, price, won=True)
+        self.learn(bid, price, won=True, auction=auction)
 
-    def lost(self, group: int, bid: float) -> None:
+    def lost(self, group: int, bid: float, auction: str | None = None) -> None:
         """A bid lost."""
         self.withdraw(group, bid)
-        self.learn(bid, 0.0, won=False)
+        self.learn(bid, 0.0, won=False, auction=auction)
 
     def withdraw(self, group: int, bid: float) -> None:
         """A bid was never put to the auction: nothing is learned from it."""
@@ -118,13 +134,20 @@ class Bidder(ABC):
         self.valuation.revert(group, won_at)
         self.purse.refund(price)
 
-    @abstractmethod
-    def wanted(self, group: int, now: float) -> float:
+    def wanted(self, group: int, now: float, auction: str | None = None) -> float:
         """The bid before limits and budget; it is asked once for each request."""
+        market = self.markets.of(auction)
+        value = self.value(group, now)
+        self.markets.count(auction)
+        return best_bid(market, value)
 
     @abstractmethod
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
+    def value(self, group: int, now: float) -> float:
+        """What a request is worth in money, in any auction; it is asked once for each request."""
+
+    def learn(self, bid: float, price: float, *, won: bool, auction: str | None = None) -> None:
         """What an outcome teaches."""
+        self.markets.learn(bid, price, won=won, auction=auction)
 
     def memory(self) -> dict[str, Any]:
         """What was learned, as plain values, to survive a restart."""
@@ -133,10 +156,9 @@ class Bidder(ABC):
     def remember(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 - some learn nothing
         """Take up what an earlier run learned."""
 
-    def learn_losses(self, bid: float, count: int) -> None:
+    def learn_losses(self, bid: float, count: int, auction: str | None = None) -> None:
         """What several losses at about the same bid teach."""
-        for _ in range(count):
-            self.learn(bid, 0.0, won=False)
+        self.markets.learn_losses(bid, count, auction)
 
 
 class PaperBidder(Bidder):
@@ -165,13 +187,12 @@ class PaperBidder(Bidder):
         base_bids: tuple[float, float] = (0.1, 10.0),
         limits: BidLimits | None = None,
     ) -> None:
-        super().__init__(valuation, purse, limits)
+        super().__init__(valuation, purse, AuctionMarkets(market, learn=False), limits)
         requests = as_whole_number("requests", requests, minimum=1)
         if not 0.0 < base_bids[0] <= base_bids[1] < float("inf"):
             raise KreachError.rule("base_bids", "be 0 < least ≤ most", base_bids)
         if not 0.0 < step_size < float("inf"):
             raise KreachError.rule("step_size", "be a finite number > 0", step_size)
-        self.market = market
         self.per_request = purse.budget / requests
         self.step_size = step_size
         self.multipliers = 1.0 / base_bids[1], 1.0 / base_bids[0]
@@ -183,9 +204,9 @@ class PaperBidder(Bidder):
     def multiplier(self) -> float:
         return self._multiplier
 
-    def wanted(self, group: int, now: float) -> float:
+    def value(self, group: int, now: float) -> float:
         self._update()
-        return best_bid(self.market, self.valuation.probability(group, now) / self._multiplier)
+        return self.valuation.probability(group, now) / self._multiplier
 
     def _update(self) -> None:
         """λ for this request from what the one before cost."""
@@ -195,12 +216,6 @@ class PaperBidder(Bidder):
             least, most = self.multipliers
             self._multiplier = min(max(moved, least), most)
         self._pending, self._spent_before = True, self.purse.spent
-
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
-        """The paper's rule takes its market as given."""
-
-    def learn_losses(self, bid: float, count: int) -> None:
-        """The paper's rule takes its market as given."""
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         least, most = self.multipliers
@@ -224,6 +239,11 @@ class PlanningBidder(Bidder):
     Groups are planned by kind. Profiled audiences, where every group is a kind of its own, are
     planned with the average group. Overlapping audiences and stacked or rolling caps are paced by
     the same plans but valued at p_t (`ahead` must be off).
+
+    A further reach costs at most `max_cost_per_reach`: the multiplier is never below its inverse,
+    so an ample budget is not spent on people who are reached already. Without, the limit is
+    `max_cost_multiple` times what it costs to reach somebody first (`Planner.first_reach_cost`),
+    by the market as it is known to each plan; without either there is no limit.
 
     >>> import kreach as kr
     >>> purse = kr.Purse(budget=50.0, start=0.0, end=86_400.0)
@@ -256,6 +276,8 @@ class PlanningBidder(Bidder):
         limits: BidLimits | None = None,
         arrivals: Arrivals | None = None,
         plans_itself: bool = True,
+        max_cost_per_reach: float | None = None,
+        max_cost_multiple: float | None = None,
     ) -> None:
         if memory_seconds is not None and model is None:
             raise KreachError.rule("memory_seconds", "come with a model", memory_seconds)
@@ -263,7 +285,8 @@ class PlanningBidder(Bidder):
             valuation = VisitorValuation(
                 audience, cap, model, starts_seconds, memory_seconds=memory_seconds
             )
-        super().__init__(valuation or CapValuation(audience, cap), purse, limits)
+        markets = AuctionMarkets(market, prior_auctions, half_life_auctions, learn=learn)
+        super().__init__(valuation or CapValuation(audience, cap), purse, markets, limits)
         if ahead and isinstance(self.valuation, StackedValuation):
             raise KreachError.rule("ahead", "be off for stacked caps", ahead)
         if ahead and isinstance(audience, OverlappingAudience):
@@ -272,8 +295,6 @@ class PlanningBidder(Bidder):
             raise KreachError.rule("first_multiplier", "be a finite number > 0", first_multiplier)
         if plans < 1:
             raise KreachError.rule("plans", "be at least 1", plans)
-        self.market = market
-        self._learner = MarketLearner(market, prior_auctions, half_life_auctions) if learn else None
         self.arrivals = arrivals or Arrivals(audience.group_count, purse.start, purse.end)
         probability, kind_of_group = kind_probabilities(audience, cap, model)
         self.kind_of_group, self.kind_probability = kind_of_group, probability
@@ -302,12 +323,30 @@ class PlanningBidder(Bidder):
         self._next_plan_at = max(purse.start, early)
         self._plan: Plan | None = None
         self._has_plan = False  # now, or in an earlier run
-        self._multiplier = first_multiplier
+        for name, limit in (
+            ("max_cost_per_reach", max_cost_per_reach),
+            ("max_cost_multiple", max_cost_multiple),
+        ):
+            if limit is not None and not 0.0 < limit < float("inf"):
+                raise KreachError.rule(name, "be a finite number > 0", limit)
+        self._max_cost_per_reach, self._max_cost_multiple = max_cost_per_reach, max_cost_multiple
+        self._multiplier = self._limited(first_multiplier)
         self.left_per_time = 0.0
 
     @property
     def multiplier(self) -> float:
         return self._multiplier
+
+    def _limited(self, multiplier: float) -> float:
+        most = self._max_cost_per_reach
+        return multiplier if most is None else max(multiplier, 1.0 / most)
+
+    @property
+    def max_cost_per_reach(self) -> float | None:
+        """What a further reach may cost now; None without a limit, or before the first plan."""
+        if self._max_cost_per_reach is not None or self._plan is None:
+            return self._max_cost_per_reach
+        return self._plan.max_cost_per_reach
 
     @property
     def plan(self) -> Plan | None:
@@ -319,7 +358,7 @@ class PlanningBidder(Bidder):
         codes: list[int] = self.kind_of_group.tolist()
         return codes
 
-    def wanted(self, group: int, now: float) -> float:
+    def value(self, group: int, now: float) -> float:
         worth = self.valuation.probability(group, now)
         if not self.purse.start <= now < self.purse.end:
             return 0.0
@@ -331,8 +370,8 @@ class PlanningBidder(Bidder):
         if plan is not None:
             left = arrivals.left_of(group, self.left_per_time * max(self.purse.end - now, 0.0))
             worth *= plan.discount(self._codes[group], self.valuation.count(group), left)
-            return best_bid(self.market, plan.request_value(worth))
-        return best_bid(self.market, worth / self._multiplier)
+            return plan.request_value(worth)
+        return worth / self._multiplier
 
     def plan_due(self, now: float) -> bool:
         """Whether it is time to plan again."""
@@ -346,8 +385,7 @@ class PlanningBidder(Bidder):
         Beyond 20,000 groups every so-manieth stands for its neighbours, with its part of the
         budget: the error is below what re-planning mends anyway.
         """
-        if self._learner is not None:
-            self.market = self._learner.market()
+        self.markets.refresh()
         self._next_plan_at = now + self._interval
         time_left = max(self.purse.end - now, 1e-9)
         self.left_per_time = self.arrivals.left(now) / time_left
@@ -360,50 +398,44 @@ class PlanningBidder(Bidder):
         state = GroupState(kinds, self.valuation.counts(self._planned), left, evidence)
         guess = self._multiplier if self._has_plan else None
         conditions = Conditions(self.limits.most, availability)
-        return partial(self._planner.solve, state, budget, self.market, guess, conditions)
+        return partial(
+            self._planner.solve,
+            state,
+            budget,
+            self.markets.planned(),
+            guess,
+            conditions,
+            max_cost_per_reach=self._max_cost_per_reach,
+            max_cost_multiple=self._max_cost_multiple,
+        )
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""
         self._plan, self._multiplier, self._has_plan = plan, plan.multiplier, True
 
     def memory(self) -> dict[str, Any]:
-        learned = None if self._learner is None else self._learner.memory()
-        memory = {"multiplier": self._multiplier, "planned": self._has_plan, "market": learned}
+        memory: dict[str, Any] = {"multiplier": self._multiplier, "planned": self._has_plan}
         if isinstance(self.valuation, BoardVisitors):
             memory["visitors"] = self.valuation.memory()
-        return memory
+        return memory | self.markets.memory()
+
+    def lost(self, group: int, bid: float, auction: str | None = None) -> None:
+        if not (self._forgets and isinstance(self.valuation, VisitorValuation)):
+            super().lost(group, bid, auction)
+            return
+        self.withdraw(group, bid)
+        # a bid that the publisher dropped says nothing about prices
+        passed = self.valuation.passing(group)
+        win = float(self.markets.of(auction).win_probability(np.array(bid)))
+        losing = passed * (1.0 - win)
+        self.markets.learn_losses(bid, losing / max(losing + 1.0 - passed, 1e-12), auction)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self._multiplier, self._has_plan = float(memory["multiplier"]), bool(memory["planned"])
-        if self._learner is not None and memory.get("market") is not None:
-            self._learner.remember(memory["market"])
-            self.market = self._learner.market()
+        self._multiplier = self._limited(float(memory["multiplier"]))
+        self._has_plan = bool(memory["planned"])
+        self.markets.remember(memory)
         if isinstance(self.valuation, BoardVisitors) and memory.get("visitors") is not None:
             self.valuation.remember(memory["visitors"])
-
-    def lost(self, group: int, bid: float) -> None:
-        self.withdraw(group, bid)
-        if self._learner is None:
-            return
-        share = 1.0
-        if self._forgets and isinstance(self.valuation, VisitorValuation):
-            # a bid that the publisher dropped says nothing about prices
-            passed = self.valuation.passing(group)
-            losing = passed * (1.0 - float(self.market.win_probability(np.array(bid))))
-            share = losing / max(losing + 1.0 - passed, 1e-12)
-        self._learner.loss(bid, share)
-
-    def learn_losses(self, bid: float, count: int) -> None:
-        if self._learner is not None:
-            self._learner.loss(bid, count)
-
-    def learn(self, bid: float, price: float, *, won: bool) -> None:
-        if self._learner is None:
-            return
-        if won:
-            self._learner.win(bid, price)
-        else:
-            self._learner.loss(bid)
 
 
 def best_bid(market: Market, value: float) -> float:

@@ -372,6 +372,11 @@ class Board:
         np.minimum(values, self.most, out=values)
         return values
 
+    def unlimited(self, group: int, slot: int, share: float) -> float:
+        """What a request of a group is worth to one slot, whatever it may bid at most."""
+        self.value(group, share)
+        return float(self._picked[slot] / self.multipliers[slot])
+
     def rise(self, slot: int, step: float) -> None:
         """Something was spent: the paper's multiplier moves up by ε·r with the next request."""
         self._falling[slot] -= step

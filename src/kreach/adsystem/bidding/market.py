@@ -19,7 +19,7 @@ from kreach.boundary.money import AUCTIONS
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["EmpiricalMarket", "LogNormalMarket", "Market"]
+__all__ = ["EmpiricalMarket", "LogNormalMarket", "Market", "MarketMix"]
 
 _BISECTIONS = 100
 
@@ -40,6 +40,19 @@ class Market(Protocol):
 
     def optimal_bid(self, value: npt.ArrayLike) -> FloatArray:
         """(h/w)⁻¹(value): the bid that maximises value·W(b) − H(b)."""
+
+
+@dataclass(frozen=True)
+class MarketMix:
+    """Requests of several markets, each with its share of them. It can be planned for, not bid in:
+    every bid is made in one of its markets."""
+
+    parts: tuple[tuple[Market, float], ...]
+
+    def __post_init__(self) -> None:
+        shares = [share for _, share in self.parts]
+        if not (min(shares, default=0.0) > 0.0 and abs(sum(shares) - 1.0) < 1e-9):
+            raise KreachError.rule("shares of markets", "be > 0 and sum to 1", shares)
 
 
 def check_auction(auction: str) -> None:

@@ -1,6 +1,7 @@
 """Before a flight: what a budget will reach, and what budget a reach will take, with bands."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +29,17 @@ _SIMULATED_GROUPS = 300_000
 _MAX_TRIALS = 200
 _FEWEST_TRIALS = 20
 _STEPS = 64
+_LOWEST = 1e-9  # multiplier
+_LEFT = 0.01  # of a budget: less than this is not called unspent
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What to expect of a budget. `band` holds reach with probability `level`."""
+    """What to expect of a budget. `band` holds reach with probability `level`.
+
+    `unspent` is what will be left of the budget and `unspent_reason` why. `max_cost_per_reach` is
+    what a further reach may cost, if that is limited.
+    """
 
     budget: float
     spend: float
@@ -42,6 +49,9 @@ class Outlook:
     impressions: float
     average_frequency: float
     multiplier: float
+    unspent: float = 0.0
+    unspent_reason: str | None = None
+    max_cost_per_reach: float | None = None
 
 
 class OutlookMaker:
@@ -54,6 +64,10 @@ class OutlookMaker:
 
     With the site's visit model requests come in sessions, and reach is that of effective draws, as
     a report on the flight will have it. At cap 1 no session is won twice.
+
+    A flight never has more impressions than requests. What a further reach may cost is limited as
+    for `PlanningBidder`; the default limit (a multiple) holds for budgets, not for a reach that
+    somebody asks for.
     """
 
     def __init__(
@@ -65,7 +79,13 @@ class OutlookMaker:
         *,
         model: VisitModel | None = None,
         traffic: npt.ArrayLike | None = None,
+        max_cost_per_reach: float | None = None,
+        max_cost_multiple: float | None = None,
     ) -> None:
+        if max_cost_per_reach is not None and not 0.0 < max_cost_per_reach < float("inf"):
+            rule = "be a finite number > 0"
+            raise KreachError.rule("max_cost_per_reach", rule, max_cost_per_reach)
+        self._most, self._multiple = max_cost_per_reach, max_cost_multiple
         if isinstance(audience, OverlappingAudience):
             raise KreachError.rule("audience", "have disjoint groups", type(audience).__name__)
         if model is not None and not isinstance(audience, DisjointAudience):
@@ -76,6 +96,7 @@ class OutlookMaker:
         requests = as_whole_number("requests", requests, minimum=1)
         probability, kinds = kind_probabilities(audience, self._cap, model)
         self._probability = probability
+        self._requests = requests
         self._more = session_continuation(model)
         self._planner = Planner(
             int(kinds.max(initial=0)) + 1, probability, more=self._more if self._cap == 1 else 0.0
@@ -92,22 +113,30 @@ class OutlookMaker:
         """What this budget will reach."""
         if not 0.0 < budget < float("inf"):
             raise KreachError.rule("budget", "be a finite number > 0", budget)
-        plan = self._planner.solve(self._state, budget, self._market)
+        limits: dict[str, Any] = {
+            "max_cost_per_reach": self._most,
+            "max_cost_multiple": self._multiple,
+        }
+        plan = self._planner.solve(self._state, budget, self._market, **limits)
         outlook = self._outlook(plan, budget, level, seed)
         aimed = budget
         for _ in range(2):  # the plan is a little off the simulated flights: aim beside it
-            if outlook.spend >= 0.99 * budget:
+            if outlook.spend >= 0.99 * budget or plan.limited:
                 break
             aimed *= budget / max(outlook.spend, 1e-3 * budget, 1e-300)
-            plan = self._planner.solve(self._state, aimed, self._market, plan.multiplier)
+            guess = plan.multiplier
+            plan = self._planner.solve(self._state, aimed, self._market, guess, **limits)
             outlook = self._outlook(plan, budget, level, seed)
         return outlook
 
     def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many; refuses what no budget reaches."""
-        most = self._planner.at_multiplier(self._state, self._market, 1e-9).expected_reach
+        lowest = _LOWEST if self._most is None else 1.0 / self._most
+        most = self._planner.at_multiplier(self._state, self._market, lowest).expected_reach
         if not 0.0 < reach <= most:
             rule = f"lie between 0 and what is possible ({most:.1f})"
+            if self._most is not None:
+                rule = f"lie between 0 and what {self._most:g} per further reach buy ({most:.1f})"
             raise KreachError.rule("reach", rule, reach)
         outlook = self._outlook(self._plan_for(reach), None, level, seed)
         aimed = reach
@@ -152,6 +181,8 @@ class OutlookMaker:
             shown,
             shown / unique if unique > 0.0 else 0.0,
             plan.multiplier,
+            *self._unspent(plan, budget, spend, float(counts.sum(axis=1).mean())),
+            plan.max_cost_per_reach if self._most is None else self._most,
         )
 
     def _measure(self, draws: IntArray, impressions: IntArray) -> ReachReport:
@@ -165,6 +196,19 @@ class OutlookMaker:
         exposure = window.exposure(audience, impressions)
         total = int(impressions.sum())
         return ReachReport(self._cap, total, audience.targeted_user_count, exposure)
+
+    def _unspent(
+        self, plan: Plan, budget: float | None, spend: float, bought: float
+    ) -> tuple[float, str | None]:
+        """What is left of a budget, and why."""
+        left = 0.0 if budget is None else max(budget - spend, 0.0)
+        if budget is None or left <= _LEFT * budget:
+            return left, None
+        if plan.limited:
+            return left, f"a further reach would cost more than {plan.max_cost_per_reach:.4g}"
+        if bought >= (1.0 - _LEFT) * self._requests:
+            return left, "every request is bought"
+        return left, "nobody is left to reach"
 
     def _fly(
         self, plan: Plan, trials: int, budget: float, generator: np.random.Generator
@@ -190,6 +234,7 @@ class OutlookMaker:
                 draws[:, mine] = own + won
                 counts[:, mine] += shown
                 spends += (shown * cost).sum(axis=1)
+        self._drop_surplus(draws, counts, spends, generator)
         return draws, counts, spends
 
     def _sessions(
@@ -210,3 +255,19 @@ class OutlookMaker:
         won = generator.poisson(requests * (1.0 - more) * win / tries)
         again = generator.negative_binomial(np.maximum(won, 1), 1.0 - more * win / tries)
         return won, won + np.where(won > 0, again, 0), each
+
+    def _drop_surplus(
+        self,
+        draws: IntArray,
+        counts: IntArray,
+        spends: FloatArray,
+        generator: np.random.Generator,
+    ) -> None:
+        """Requests come at random, but not more than expected in all: drop wins beyond them."""
+        bought = counts.sum(axis=1)
+        for at in np.flatnonzero(bought > self._requests).tolist():
+            kept = generator.multivariate_hypergeometric(
+                counts[at], self._requests, method="marginals"
+            )
+            counts[at], spends[at] = kept, spends[at] * (self._requests / bought[at])
+            draws[at] = np.minimum(draws[at], kept)

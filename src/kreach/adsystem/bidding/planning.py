@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kreach.adsystem.bidding.competition import Availability
-from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.bidding.market import Market, MarketMix
 from kreach.adsystem.measurement.baselines import EveryImpression
 from kreach.adsystem.measurement.probability import profile_reach_probability
 from kreach.adsystem.measurement.visitor_table import ModelProbability
@@ -37,14 +37,17 @@ _CLASS_WIDTH = 0.05  # of size and share targeted, at first
 _LOWEST, _HIGHEST = 1e-9, 1e9
 _PLANNED_DAYS = 8  # that a plan spreads draws over, to tell how often two are one person's
 _DELIVERED = 0.95  # of the budget
+_MOST_AUCTIONS = 0.9  # whoever wins so many pays the price that a default limit is based on
 _CLOSE = 0.01  # relative error in spend that a plan may leave: re-planning corrects it
 
 KindProbability = Callable[[int, FloatArray], FloatArray]
 """(kind, impressions) → reach probability."""
 
 
-def market_response(market: Market) -> Response:
+def market_response(market: Market | MarketMix) -> Response:
     """The market's answer on a grid of values that covers its prices, whatever their unit."""
+    if isinstance(market, MarketMix):
+        return _mixed_response(market)
     coarse = np.exp(np.linspace(-60.0, 60.0, 481))
     win = market.win_probability(coarse)
     lowest = coarse[np.argmax(win > 1e-7)] / 2.0
@@ -60,6 +63,18 @@ def market_response(market: Market) -> Response:
         np.concatenate([zero, market.win_probability(bids)]),
         np.concatenate([zero, market.expected_cost(bids)]),
     )
+
+
+def _mixed_response(mix: MarketMix) -> Response:
+    """A request is of one of the markets: chances to win and costs are averages by their shares."""
+    parts = [(market_response(market), share) for market, share in mix.parts]
+    values = np.unique(np.concatenate([response.values for response, _ in parts]))
+    win, cost = np.zeros(len(values)), np.zeros(len(values))
+    for response, share in parts:
+        own_win, own_cost = response.win_and_cost(values)
+        win += share * own_win
+        cost += share * own_cost
+    return Response(values, values, win, cost)
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class Conditions:
     max_bid: float = float("inf")
     availability: Availability | None = None
 
-    def response(self, market: Market) -> Response:
+    def response(self, market: Market | MarketMix) -> Response:
         """How the market answers under these conditions."""
         response = market_response(market).limited(self.max_bid)
         return response if self.availability is None else self.availability.apply(response)
@@ -112,8 +127,10 @@ class Plan:
         reach: float,
         response: Response,
         more: float = 0.0,
+        max_cost_per_reach: float | None = None,
     ) -> None:
         self.multiplier = multiplier
+        self.max_cost_per_reach = max_cost_per_reach
         self.expected_spend = spend
         self.expected_reach = reach
         self.response = response  # of the market to a session, if requests come in sessions
@@ -131,9 +148,16 @@ class Plan:
             self.expected_reach,
             self.response,
             self.more,
+            self.max_cost_per_reach,
         )
         plan.shortfall = self.shortfall
         return plan
+
+    @property
+    def limited(self) -> bool:
+        """Whether the limit of what a further reach may cost holds spend back."""
+        most = self.max_cost_per_reach
+        return most is not None and self.multiplier * most <= 1.0 + 1e-9
 
     def discount(self, kind: int, impressions: float, requests_left: float) -> float:
         """worth/p: the part of a request's reach probability that later ones cannot make up."""
@@ -231,14 +255,28 @@ class Planner:
         self,
         state: GroupState,
         budget: float,
-        market: Market,
+        market: Market | MarketMix,
         guess: float | None = None,
         conditions: Conditions = _FREE,
+        *,
+        max_cost_per_reach: float | None = None,
+        max_cost_multiple: float | None = None,
     ) -> Plan:
-        """The plan for the rest of a flight; a good guess of the multiplier saves most work."""
+        """The plan for the rest of a flight; a good guess of the multiplier saves most work.
+
+        A further reach costs at most `max_cost_per_reach`: the multiplier is at least its inverse,
+        and what cannot be spent so is left. Without, the limit is `max_cost_multiple` times
+        `first_reach_cost`; without either there is none.
+        """
         response = conditions.response(market).of_sessions(self._more)
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
-            return self._plan(_HIGHEST, 0.0, 0.0, [None] * len(self._member), response)
+            empty = self._plan(_HIGHEST, 0.0, 0.0, [None] * len(self._member), response)
+            empty.max_cost_per_reach = max_cost_per_reach
+            return empty
+        most = max_cost_per_reach
+        if most is None and max_cost_multiple is not None:
+            most = max_cost_multiple * self.first_reach_cost(state, market)
+        lowest = _LOWEST if most is None else min(max(1.0 / most, _LOWEST), _HIGHEST)
         tried: dict[float, tuple[float, float, list[_KindTable | None]]] = {}
 
         def spend(log_multiplier: float) -> float:
@@ -248,14 +286,16 @@ class Planner:
                 )
             return tried[log_multiplier][0]
 
-        best = _find_multiplier(spend, budget, guess or self._first_guess(state, budget, response))
+        guess = guess or self._first_guess(state, budget, response)
+        best = _find_multiplier(spend, budget, max(guess, lowest), lowest)
         plan = self._plan(float(np.exp(best)), *tried[best], response)
+        plan.max_cost_per_reach = most
         if plan.expected_spend < _DELIVERED * budget:
             plan.shortfall = self._shortfall(state, plan, market, conditions)
         return plan
 
     def _shortfall(
-        self, state: GroupState, plan: Plan, market: Market, conditions: Conditions
+        self, state: GroupState, plan: Plan, market: Market | MarketMix, conditions: Conditions
     ) -> str:
         """Why the budget cannot be spent: what would let most more be spent if it were gone."""
         reasons = {}
@@ -263,13 +303,28 @@ class Planner:
             reasons["bid limit"] = replace(conditions, max_bid=float("inf"))
         if conditions.availability is not None:
             reasons["competition of other campaigns"] = replace(conditions, availability=None)
-        best, most = "too few eligible requests", 1.2 * plan.expected_spend
+        none = "limit on the cost of a reach" if plan.limited else "too few eligible requests"
+        best, most = none, 1.2 * plan.expected_spend
         for reason, without in reasons.items():
             response = without.response(market).of_sessions(self._more)
             spend, _, _ = self._evaluate(state, plan.multiplier, response)
             if spend > most:
                 best, most = reason, spend
         return best
+
+    def first_reach_cost(self, state: GroupState, market: Market | MarketMix) -> float:
+        """What it costs to reach somebody first: the price of who wins nine auctions of ten, over
+        the chance that the person behind a request is targeted."""
+        response = market_response(market)
+        at = int(np.argmax(response.win >= _MOST_AUCTIONS * response.win[-1]))
+        price = float(response.cost[at] / max(response.win[at], 1e-300))
+        chance = 0.0
+        classes = self._class_of[state.kind]
+        for number in np.unique(classes).tolist():
+            requests = float(state.requests_left[classes == number].sum())
+            chance += requests * float(self._at(number, np.zeros(1))[0])
+        chance /= max(float(state.requests_left.sum()), 1e-300)
+        return price / chance if chance > 0.0 else float("inf")
 
     def _plan(
         self,
@@ -299,7 +354,9 @@ class Planner:
             low, high = (middle, high) if spend > budget else (low, middle)
         return float(np.exp(high)) / 2.0  # requests do get worth less, so bids must be higher
 
-    def at_multiplier(self, state: GroupState, market: Market, multiplier: float) -> Plan:
+    def at_multiplier(
+        self, state: GroupState, market: Market | MarketMix, multiplier: float
+    ) -> Plan:
         """The plan at a given multiplier, with what it will spend and reach."""
         response = market_response(market).of_sessions(self._more)
         return self._plan(multiplier, *self._evaluate(state, multiplier, response), response)
@@ -410,9 +467,14 @@ def _classes(probability: KindProbability, kinds: int) -> tuple[IntArray, list[i
     return number, order[middles].tolist()
 
 
-def _find_multiplier(spend: Callable[[float], float], budget: float, guess: float) -> float:
-    """ln λ with spend(ln λ) ≈ budget: bracket it from the guess, then narrow. Spend falls in λ."""
-    low_limit, high_limit = np.log(_LOWEST), np.log(_HIGHEST)
+def _find_multiplier(
+    spend: Callable[[float], float], budget: float, guess: float, lowest: float
+) -> float:
+    """ln λ with spend(ln λ) ≈ budget: bracket it from the guess, then narrow. Spend falls in λ.
+
+    The lowest λ allowed, if even that leaves a part of the budget.
+    """
+    low_limit, high_limit = float(np.log(lowest)), np.log(_HIGHEST)
     low = high = float(np.log(guess))
     width = 0.1
     while spend(low) < budget and low > low_limit:  # too little is spent: money is worth less

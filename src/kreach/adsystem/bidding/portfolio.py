@@ -1,7 +1,7 @@
 """Many campaigns in one bidder: each with its own counts, budget and pace."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kreach.adsystem.bidding.bidder import Bidder
 from kreach.errors import KreachError
@@ -15,6 +15,7 @@ class Offer:
 
     campaign: str
     bid: float
+    auction: str | None = field(default=None, repr=False)
 
 
 class Portfolio:
@@ -52,15 +53,17 @@ class Portfolio:
         del self._groups[campaign]
         return self._bidders.pop(campaign)
 
-    def offer(self, group: int, now: float, floor: float = 0.0) -> Offer | None:
+    def offer(
+        self, group: int, now: float, floor: float = 0.0, auction: str | None = None
+    ) -> Offer | None:
         """The best bid of all eligible campaigns, the earlier added of equal ones; None if none."""
         best: Offer | None = None
         for campaign, bidder in self._bidders.items():
             groups = self._groups[campaign]
             if groups is None or group in groups:
-                bid = bidder.bid(group, now, floor)
+                bid = bidder.bid(group, now, floor, auction)
                 if bid > 0.0 and (best is None or bid > best.bid):
-                    best, beaten = Offer(campaign, bid), best
+                    best, beaten = Offer(campaign, bid, auction), best
                 elif bid > 0.0:
                     beaten = Offer(campaign, bid)
                 else:
@@ -71,11 +74,11 @@ class Portfolio:
 
     def won(self, offer: Offer, group: int, price: float, now: float) -> None:
         """The offer won at this price."""
-        self._known(offer.campaign).won(group, offer.bid, price, now)
+        self._known(offer.campaign).won(group, offer.bid, price, now, offer.auction)
 
     def lost(self, offer: Offer, group: int) -> None:
         """The offer lost."""
-        self._known(offer.campaign).lost(group, offer.bid)
+        self._known(offer.campaign).lost(group, offer.bid, offer.auction)
 
     def _known(self, campaign: str) -> Bidder:
         if campaign not in self._bidders:

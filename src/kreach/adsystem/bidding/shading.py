@@ -1,11 +1,12 @@
 """The best bid for a value, quick enough for a bid request."""
 
 from bisect import bisect_right
+from functools import lru_cache
 
-from kreach.adsystem.bidding.market import EmpiricalMarket, Market
+from kreach.adsystem.bidding.market import EmpiricalMarket, LogNormalMarket, Market
 from kreach.adsystem.bidding.planning import market_response
 
-__all__ = ["Shading"]
+__all__ = ["Shading", "shading_of"]
 
 
 class Shading:
@@ -41,3 +42,13 @@ class Shading:
         low, high = values[at - 1], values[at]
         part = (value - low) / (high - low)
         return self._bids[at - 1] + part * (self._bids[at] - self._bids[at - 1])
+
+
+def shading_of(market: Market) -> Shading:
+    """The shading of a market. Campaigns with the same prior share one, which is slow to make."""
+    return _of_prior(market) if isinstance(market, LogNormalMarket) else Shading(market)
+
+
+@lru_cache(maxsize=64)
+def _of_prior(market: LogNormalMarket) -> Shading:
+    return Shading(market)

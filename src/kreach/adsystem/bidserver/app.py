@@ -30,6 +30,7 @@ def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App
     notices = Notices(state, metrics)
     bids = Bids(state, metrics)
     site.route("POST /openrtb2/bid", bids.bid)
+    site.route("POST /openrtb2/bid/*", bids.bid)
     for method in ("GET", "POST"):
         site.route(f"{method} /openrtb2/billing/*", notices.billing)
         site.route(f"{method} /openrtb2/win/*", notices.win)
@@ -74,6 +75,15 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
             for runtime in bidder.runtimes.values()
         }
 
+    def max_costs() -> dict[str, float]:
+        found = {}
+        for catalogue_bidder in state.catalogue_bidders.values():
+            for runtime in catalogue_bidder.runtimes.values():
+                most = getattr(runtime.bidder, "max_cost_per_reach", None)
+                if most is not None:
+                    found[runtime.campaign.id] = most
+        return found
+
     for name, what, value in (
         ("reserved_micros", "Money reserved for open bids", lambda n: state.accounts[n].reserved),
         (
@@ -86,6 +96,8 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         metrics.gauge(name, f"{what}, by campaign", by_campaign(value), "campaign")
     what = "Reach required per unit of money (λ), by campaign"
     metrics.gauge("multiplier", what, multipliers, "campaign")
+    what = "Most that a further reach may cost, by campaign"
+    metrics.gauge("max_cost_per_reach", what, max_costs, "campaign")
     for name, what, now in (
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),

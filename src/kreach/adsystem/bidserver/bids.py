@@ -46,13 +46,13 @@ class Bids:
         return bids
 
     def bid(self, request: Request) -> Response:
-        """POST /openrtb2/bid."""
-        return self.answer(request.body)
+        """POST /openrtb2/bid, or /openrtb2/bid/{exchange}."""
+        return self.answer(request.body, request.rest)
 
-    def answer(self, body: bytes) -> Response:
+    def answer(self, body: bytes, exchange: str = "") -> Response:
         """The answer to a bid request."""
         begun = time.perf_counter()
-        answer = self._decide(decode_request(body))
+        answer = self._decide(decode_request(body), exchange)
         self._latency.observe(time.perf_counter() - begun)
         return answer
 
@@ -64,7 +64,7 @@ class Bids:
             self._no_bid[reason] = answer
         return answer
 
-    def _decide(self, request: BidRequest) -> Response:
+    def _decide(self, request: BidRequest, exchange: str) -> Response:
         reason = self._no_bid_reason(request)
         if reason:
             if reason in _VISITS:
@@ -76,7 +76,9 @@ class Bids:
         if bidder is None:
             return self._refuse(reason)
         state = self._state
-        pending = bidder.begin_request(group, state.clock(), request)
+        if request.first_price and not exchange:
+            exchange = request.exchange
+        pending = bidder.begin_request(group, state.clock(), request, exchange)
         bids = []
         for imp in request.imp[:_MAX_IMPS]:
             floor, why = self._floor(imp)

@@ -12,7 +12,7 @@ from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.market import LogNormalMarket
-from kreach.adsystem.bidding.shading import Shading
+from kreach.adsystem.bidding.shading import Shading, shading_of
 from kreach.adsystem.bidding.valuation import (
     CapRule,
     CapValuation,
@@ -20,7 +20,7 @@ from kreach.adsystem.bidding.valuation import (
     Valuation,
     VisitorValuation,
 )
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
 from kreach.boundary.catalogue import Catalogue
@@ -142,10 +142,11 @@ def make_bidder(
     """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM)."""
     mu = campaign.market_mu if campaign.market_mu is not None else market[0]
     sigma = campaign.market_sigma if campaign.market_sigma is not None else market[1]
-    believed = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
+    believed = LogNormalMarket(mu - log(1_000), sigma)  # of one impression
     typical = float(np.exp(believed.mu))
     start, end = campaign.start.timestamp(), campaign.end.timestamp()
     purse = AccountPurse(account, start, end)
+    most = campaign.max_cost_per_reach or float("inf")
     if campaign.bidder == "paper":
         return PaperBidder(
             valuation,
@@ -153,7 +154,7 @@ def make_bidder(
             believed,
             campaign.expected_requests or 1,
             step_size=0.1 / typical,  # the paper's numbers, for a market whose price is 1
-            base_bids=(0.1 * typical, 10.0 * typical),
+            base_bids=(0.1 * typical, max(min(most, 10.0 * typical), 0.1 * typical)),
         )
     arrivals = Arrivals(audience.group_count, start, end, hourly, traffic=traffic)
     stacked = campaign.cap is None
@@ -170,6 +171,8 @@ def make_bidder(
         first_multiplier=1.0 / (first_bid_share * typical),
         arrivals=arrivals,
         plans_itself=False,
+        max_cost_per_reach=campaign.max_cost_per_reach,
+        max_cost_multiple=MAX_COST_MULTIPLE,
     )
 
 
@@ -183,16 +186,15 @@ class CampaignRuntime:
     bidder: Bidder
     account: Account
     slot: int | None
-    shading: Shading
     multiplier: float  # of the paper's bidder, while the board does not hold it
     min_micros: int = field(init=False)
     max_micros: int = field(init=False)
     start: float = field(init=False)
     end: float = field(init=False)
-    first_price: bool = field(init=False)
     size: tuple[int, int] | None = field(init=False)
     domains: frozenset[str] = field(init=False)
     json_tail: bytes = field(init=False)  # the last fields of its bids
+    _shading: Shading | None = None  # of first-price bids, since the last plan
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
     weight: float = 1.0  # money left per second of flight left: its claim to requests
@@ -208,7 +210,6 @@ class CampaignRuntime:
         self.min_micros = max(round(campaign.min_cpm * MICROS_PER_CPM), 1)
         self.max_micros = round(campaign.max_cpm * MICROS_PER_CPM)
         self.start, self.end = campaign.start.timestamp(), campaign.end.timestamp()
-        self.first_price = campaign.auction == "first_price"
         creative = campaign.creative
         self.domains = frozenset(domain.lower() for domain in creative.domains)
         self.size = None
@@ -225,14 +226,23 @@ class CampaignRuntime:
         self.json_tail = as_json({k: v for k, v in fields.items() if v is not None}).lstrip(b"{")
 
     @property
+    def shading(self) -> Shading:
+        """How to shade a first-price bid by the campaign's own auctions, as of its last plan."""
+        if self._shading is None:
+            self._shading = shading_of(self.bidder.markets.of("first_price"))
+        return self._shading
+
+    def forget_shading(self) -> None:
+        """What the bidder believes of its market has changed."""
+        self._shading = None
+
+    @property
     def eligible_share(self) -> float:
         """Eligible bid requests as a share of all."""
         return (self.eligible_requests + 1.0) / (self.sampled_requests + 1.0)
 
     def is_eligible(self, request: BidRequest, imp: Imp) -> bool:
-        """Whether the campaign may have this place: auction type, blocked domains, size."""
-        if self.first_price != (request.at == 1):
-            return False
+        """Whether the campaign may have this place: blocked domains, size."""
         if request.badv and not self.domains.isdisjoint(map(str.lower, request.badv)):
             return False
         if imp.banner is None or self.size is None:
@@ -242,7 +252,9 @@ class CampaignRuntime:
     def sample(self, request: BidRequest) -> None:
         """Count a request, and whether it is eligible."""
         self.sampled_requests += 1.0
-        self.eligible_requests += any(self.is_eligible(request, imp) for imp in request.imp)
+        if any(self.is_eligible(request, imp) for imp in request.imp):
+            self.eligible_requests += 1.0
+            self.bidder.markets.count("first_price" if request.first_price else "second_price")
         if self.sampled_requests > _MAX_SAMPLED:  # traffic may change
             self.sampled_requests, self.eligible_requests = (
                 self.sampled_requests / 2.0,
@@ -251,11 +263,13 @@ class CampaignRuntime:
 
     def same_eligibility(self, other: "CampaignRuntime") -> bool:
         """Whether the same places are eligible for both."""
-        mine, others = ((one.size, one.domains, one.first_price) for one in (self, other))
+        mine, others = ((one.size, one.domains) for one in (self, other))
         return mine == others
 
     def can_bid(self, now: float) -> bool:
-        """Whether it is running, in its flight and has money for the smallest bid."""
+        """Whether it is running with a creative, in its flight, and can pay the smallest bid."""
         if self.campaign.state != "running" or not self.start <= now < self.end:
+            return False
+        if self.campaign.not_bidding is not None:
             return False
         return self.account.available(self.account.day_at(now)) >= self.min_micros

@@ -12,13 +12,18 @@ from kreach.adsystem.bidding.board import Board, BoardValuation, SessionValues, 
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.competition import PREFERENCE, Competition
 from kreach.adsystem.bidding.planning import Plan, kind_probabilities
-from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidserver.campaign_runtime import (
     CampaignRuntime,
     board_valuation,
     individual_valuation,
     make_bidder,
     visit_model_of,
+)
+from kreach.adsystem.bidserver.exchanges import (
+    FIRST_PRICE,
+    SECOND_PRICE,
+    Exchanges,
+    auction_of,
 )
 from kreach.adsystem.bidserver.request_hours import RequestHours
 from kreach.adsystem.campaigns.campaign import Campaign
@@ -67,6 +72,7 @@ class PendingRequest:
     individual: Sequence[tuple[float, float, CampaignRuntime]]  # not on the board: value, luck
     shares: dict[int, float] | None  # by slot, where a session may have been won already
     sampled: bool  # what campaigns compete for it is looked at
+    venue: int = SECOND_PRICE
     bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
 
 
@@ -80,8 +86,11 @@ class CatalogueBidder:
         ledger: Ledger,
         settings: BidderSettings,
         now: float,
+        exchanges: Exchanges | None = None,
     ) -> None:
         self.catalogue, self.number = catalogue, number
+        market = settings.market_mu, settings.market_sigma
+        self.exchanges = exchanges or Exchanges(*market)  # of all catalogues
         self._ledger = ledger
         self._settings = settings
         self.traffic = Traffic(len(catalogue), now)
@@ -132,9 +141,7 @@ class CatalogueBidder:
             model=model,
             first_bid_share=settings.first_bid_share,
         )
-        runtime = CampaignRuntime(
-            number, campaign, at, bidder, account, slot, Shading(bidder.market), bidder.multiplier
-        )
+        runtime = CampaignRuntime(number, campaign, at, bidder, account, slot, bidder.multiplier)
         if before is not None:
             runtime.bids, runtime.wins, runtime.losses = before.bids, before.wins, before.losses
             if runtime.same_eligibility(before):
@@ -166,7 +173,7 @@ class CatalogueBidder:
     def _inherit(self, before: CampaignRuntime, runtime: CampaignRuntime) -> None:
         runtime.multiplier = self.multiplier(before)
         runtime.bidder.remember(before.bidder.memory())
-        runtime.shading = Shading(runtime.bidder.market)
+        runtime.forget_shading()
         if before in self._individual:
             self._individual.remove(before)
 
@@ -180,8 +187,7 @@ class CatalogueBidder:
         board.multipliers[slot] = np.inf  # inactive until the next tick
         board.forget_rankings()
         board.ends[slot] = runtime.end
-        # a value is limited like its bid, unless the bid is shaded
-        board.most[slot] = np.inf if runtime.first_price else runtime.max_micros / _MICROS
+        board.most[slot] = runtime.max_micros / _MICROS
         bidder = runtime.bidder
         if isinstance(bidder, PaperBidder):
             board.set_paper(slot, bidder.step_size, *bidder.multipliers)
@@ -238,7 +244,9 @@ class CatalogueBidder:
                 self.board.forget_rankings()
         runtime.active = active
 
-    def begin_request(self, group: int, now: float, request: BidRequest) -> PendingRequest:
+    def begin_request(
+        self, group: int, now: float, request: BidRequest, exchange: str = ""
+    ) -> PendingRequest:
         """Count a request; then call `offer` for each of its places."""
         traffic = self.traffic
         by_group = traffic.by_group
@@ -254,18 +262,19 @@ class CatalogueBidder:
         individual: Sequence[tuple[float, float, CampaignRuntime]] = ()
         if self._individual:
             individual = [
-                (
-                    min(runtime.bidder.wanted(group, now), runtime.max_micros / _MICROS),
-                    self.board.luck(runtime.weight),
-                    runtime,
-                )
+                (runtime.bidder.value(group, now), self.board.luck(runtime.weight), runtime)
                 for runtime in self._individual
                 if runtime.active and any(runtime.is_eligible(request, imp) for imp in request.imp)
             ]
         if self.board.paper:
             self.board.drift(group, share)
+        venue = SECOND_PRICE
+        if request.first_price:
+            venue = self.exchanges.venue(exchange) if exchange else FIRST_PRICE
         shares = self.recent_wins.shares(group, now)
-        return PendingRequest(group, requests, share, now, request, individual, shares, sampled)
+        return PendingRequest(
+            group, requests, share, now, request, individual, shares, sampled, venue
+        )
 
     def offer(
         self, pending: PendingRequest, imp: Imp, floor: int, seconds: int
@@ -286,20 +295,33 @@ class CatalogueBidder:
                 return None, None, reason
             if value * _MICROS < floor:
                 return None, None, "below floor"
-            wanted = int((value if runtime.slot is None else runtime.shading(value)) * _MICROS)
-            wanted = min(wanted, runtime.max_micros)
+            if pending.venue != SECOND_PRICE:
+                value = self._shaded(runtime, value, pending)
+            wanted = min(int(value * _MICROS), runtime.max_micros)
             minimum = floor if floor > runtime.min_micros else runtime.min_micros
             skip = (*skip, runtime)
             reason = "below floor"
             if wanted >= minimum:
                 number, group, now = runtime.number, pending.group, pending.now
-                claim = self._ledger.take(number, self.number, group, wanted, now, seconds, minimum)
+                claim = self._ledger.take(
+                    number, self.number, group, wanted, now, seconds, minimum, pending.venue
+                )
                 if claim is not None:
                     pending.bidding = (*pending.bidding, runtime)
                     return runtime, claim, ""
                 reason = "no budget"
                 if not runtime.can_bid(now):
                     self._set_active(runtime, False)
+
+    def _shaded(self, runtime: CampaignRuntime, value: float, pending: PendingRequest) -> float:
+        """The first-price bid for a value, which is limited to what may be bid at most."""
+        if value * _MICROS >= runtime.max_micros:  # what is shaded is the value without the limit
+            if runtime.slot is None:
+                value = next(own for own, _, other in pending.individual if other is runtime)
+            else:
+                value = self.board.unlimited(pending.group, runtime.slot, pending.share)
+        shading = self.exchanges.shading(pending.venue) or runtime.shading
+        return shading(value)
 
     def _best(
         self, pending: PendingRequest, imp: Imp, skip: tuple[CampaignRuntime, ...]
@@ -325,7 +347,8 @@ class CatalogueBidder:
             if complete:
                 break
             ranks, complete = board.all_ranks(group, pending.share), True
-        for value, luck, runtime in pending.individual:
+        for unlimited, luck, runtime in pending.individual:
+            value = min(unlimited, runtime.max_micros / _MICROS)
             score = value * luck
             if score > best and runtime not in skip and _is_eligible(runtime, pending, imp):
                 best, worth, winner = score, value, runtime
@@ -380,7 +403,7 @@ class CatalogueBidder:
         if plan is not None and isinstance(runtime.bidder, PlanningBidder):
             runtime.bidder.adopt(plan)
             runtime.shortfall = plan.shortfall
-            runtime.shading = Shading(runtime.bidder.market)
+            runtime.forget_shading()
         if worth is not None and runtime.slot is not None:
             self._set_worth(runtime, worth, plan)
             if plan is not None and runtime.active:
@@ -412,7 +435,15 @@ class CatalogueBidder:
             for _ in range(count):
                 record(group, 0.0)
 
-    def learn(self, runtime: CampaignRuntime, micros: int, price: int, *, won: bool) -> None:
+    def learn(
+        self,
+        runtime: CampaignRuntime,
+        micros: int,
+        price: int,
+        *,
+        won: bool,
+        venue: int = SECOND_PRICE,
+    ) -> None:
         """Learn from the outcome of a bid."""
         if won:
             runtime.wins += 1
@@ -421,7 +452,9 @@ class CatalogueBidder:
         else:
             runtime.losses += 1
         if micros > 0:
-            runtime.bidder.learn(micros / _MICROS, price / _MICROS, won=won)
+            bid, auction = micros / _MICROS, auction_of(venue)
+            runtime.bidder.learn(bid, price / _MICROS, won=won, auction=auction)
+            self.exchanges.learn(venue, bid, won=won)
 
     def _spend(self, runtime: CampaignRuntime, price: int) -> None:
         """The other half of the paper's rule: λ rises with what was spent."""

@@ -63,6 +63,8 @@ class CheckpointStore:
         """Write what was learned, piece by piece: requests can be answered in between."""
         state = self._state
         stamp = int(state.clock() * MICROS)
+        learned = json.dumps(state.exchanges.memory()).encode()
+        state.journal.submit("memory", ("exchanges", stamp, learned))
         for version, bidder in list(state.catalogue_bidders.items()):
             head = np.array([bidder.traffic.since], dtype=np.float64).tobytes()
             value = head + bytes(bidder.traffic.by_group)
@@ -90,6 +92,8 @@ class CheckpointStore:
             try:
                 if kind == "traffic":
                     self._read_traffic(rest, value)
+                elif kind == "exchanges":
+                    self._state.exchanges.remember(json.loads(value))
                 elif kind == "campaign":
                     version, _, number = rest.rpartition(":")
                     bidder = self._state.catalogue_bidders[version]
@@ -113,4 +117,5 @@ def _read_campaign(bidder: CatalogueBidder, number: int, memory: dict[str, Any])
     for name in _SAMPLES:
         setattr(runtime, name, float(memory.get(name, 0.0)))
     runtime.bidder.remember(memory)
+    runtime.forget_shading()
     runtime.multiplier = float(memory["multiplier"])

@@ -76,7 +76,8 @@ class Notices:
                 state.revert(claim)
             bidder = state.bidder_of(claim)
             if bidder is not None and claim.campaign in bidder.runtimes:
-                bidder.learn(bidder.runtimes[claim.campaign], claim.micros, 0, won=False)
+                runtime = bidder.runtimes[claim.campaign]
+                bidder.learn(runtime, claim.micros, 0, won=False, venue=claim.venue)
         return self._answer("loss", outcome)
 
     async def billing(self, request: Request) -> Response:
@@ -107,7 +108,8 @@ class Notices:
         self._spend.add(campaign, price)
         bidder = state.bidder_of(claim)
         if bidder is not None and claim.campaign in bidder.runtimes:
-            bidder.learn(bidder.runtimes[claim.campaign], claim.micros, price, won=True)
+            runtime = bidder.runtimes[claim.campaign]
+            bidder.learn(runtime, claim.micros, price, won=True, venue=claim.venue)
         return self._finish(None, outcome)
 
     def _finish(self, failure: str | None, outcome: Outcome) -> Response:

@@ -13,6 +13,7 @@ from kreach.adsystem.bidserver.background import BackgroundTasks, Task
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.checkpoints import CheckpointStore
 from kreach.adsystem.bidserver.compactor import LogCompactor
+from kreach.adsystem.bidserver.exchanges import Exchanges, auction_of
 from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
 from kreach.adsystem.bidserver.planner import PlanWorker
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
@@ -70,6 +71,7 @@ class BidderState:
         self._revision = 0
         self.tasks = BackgroundTasks(log)
         self.planner = PlanWorker()
+        self.exchanges = Exchanges(settings.market_mu, settings.market_sigma)
         self.checkpoints = CheckpointStore(self)
         self.compactor = LogCompactor(self)
         self.plan_count = 0
@@ -138,7 +140,7 @@ class BidderState:
         )
 
     def _add_catalogue(self, catalogue: Catalogue, number: int, now: float) -> None:
-        bidder = CatalogueBidder(catalogue, number, self.ledger, self.settings, now)
+        bidder = CatalogueBidder(catalogue, number, self.ledger, self.settings, now, self.exchanges)
         self.catalogue_bidders[catalogue.version] = self._by_number[number] = bidder
 
     def _catalogue_number(self, catalogue: Catalogue) -> int:
@@ -260,7 +262,7 @@ class BidderState:
         now = self.clock()
         number = await asyncio.to_thread(self._catalogue_number, catalogue)
         bidder = self._by_number.get(number) or CatalogueBidder(
-            catalogue, number, self.ledger, self.settings, now
+            catalogue, number, self.ledger, self.settings, now, self.exchanges
         )  # one that was dropped has missed hours, and knows it by the time that has passed
 
         def load() -> None:
@@ -356,6 +358,7 @@ class BidderState:
         self.min_tmax_ms = self.settings.min_tmax_ms + 1e3 * self.loop_lag_seconds
         now = self.clock()
         self._expire(now)
+        self.exchanges.refresh(now)
         self.checkpoints.write_request_hours()
         for bidder in self.catalogue_bidders.values():
             bidder.update_active(now)
@@ -366,12 +369,14 @@ class BidderState:
         expired = self.ledger.expire(now)
         for claim in expired.wins:
             self.revert(claim)
-        for number, (micros, bids) in expired.bids.items():
+        for (number, venue), (micros, bids) in expired.bids.items():
             for bidder in self.catalogue_bidders.values():
                 runtime = bidder.runtimes.get(number)
                 if runtime is not None and bids:  # without a notice: taken as lost, at the average
                     runtime.losses += bids
-                    runtime.bidder.learn_losses(micros // bids / MICROS, bids)
+                    bid = micros // bids / MICROS
+                    runtime.bidder.learn_losses(bid, bids, auction_of(venue))
+                    self.exchanges.learn(venue, bid, won=False, count=bids)
                     break
 
     def revert(self, claim: Claim) -> None:

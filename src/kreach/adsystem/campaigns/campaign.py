@@ -11,15 +11,29 @@ import msgspec
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.money import AUCTIONS, as_micros
+from kreach.boundary.money import as_micros
 from kreach.boundary.times import as_instant, iso_text
 from kreach.errors import KreachError, check_all
 
-__all__ = ["BIDDERS", "STATES", "Campaign", "Cap", "Creative", "campaign_from", "check_runnable"]
+__all__ = [
+    "BIDDERS",
+    "MAX_COST_MULTIPLE",
+    "REMOVED",
+    "STATES",
+    "Campaign",
+    "Cap",
+    "Creative",
+    "campaign_from",
+    "check_runnable",
+]
 
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
 MAX_CPM = 1_000_000.0
+MAX_COST_MULTIPLE = 10.0
+"""Of what it costs to reach somebody first: the limit of a campaign that has none of its own."""
+REMOVED = {"auction": "auction is not a field any more: every bid request says its type (`at`)"}
+"""Fields of earlier versions, and what to do without them."""
 ID_PART = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 ID_RULE = "be 1 to 64 letters, digits, - or _, and begin with a letter or digit"
 ID = rf"{ID_PART}(?:\.{ID_PART})?"
@@ -37,6 +51,11 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     width: int | None = None
     height: int | None = None
     domains: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is something to show: markup and its size."""
+        return self.markup is not None and self.width is not None and self.height is not None
 
     def __post_init__(self) -> None:
         if (self.width is None) != (self.height is None):
@@ -65,6 +84,8 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `caps` with one entry for the whole flight is the usual cap; several are rolling and stacked,
     with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
+    A further person reached costs at most `max_cost_per_reach`; without, ten times the first.
+    Without markup, width and height of its creative a campaign can be stored, but does not bid.
     """
 
     id: str
@@ -74,13 +95,13 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     caps: tuple[Cap, ...] = (Cap(limit=1),)
     daily_budget: float | None = None
     audience: str = EVERYONE
-    auction: str = "second_price"
     bidder: str = "planning"
     min_cpm: float = 0.0
-    max_cpm: float = MAX_CPM
+    max_cpm: float
     market_mu: float | None = None  # ln of a price per thousand
     market_sigma: float | None = None
     expected_requests: int | None = None
+    max_cost_per_reach: float | None = None
     creative: Creative = Creative()
     state: str = "running"
 
@@ -91,6 +112,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             self._check_budget,
             self._check_choices,
             self._check_bid_limits,
+            self._check_cost,
             self._check_caps,
             self._check_market,
             self._check_requests,
@@ -114,7 +136,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise KreachError.rule("daily_budget", "be at most the budget", self.daily_budget)
 
     def _check_choices(self) -> None:
-        for name, choices in (("auction", AUCTIONS), ("bidder", BIDDERS), ("state", STATES)):
+        for name, choices in (("bidder", BIDDERS), ("state", STATES)):
             if getattr(self, name) not in choices:
                 rule = f"be one of {', '.join(choices)}"
                 raise KreachError.rule(name, rule, getattr(self, name))
@@ -127,6 +149,10 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not 0.0 <= self.min_cpm <= self.max_cpm:
             rule = f"lie between 0 and max_cpm ({self.max_cpm:g})"
             raise KreachError.rule("min_cpm", rule, self.min_cpm)
+
+    def _check_cost(self) -> None:
+        if self.max_cost_per_reach is not None:
+            as_micros("max_cost_per_reach", self.max_cost_per_reach)
 
     def _check_caps(self) -> None:
         if not self.caps:
@@ -160,6 +186,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise KreachError.rule("expected_requests", rule, None)
         if self.expected_requests is not None:
             as_whole_number("expected_requests", self.expected_requests, minimum=1)
+
+    @property
+    def not_bidding(self) -> str | None:
+        """What a running campaign lacks to bid; None if nothing."""
+        return None if self.creative.complete else "no creative"
 
     @property
     def cap(self) -> int | None:
@@ -196,6 +227,9 @@ def check_runnable(campaign: Campaign, audience: Audience) -> None:
 
 def campaign_from(document: object) -> Campaign:
     """A campaign from plain values; an error names the field, the rule and the value."""
+    for name, message in REMOVED.items():
+        if isinstance(document, dict) and name in document:
+            raise KreachError(message, field=name, code="unknown")
     try:
         return msgspec.convert(document, Campaign, strict=True, str_keys=True)
     except msgspec.ValidationError as error:
@@ -203,6 +237,9 @@ def campaign_from(document: object) -> Campaign:
             raise error.__cause__ from None
         problem, _, where = str(error).partition(" - at `$")
         field = where.strip("`").lstrip(".") or "campaign"
+        if not where and problem.startswith("Object missing required field `"):
+            field = problem.rpartition(" ")[2].strip("`")
+            raise KreachError(f"{field} is required", field=field, code="required") from None
         if "datetime" in problem:
             problem = "must be a time such as 2026-11-01T00:00:00Z"
         raise KreachError(f"{field}: {problem.replace('`', '')}", field=field) from None

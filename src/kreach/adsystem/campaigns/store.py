@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
+from kreach.adsystem.campaigns.campaign import REMOVED, Campaign, campaign_from
 from kreach.errors import KreachError
 from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
@@ -24,7 +24,10 @@ CREATE TABLE IF NOT EXISTS campaigns (
 CREATE INDEX IF NOT EXISTS by_revision ON campaigns (revision);
 """
 _NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"
-_CHANGEABLE = ("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "creative")
+_CHANGEABLE = (
+    *("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "max_cost_per_reach"),
+    "creative",
+)
 
 
 def _rename_limits(connection: sqlite3.Connection) -> None:
@@ -39,7 +42,20 @@ def _rename_limits(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE campaigns SET document = ? WHERE number = ?", values)
 
 
-_SCHEMA = Schema(2, _TABLES, {1: _rename_limits})
+def _drop_auction(connection: sqlite3.Connection) -> None:
+    """From version 2: campaigns had an auction type, which bid requests have."""
+    rows = connection.execute("SELECT number, document FROM campaigns").fetchall()
+    for number, text in rows:
+        values = (json.dumps(_current(json.loads(text))), number)
+        connection.execute("UPDATE campaigns SET document = ? WHERE number = ?", values)
+
+
+def _current(document: dict[str, Any]) -> dict[str, Any]:
+    """A campaign of schema version 2 as it is now."""
+    return {name: value for name, value in document.items() if name not in REMOVED}
+
+
+_SCHEMA = Schema(3, _TABLES, {1: _rename_limits, 2: _drop_auction})
 
 
 class UnknownCampaign(KreachError):
@@ -122,7 +138,7 @@ class CampaignStore:
         """Copy campaigns of another store: number to revision and JSON document."""
         with self._transaction() as connection:
             for number, (revision, text) in campaigns.items():
-                campaign = campaign_from(json.loads(text))
+                campaign = campaign_from(_current(json.loads(text)))  # its store may be older
                 connection.execute(
                     "INSERT OR REPLACE INTO campaigns VALUES (?, ?, ?, ?)",
                     (number, campaign.id, json.dumps(campaign.document()), revision),

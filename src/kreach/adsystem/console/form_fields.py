@@ -15,6 +15,7 @@ __all__ = ["CAP_LIMIT", "CAP_SPAN", "input_for", "local_text", "number_text", "r
 CAP_LIMIT, CAP_SPAN = "caps.0.limit", "caps.0.span_seconds"
 
 _DECIMAL = {"budget", "daily_budget", "min_cpm", "max_cpm", "market_mu", "market_sigma", CAP_SPAN}
+_DECIMAL |= {"max_cost_per_reach"}
 _WHOLE = {"expected_requests", CAP_LIMIT, "creative.width", "creative.height"}
 _TIMES = {"start", "end"}
 _DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")

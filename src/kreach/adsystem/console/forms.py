@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from nicegui import ui
 
 from kreach.adsystem.console.client import (
@@ -156,34 +157,38 @@ async def new_campaign(console: Console) -> None:
         form.text("end", "End (UTC)", local_text(now + _FLIGHT), type="datetime-local")
         form.text(CAP_LIMIT, "Frequency cap (impressions per person)", "2", inputmode="numeric")
         form.number(CAP_SPAN, "Cap period (days)", hint="empty: the whole flight")
+        form.number("max_cpm", "Max CPM bid", hint="the most to bid for a thousand impressions")
         form.number("daily_budget", "Daily budget", hint="empty: no limit")
         if catalogues is not None and catalogues.audiences:
             form.choice("audience", "Audience", {name: name for name in catalogues.audiences})
         else:
             form.text("audience", "Audience", "everyone")
+        form.text("creative.markup", "Ad markup", hint="without markup and size it does not bid")
+        form.text("creative.width", "Ad width (pixels)", inputmode="numeric")
+        form.text("creative.height", "Ad height (pixels)", inputmode="numeric")
     with form.advanced():
         bidders = {"planning": "planning: looks ahead", "paper": "paper: the paper's rule"}
         form.choice("bidder", "Bidder", bidders)
-        auctions = {"second_price": "second price", "first_price": "first price"}
-        form.choice("auction", "Auction", auctions)
         form.text("expected_requests", "Expected bid requests", inputmode="numeric")
         form.number("min_cpm", "Min CPM bid")
-        form.number("max_cpm", "Max CPM bid")
+        hint = "empty: ten times what the first costs"
+        form.number("max_cost_per_reach", "Max cost of a further person", hint=hint)
         form.number("market_mu", "Market: mean of ln CPM")
         form.number("market_sigma", "Market: standard deviation of ln CPM")
-        form.text("creative.width", "Ad width (pixels)", inputmode="numeric")
-        form.text("creative.height", "Ad height (pixels)", inputmode="numeric")
-        form.text("creative.markup", "Ad markup")
     form.dialog.open()
 
 
 def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
     """Open the dialog for what can be changed while a campaign runs."""
     end = local_text(parse_time(campaign.end))
+    kept = campaign.creative
 
     async def send(body: Body) -> None:
         if body.get("end") == f"{end}:00Z":  # the input has no seconds: keep those of the campaign
             del body["end"]
+        creative = body.get("creative")
+        if isinstance(creative, dict):  # it is replaced as a whole
+            body["creative"] = msgspec.to_builtins(kept) | creative
         await console.change(campaign.id, body)
 
     subtitle = "Empty fields stay as they are. The budget cannot be less than what was spent."
@@ -194,6 +199,11 @@ def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
         form.number("daily_budget", "Daily budget", campaign.daily_budget)
         form.text("end", "End (UTC)", end, type="datetime-local")
         form.number("max_cpm", "Max CPM bid", campaign.max_cpm)
+        most = campaign.max_cost_per_reach
+        form.number("max_cost_per_reach", "Max cost of a further person", most)
+        form.text("creative.markup", "Ad markup", kept.markup or "")
+        form.text("creative.width", "Ad width (pixels)", number_text(kept.width))
+        form.text("creative.height", "Ad height (pixels)", number_text(kept.height))
     form.dialog.open()
 
 

@@ -49,13 +49,20 @@ def max_cap(campaign: CampaignDefinition) -> int:
 
 
 def display_state(campaign: CampaignDefinition, now: datetime) -> str:
-    """The state for people: a running campaign may be scheduled or completed."""
+    """The state for people: a running campaign may be scheduled, completed or lack a creative."""
     start, end = flight_of(campaign)
     if campaign.state == "running" and now < start:
-        return "scheduled"
+        return "scheduled" if _has_creative(campaign) else "no creative"
     if campaign.state != "ended" and now >= end:
         return "completed"
+    if campaign.state == "running" and not _has_creative(campaign):
+        return "no creative"
     return campaign.state
+
+
+def _has_creative(campaign: CampaignDefinition) -> bool:
+    creative = campaign.creative
+    return None not in (creative.markup, creative.width, creative.height)
 
 
 @dataclass(frozen=True)

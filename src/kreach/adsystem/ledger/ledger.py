@@ -31,9 +31,9 @@ class Outcome(Enum):
 
 @dataclass
 class Expired:
-    """Bids that expired without a notice: by campaign, micros and how many."""
+    """Bids that expired without a notice: by campaign and venue, micros and how many."""
 
-    bids: dict[int, tuple[int, int]] = field(default_factory=dict)
+    bids: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     wins: list[Claim] = field(default_factory=list)  # with a win notice, and never billed
     carried: dict[int, int] = field(default_factory=dict)
 
@@ -48,7 +48,8 @@ class Ledger:
         self._states: dict[int, bytearray] = {}
         self._chunk_until: dict[int, int] = {}
         self._begin(0)
-        self._out: dict[int, dict[tuple[int, int], list[int]]] = {}  # second: (campaign, day): sums
+        # by second: sums by campaign, day and venue
+        self._out: dict[int, dict[tuple[int, int, int], list[int]]] = {}
         self._wins: dict[int, Claim] = {}
         self._before: dict[int, int] = {}  # impressions of earlier runs: when their tokens expire
         self._swept = 0
@@ -87,6 +88,7 @@ class Ledger:
         now: float,
         seconds: int,
         minimum: int,
+        venue: int = 0,
     ) -> Claim | None:
         """Reserve what a bid wants, or what is left; None if that is below the minimum."""
         account = self.accounts[campaign]
@@ -106,13 +108,15 @@ class Ledger:
         by_day = self._out.get(expires)
         if by_day is None:
             by_day = self._out[expires] = {}
-        sums = by_day.get((campaign, day))
+        sums = by_day.get((campaign, day, venue))
         if sums is None:
-            by_day[campaign, day] = [micros, 1]
+            by_day[campaign, day, venue] = [micros, 1]
         else:
             sums[0] += micros
             sums[1] += 1
-        return Claim(self.epoch, sequence, campaign, catalogue, group, micros, issued, expires)
+        return Claim(
+            self.epoch, sequence, campaign, catalogue, group, micros, issued, expires, venue
+        )
 
     def _begin(self, chunk: int) -> None:
         self._chunk = chunk
@@ -144,7 +148,7 @@ class Ledger:
             self._before[claim.impression] = claim.expires
             return Outcome.DONE
         account.post(claim.micros, price, day)
-        self._add_out(claim.expires, claim.campaign, day, -claim.micros, -1)
+        self._add_out(claim, day, -claim.micros, -1)
         self._set(claim, _POSTED)
         return Outcome.DONE
 
@@ -161,7 +165,7 @@ class Ledger:
             self._before.pop(claim.impression, None)
             return
         account.unpost(claim.micros, price, day)
-        self._add_out(claim.expires, claim.campaign, day, claim.micros, 1)
+        self._add_out(claim, day, claim.micros, 1)
         self._set(claim, _WON if won else _OUT)
         if won:
             self._wins[claim.sequence] = claim
@@ -174,7 +178,7 @@ class Ledger:
         account = self.accounts[claim.campaign]
         day = account.day_of(claim.issued_micros)
         account.release(claim.micros, day)
-        self._add_out(claim.expires, claim.campaign, day, -claim.micros, -1)
+        self._add_out(claim, day, -claim.micros, -1)
         self._set(claim, _VOID)
         return Outcome.DONE
 
@@ -182,10 +186,10 @@ class Ledger:
         """Free what no notice came for in time."""
         expired = Expired()
         for second in [second for second in self._out if second <= now]:
-            for (campaign, day), (micros, bids) in self._out.pop(second).items():
+            for (campaign, day, venue), (micros, bids) in self._out.pop(second).items():
                 self.accounts[campaign].release(micros, day)
-                before = expired.bids.get(campaign, (0, 0))
-                expired.bids[campaign] = (before[0] + micros, before[1] + bids)
+                before = expired.bids.get((campaign, venue), (0, 0))
+                expired.bids[campaign, venue] = (before[0] + micros, before[1] + bids)
         for sequence, claim in [(s, c) for s, c in self._wins.items() if c.expires <= now]:
             del self._wins[sequence]
             expired.wins.append(claim)
@@ -223,13 +227,14 @@ class Ledger:
         if states is not None:  # expired while it was being written, if it is gone
             states[claim.sequence % _CHUNK] = state
 
-    def _add_out(self, second: int, campaign: int, day: int, micros: int, bids: int) -> None:
-        by_day = self._out.get(second)
+    def _add_out(self, claim: Claim, day: int, micros: int, bids: int) -> None:
+        by_day = self._out.get(claim.expires)
         if by_day is None:
-            by_day = self._out[second] = {}
-        sums = by_day.get((campaign, day))
+            by_day = self._out[claim.expires] = {}
+        key = (claim.campaign, day, claim.venue)
+        sums = by_day.get(key)
         if sums is None:
-            by_day[campaign, day] = [micros, bids]
+            by_day[key] = [micros, bids]
         else:
             sums[0] += micros
             sums[1] += bids

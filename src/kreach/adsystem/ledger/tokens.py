@@ -16,11 +16,15 @@ from kreach.errors import KreachError
 
 __all__ = ["Claim", "Tokens"]
 
-_FORM = struct.Struct("<BIQIIIQQI")
-_VERSION = 2
+_VERSION = 3
+_FORMS = {2: struct.Struct("<BIQIIIQQI"), _VERSION: struct.Struct("<BIQIIIQQIB")}
+"""By version; those of version 2 said nothing about the auction."""
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _SIGNATURE_BYTES = 16
-_TOKEN_CHARACTERS = -(-(_FORM.size + _SIGNATURE_BYTES) * 4 // 3)
+_FORM = _FORMS[_VERSION]
+_VERSION_OF_LENGTH = {
+    -(-(form.size + _SIGNATURE_BYTES) * 4 // 3): version for version, form in _FORMS.items()
+}
 
 
 class Claim(NamedTuple):
@@ -34,6 +38,7 @@ class Claim(NamedTuple):
     micros: int  # the bid
     issued_micros: int  # when, in millionths of a second
     expires: int  # in whole seconds
+    venue: int = 0  # 0: a second-price auction; else first-price, by exchange
 
     @property
     def impression(self) -> int:
@@ -60,20 +65,22 @@ class Tokens:
 
     def read(self, token: str) -> Claim | None:
         """The claim of a token, or None if it is not one of ours."""
-        if len(token) != _TOKEN_CHARACTERS:
+        expected = _VERSION_OF_LENGTH.get(len(token))
+        if expected is None:
             return None
+        form = _FORMS[expected]
         try:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
         except (binascii.Error, ValueError):
             return None
         if _text(raw) != token.encode():  # another spelling of the same bytes
             return None
-        body, signature = raw[: _FORM.size], raw[_FORM.size :]
+        body, signature = raw[: form.size], raw[form.size :]
         digest = hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
         if not hmac.compare_digest(digest, signature):
             return None
-        version, *fields = _FORM.unpack(body)
-        return Claim(*fields) if version == _VERSION else None
+        version, *fields = form.unpack(body)
+        return Claim(*fields) if version == expected else None
 
 
 def _text(signed: bytes) -> bytes:

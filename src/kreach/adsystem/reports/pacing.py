@@ -99,6 +99,7 @@ def _pace(row: tuple[Any, ...]) -> Pace:
     return Pace(
         ts=iso_micros(ts),
         multiplier=multiplier if usable else None,
+        cost_per_reach=1.0 / multiplier if usable and multiplier > 0.0 else None,
         spent_micros=spent,
         reserved_micros=reserved,
         carried_micros=carried,

@@ -2,10 +2,11 @@
 
 import time
 from math import log
+from typing import Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
 from kreach.adsystem.reports.questions import PlanQuestion
 from kreach.adsystem.reports.report import Market, Outlook, PlanDocument
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
@@ -40,8 +41,10 @@ def plan(
     mu, sigma = MARKET
     if campaign.market_mu is not None and campaign.market_sigma is not None:
         mu, sigma = campaign.market_mu, campaign.market_sigma
-    market = LogNormalMarket(mu - log(1_000), sigma, campaign.auction)  # of one impression
-    maker = OutlookMaker(audience, market, expected, cap)
+    market = LogNormalMarket(mu - log(1_000), sigma, question.auction)  # of one impression
+    most = question.max_cost_per_reach or campaign.max_cost_per_reach
+    limits: dict[str, Any] = {"max_cost_per_reach": most, "max_cost_multiple": MAX_COST_MULTIPLE}
+    maker = OutlookMaker(audience, market, expected, cap, **limits)
     budgets, reach, level = question.budgets, question.reach, question.level
     if not budgets and reach is None:
         budgets = (campaign.budget,)
@@ -63,7 +66,7 @@ def plan(
         group_size=question.group_size,
         cap=cap,
         requests=expected,
-        market=Market(mu=mu, sigma=sigma, auction=campaign.auction),
+        market=Market(mu=mu, sigma=sigma, auction=question.auction),
         plans=tuple(
             Outlook(**{name: getattr(one, name) for name in Outlook.__struct_fields__})
             for one in outlooks

@@ -32,7 +32,7 @@ class PlanQuestion:
     """The reach of budgets, or the cost of a reach; defaults are the campaign's own.
 
     With `group_size` the plan is for the same people in even groups of that size: what would
-    another k cost?
+    another k cost? A campaign bids in both types of auction; a plan assumes that all are of one.
     """
 
     requests: int | None = None
@@ -41,3 +41,5 @@ class PlanQuestion:
     reach: float | None = None
     level: float = 0.95
     group_size: int | None = None
+    auction: str = "second_price"
+    max_cost_per_reach: float | None = None

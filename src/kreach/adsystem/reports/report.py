@@ -140,13 +140,13 @@ class CampaignDefinition(_Document, frozen=True, kw_only=True):
     caps: tuple[FrequencyCap, ...]
     daily_budget: float | None
     audience: str
-    auction: str
     bidder: str
     min_cpm: float
     max_cpm: float
     market_mu: float | None
     market_sigma: float | None
     expected_requests: int | None
+    max_cost_per_reach: float | None
     creative: Creative
     state: str
 
@@ -154,7 +154,8 @@ class CampaignDefinition(_Document, frozen=True, kw_only=True):
 class Summary(_Document, frozen=True, kw_only=True):
     """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
 
-    For advertisers up to `as_of`.
+    For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid, such as
+    "no creative": its markup, width and height.
     """
 
     impressions: MayWithhold[int]
@@ -162,6 +163,7 @@ class Summary(_Document, frozen=True, kw_only=True):
     spend: MayWithhold[float]
     budget_left_micros: MayWithhold[int]
     budget_left: MayWithhold[float]
+    not_bidding: str | None = None
     as_of: str | None = None
     catalogue: str | None = None
     unique_reach: MayWithhold[float] = None
@@ -327,12 +329,16 @@ class CurveDocument(_Document, frozen=True, kw_only=True):
 
 
 class Pace(_Document, frozen=True, kw_only=True):
-    """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only."""
+    """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only.
+
+    `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ.
+    """
 
     ts: str
     spent_micros: int
     impressions: int | None = None
     multiplier: MayWithhold[float] = None
+    cost_per_reach: MayWithhold[float] = None
     reserved_micros: MayWithhold[int] = None
     carried_micros: MayWithhold[int] = None
     requests: MayWithhold[int] = None
@@ -378,7 +384,11 @@ class Market(_Document, frozen=True, kw_only=True):
 
 
 class Outlook(_Document, frozen=True, kw_only=True):
-    """The forecast for a budget; `band` holds reach with probability `level`."""
+    """The forecast for a budget; `band` holds reach with probability `level`.
+
+    `unspent` is what will be left of the budget and `unspent_reason` why; a further reach costs at
+    most `max_cost_per_reach`.
+    """
 
     budget: float
     spend: float
@@ -388,6 +398,9 @@ class Outlook(_Document, frozen=True, kw_only=True):
     impressions: float
     average_frequency: float
     multiplier: float
+    unspent: float
+    unspent_reason: str | None
+    max_cost_per_reach: float | None
 
 
 class PlanDocument(_Document, frozen=True, kw_only=True):

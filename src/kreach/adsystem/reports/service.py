@@ -97,6 +97,7 @@ class ReportService:
                         **_fields(_definition(stored.campaign)),
                         status=Summary(
                             **_money(stored, delivery, notes),
+                            not_bidding=_not_bidding(stored),
                             catalogue=version,
                             unique_reach=reach if visible else None,
                         ),
@@ -125,6 +126,7 @@ class ReportService:
         reports = figures.reports
         status = Status(
             **_money(stored, delivery, notes),
+            not_bidding=_not_bidding(stored),
             catalogue=catalogue.version,
             unique_reach=reports[0].unique_reach if reports else None,
             people=people if reports else None,
@@ -392,3 +394,8 @@ def _catalogue_summary(catalogue: Catalogue) -> CatalogueSummary:
         dispersion=catalogue.dispersion,
         class_floor=floor,
     )
+
+
+def _not_bidding(stored: StoredCampaign) -> str | None:
+    campaign = stored.campaign
+    return campaign.not_bidding if campaign.state == "running" else None

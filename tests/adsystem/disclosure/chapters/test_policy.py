@@ -357,7 +357,7 @@ async def _rollover(folder: Path) -> None:
 
 def new_campaign(name: str, audience: str) -> dict[str, Any]:
     times = {"start": START.isoformat(), "end": END.isoformat()}
-    return {"id": name, "budget": 10.0, "audience": audience} | times
+    return {"id": name, "budget": 10.0, "max_cpm": 5.0, "audience": audience} | times
 
 
 def test_without_the_guard_everything_is_shown(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ ANY_TIME = st.datetimes(
 
 
 def campaign(start: datetime, end: datetime) -> Campaign:
-    return Campaign(id="spring", budget=5.0, start=start, end=end)
+    return Campaign(id="spring", budget=5.0, max_cpm=5.0, start=start, end=end)
 
 
 @given(

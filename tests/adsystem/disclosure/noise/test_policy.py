@@ -579,7 +579,7 @@ def test_audiences_that_advertisers_may_not_use_are_not_told(shared: AdSystemSet
     assert guarded.listing(None, 5)["campaigns"][0]["status"]["unique_reach"] is None
     assert guarded.pacing("spring", Window(), 5)["pacing"] == []
     with pytest.raises(Withheld, match="the audience must have clearly more than 10000 people"):
-        guarded.create({"id": "other", "budget": 5.0, "start": _AT, "end": _TO})
+        guarded.create({"id": "other", "budget": 5.0, "max_cpm": 5.0, "start": _AT, "end": _TO})
     answer = guarded.suppressions()
     assert answer["by_reason"] == {"audience too small": 5.0}
     assert {entry["campaign"] for entry in answer["suppressions"]} == {"spring", "other"}
@@ -655,7 +655,7 @@ def test_prices_above_the_limit_count_as_the_limit(
 
 def test_campaigns_are_managed_and_planned_as_before(shared: AdSystemSettings) -> None:
     with noisy(shared, START + 4.5 * DAY) as reporting:
-        more = {"id": "summer", "budget": 5.0, "start": _AT, "end": _TO}
+        more = {"id": "summer", "budget": 5.0, "max_cpm": 5.0, "start": _AT, "end": _TO}
         assert reporting.create(more)["id"] == "summer"
         assert reporting.change("summer", {"state": "paused"})["state"] == "paused"
         assert (

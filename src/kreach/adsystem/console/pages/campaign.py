@@ -204,7 +204,7 @@ class _CampaignPage:
         now, flight = self._console.now(), flight_of(campaign)
         state = display_state(campaign, now)
         self._state.set_text(state)
-        self._state.classes(replace=f"k-chip k-{state}")
+        self._state.classes(replace=f"k-chip k-{state.replace(' ', '-')}")
         caps = " and ".join(fmt.cap_text(cap) for cap in campaign.caps)
         phase = fmt.flight_phase(*flight, now)
         summary = (phase, fmt.flight_text(*flight), caps, campaign.audience)

@@ -39,7 +39,7 @@ __all__ = ["campaigns_page"]
 
 _PER_PAGE = 10  # each campaign needs a request of its own
 _ALL = "all states"
-_STATES = [_ALL, "running", "paused", "scheduled", "completed", "ended"]
+_STATES = [_ALL, "running", "no creative", "paused", "scheduled", "completed", "ended"]
 
 
 def _reach_of(campaign: CampaignSummary) -> Query[ReachDocument]:
@@ -88,7 +88,7 @@ class _CampaignCard:
         now, (start, end) = self._console.now(), flight_of(campaign)
         state = display_state(campaign, now)
         self._state.set_text(state)
-        self._state.classes(replace=f"k-chip k-{state}")
+        self._state.classes(replace=f"k-chip k-{state.replace(' ', '-')}")
         self._phase.set_text(fmt.flight_phase(start, end, now))
         self._flight.set_text(fmt.flight_text(start, end))
         self._caps.set_text(" and ".join(fmt.cap_text(cap) for cap in campaign.caps))

@@ -92,6 +92,9 @@ class _PlannerPage:
             self._size_text = Text("", classes="k-name")
             self._size = ui.slider(min=0, max=1, value=0, step=1, on_change=self._show_size)
             self._size.props("markers snap").props["aria-label"] = "Group size"
+        auctions = {"second_price": "second price", "first_price": "first price"}
+        self._auction = ui.select(auctions, label="Auctions", value="second_price")
+        self._auction.props("outlined dense stack-label")
         reach = ui.input("Or: target reach")
         reach.props["hint"] = "which budget reaches this?"
         self._inputs = {"requests": requests, "reach": reach}
@@ -192,7 +195,7 @@ class _PlannerPage:
     def _steps(self, campaign: CampaignSummary) -> list[tuple[Parameters, int | None]]:
         """The parameters of each plan, and its group size if it is not the released one."""
         requests, reach = ((field.value or "").strip() for field in self._inputs.values())
-        common = [("cap", str(int(self._cap.value)))]
+        common = [("cap", str(int(self._cap.value))), ("auction", str(self._auction.value))]
         if requests:
             common.append(("requests", requests))
         goals = [("budget", f"{share * campaign.budget:.6g}") for share in _BUDGET_SHARES]
@@ -303,7 +306,22 @@ class _PlannerPage:
             ]
         )
         if plan is not None:
-            self._basis.set_text(_basis(plan))
+            self._basis.set_text(" ".join([_basis(plan), *_unspent(self._plans, currency)]))
+
+
+def _unspent(plans: list[tuple[int, Outlook]], currency: str) -> list[str]:
+    """What is left of the largest budget, and why; the limit on cost that was planned with."""
+    if not plans:
+        return []
+    outlook = max((outlook for _, outlook in plans), key=lambda one: one.budget)
+    texts = []
+    if outlook.max_cost_per_reach is not None:
+        most = fmt.money(outlook.max_cost_per_reach, currency)
+        texts.append(f"A further reach costs at most {most}.")
+    if outlook.unspent_reason is not None:
+        left, budget = fmt.money(outlook.unspent, currency), fmt.money(outlook.budget, currency)
+        texts.append(f"{left} of {budget} stay unspent: {outlook.unspent_reason}.")
+    return texts
 
 
 def _basis(plan: PlanDocument) -> str:
