@@ -84,6 +84,13 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
                     found[runtime.campaign.id] = most
         return found
 
+    def short() -> dict[str, float]:
+        return {
+            runtime.campaign.id: float(runtime.shortfall is not None)
+            for bidder in state.catalogue_bidders.values()
+            for runtime in bidder.runtimes.values()
+        }
+
     for name, what, value in (
         ("reserved_micros", "Money reserved for open bids", lambda n: state.accounts[n].reserved),
         (
@@ -98,6 +105,8 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     metrics.gauge("multiplier", what, multipliers, "campaign")
     what = "Most that a further reach may cost, by campaign"
     metrics.gauge("max_cost_per_reach", what, max_costs, "campaign")
+    what = "1 while the plan cannot spend the budget (status says why), by campaign"
+    metrics.gauge("under_delivery", what, short, "campaign")
     for name, what, now in (
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),

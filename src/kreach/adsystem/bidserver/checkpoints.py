@@ -10,6 +10,7 @@ import numpy as np
 
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.ledger.request_rows import request_row
+from kreach.adsystem.ledger.shortfall_rows import shortfall_row
 from kreach.boundary.times import DAY_SECONDS, MICROS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class CheckpointStore:
 
     def __init__(self, state: "BidderState") -> None:
         self._state = state
+        self._shortfalls: dict[int, str] = {}  # as written
 
     async def run(self) -> None:
         """Write pacing at short intervals, then what was learned."""
@@ -47,6 +49,7 @@ class CheckpointStore:
                 continue
             requests = bids = wins = losses = 0
             multiplier = None
+            reasons = []
             for bidder in state.catalogue_bidders.values():
                 runtime = bidder.runtimes.get(number)
                 if runtime is not None:
@@ -54,6 +57,11 @@ class CheckpointStore:
                     bids, wins = bids + runtime.bids, wins + runtime.wins
                     losses += runtime.losses
                     multiplier = bidder.multiplier(runtime)
+                    reasons.append(runtime.shortfall)
+            reason = reasons[0] if reasons and all(reasons) else None
+            if self._shortfalls.get(number) != (reason or ""):
+                self._shortfalls[number] = reason or ""
+                state.journal.submit("memory", shortfall_row(number, reason, stamp))
             row = (number, stamp, multiplier, account.spent, account.reserved, account.carried)
             state.journal.submit("pacing", (*row, requests, bids, wins, losses))
         oldest = stamp - int(state.settings.pacing_days * DAY_SECONDS * MICROS)

@@ -5,6 +5,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from kreach.adsystem.ledger.shortfall_rows import read_shortfall
 from kreach.adsystem.log.snapshot import journal_reader
 from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
@@ -17,7 +20,7 @@ _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 def last_pace(store: Path, campaign: int) -> Pace | None:
     """The newest entry of a campaign, if there is one; summed over bidders."""
-    rows = []
+    rows, reasons = [], []
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
             if reader is not None:
@@ -26,7 +29,12 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
                     ORDER BY ts DESC LIMIT 1""",
                     (campaign,),
                 ).fetchall()
-    return _pace(_together(rows)) if rows else None
+                reasons.append(read_shortfall(reader, campaign))
+    if not rows:
+        return None
+    # of several bidders all must fall short: what one cannot spend another may
+    reason = reasons[0] if all(reasons) else None
+    return msgspec.structs.replace(_pace(_together(rows)), under_delivery=reason)
 
 
 def pacing_of(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:

@@ -331,7 +331,9 @@ class CurveDocument(_Document, frozen=True, kw_only=True):
 class Pace(_Document, frozen=True, kw_only=True):
     """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only.
 
-    `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ.
+    `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ. `under_delivery`
+    says why the plan cannot spend the budget, in the newest record of a campaign: too few eligible
+    requests, the bid limit, other campaigns, or the limit on the cost of a reach.
     """
 
     ts: str
@@ -346,6 +348,7 @@ class Pace(_Document, frozen=True, kw_only=True):
     wins: MayWithhold[int] = None
     losses: MayWithhold[int] = None
     win_rate: MayWithhold[float] = None
+    under_delivery: MayWithhold[str] = None
 
 
 class PacingDocument(_Document, frozen=True, kw_only=True):

@@ -219,8 +219,10 @@ class _CampaignPage:
         pace = spend_pace(campaign, self._console.now())
         spend = fmt.money(campaign.status.spend, self._currency).replace("\u00a0", " ")
         budget = fmt.money(campaign.budget, self._currency)
-        self._spend.show(spend, f"of {budget}", pace.text)
         bidding = campaign.status.pace
+        reason = None if bidding is None else bidding.under_delivery
+        late = f"; cannot spend it all: {reason}" if reason and campaign.state == "running" else ""
+        self._spend.show(spend, f"of {budget}", pace.text + late)
         if bidding is None or bidding.bids is None:
             self._win_rate.show(fmt.WITHHELD)
         else:
