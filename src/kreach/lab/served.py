@@ -54,6 +54,7 @@ class ServedBidder:
         model: VisitModel | None,
         start: float,
         settings: BidderSettings | None = None,
+        seed: int = 0,
     ) -> None:
         names = tuple(f"g{group}" for group in range(len(sizes)))
         created = datetime.fromtimestamp(start, UTC)
@@ -61,7 +62,7 @@ class ServedBidder:
         self._ledger = Ledger(1)
         self._audience = Audience.disjoint(sizes)
         self.bidder = CatalogueBidder(
-            catalogue, 1, self._ledger, settings or BidderSettings(), start
+            catalogue, 1, self._ledger, settings or BidderSettings(), start, seed=seed
         )
         self.deliveries: dict[int, Delivery] = {}
         banner = Banner(w=300, h=250)

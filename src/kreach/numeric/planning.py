@@ -79,8 +79,8 @@ class Response:
             np.where(over, cost, self.cost),
         )
 
-    def contested(self, available: FloatArray) -> "Response":
-        """The market where a request can be had with a probability for each of the values."""
+    def contested(self, available: float) -> "Response":
+        """The market where only a share of the requests can be had."""
         return Response(self.values, self.bids, self.win * available, self.cost * available)
 
     def of_sessions(self, more: float) -> "Response":

@@ -88,6 +88,11 @@ class Arrivals:
         all_shares = traffic.total + prior * len(traffic.by_group)
         return left * (traffic.by_group[group] + prior) / all_shares
 
+    def part(self, start: float, now: float) -> float:
+        """Of the requests expected from `start` to the end, the part until now."""
+        whole = self._weight(start, self._end)
+        return self._weight(start, min(now, self._end)) / whole if whole > 0.0 else 1.0
+
     def evidence(self, now: float) -> float:
         """Requests, seen or assumed at first, behind each that is expected, in any group."""
         traffic = self._traffic

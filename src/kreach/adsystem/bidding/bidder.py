@@ -45,6 +45,8 @@ __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder", "best_bid"]
 
 _TOO_EARLY = 0.005  # of a flight
 _SESSION_EVIDENCE = 0.3  # of a session, in independent ones: who comes often comes in streaks
+_DELIVERY_MEMORY = 0.9  # of one plan to the next
+_DELIVERY_PRIOR = 0.03  # of the budget, taken to have been spent as expected
 _PLANNED_GROUPS = 20_000  # a plan for more is made with every so-manieth of them
 
 
@@ -323,6 +325,11 @@ class PlanningBidder(Bidder):
         self._next_plan_at = max(purse.start, early)
         self._plan: Plan | None = None
         self._has_plan = False  # now, or in an earlier run
+        self._planned_at: float | None = None
+        self._sample_share = len(kind_of_group) / (
+            len(kind_of_group) if self._planned is None else len(self._planned)
+        )
+        self._expected, self._paid = [0.0, 0.0], [0.0, 0.0]  # discounted sum, and spent until then
         for name, limit in (
             ("max_cost_per_reach", max_cost_per_reach),
             ("max_cost_multiple", max_cost_multiple),
@@ -397,7 +404,7 @@ class PlanningBidder(Bidder):
         evidence = self._weight * self.arrivals.evidence(now)
         state = GroupState(kinds, self.valuation.counts(self._planned), left, evidence)
         guess = self._multiplier if self._has_plan else None
-        conditions = Conditions(self.limits.most, availability)
+        conditions = Conditions(self.limits.most, availability, self._delivery(now))
         return partial(
             self._planner.solve,
             state,
@@ -408,6 +415,21 @@ class PlanningBidder(Bidder):
             max_cost_per_reach=self._max_cost_per_reach,
             max_cost_multiple=self._max_cost_multiple,
         )
+
+    def _delivery(self, now: float) -> float:
+        """What plans spent over what they expected to; the last dozen or so count."""
+        plan, spent = self._plan, self.purse.spent
+        if plan is not None and self._planned_at is not None:
+            expected = plan.expected_spend * self._sample_share
+            part = self.arrivals.part(self._planned_at, now)
+            for sums, amount in ((self._expected, expected * part), (self._paid, spent)):
+                sums[0] = _DELIVERY_MEMORY * sums[0] + amount - sums[1]
+            self._paid[1] = spent
+        else:
+            self._paid[1] = spent
+        self._planned_at = now
+        prior = _DELIVERY_PRIOR * self.purse.budget
+        return float(np.clip((self._paid[0] + prior) / (self._expected[0] + prior), 0.25, 4.0))
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""

@@ -93,15 +93,24 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What limits a campaign besides its budget: the most it may bid, and other campaigns."""
+    """What limits a campaign besides its budget: the most it may bid, and other campaigns.
+
+    `delivered` is what plans have spent so far over what they expected to.
+    """
 
     max_bid: float = float("inf")
     availability: Availability | None = None
+    delivered: float = 1.0
 
     def response(self, market: Market | MarketMix) -> Response:
-        """How the market answers under these conditions."""
-        response = market_response(market).limited(self.max_bid)
-        return response if self.availability is None else self.availability.apply(response)
+        """How the market answers at most that bid."""
+        return market_response(market).limited(self.max_bid)
+
+    def at(self, response: Response, multiplier: float) -> Response:
+        """How it answers with what others leave over at this multiplier."""
+        left = 1.0 if self.availability is None else self.availability.at(multiplier)
+        left = min(left * self.delivered, 1.0)
+        return response if left == 1.0 else response.contested(left)
 
 
 @dataclass(frozen=True)
@@ -268,9 +277,14 @@ class Planner:
         and what cannot be spent so is left. Without, the limit is `max_cost_multiple` times
         `first_reach_cost`; without either there is none.
         """
-        response = conditions.response(market).of_sessions(self._more)
+        whole = conditions.response(market)
+
+        def response(multiplier: float) -> Response:
+            return conditions.at(whole, multiplier).of_sessions(self._more)
+
         if budget <= 0.0 or state.requests_left.sum() <= 0.0:
-            empty = self._plan(_HIGHEST, 0.0, 0.0, [None] * len(self._member), response)
+            none: list[_KindTable | None] = [None] * len(self._member)
+            empty = self._plan(_HIGHEST, 0.0, 0.0, none, response(_HIGHEST))
             empty.max_cost_per_reach = max_cost_per_reach
             return empty
         most = max_cost_per_reach
@@ -281,14 +295,13 @@ class Planner:
 
         def spend(log_multiplier: float) -> float:
             if log_multiplier not in tried:
-                tried[log_multiplier] = self._evaluate(
-                    state, float(np.exp(log_multiplier)), response
-                )
+                multiplier = float(np.exp(log_multiplier))
+                tried[log_multiplier] = self._evaluate(state, multiplier, response(multiplier))
             return tried[log_multiplier][0]
 
-        guess = guess or self._first_guess(state, budget, response)
+        guess = guess or self._first_guess(state, budget, whole.of_sessions(self._more))
         best = _find_multiplier(spend, budget, max(guess, lowest), lowest)
-        plan = self._plan(float(np.exp(best)), *tried[best], response)
+        plan = self._plan(float(np.exp(best)), *tried[best], response(float(np.exp(best))))
         plan.max_cost_per_reach = most
         if plan.expected_spend < _DELIVERED * budget:
             plan.shortfall = self._shortfall(state, plan, market, conditions)
@@ -302,12 +315,13 @@ class Planner:
         if np.isfinite(conditions.max_bid):
             reasons["bid limit"] = replace(conditions, max_bid=float("inf"))
         if conditions.availability is not None:
-            reasons["competition of other campaigns"] = replace(conditions, availability=None)
+            alone = replace(conditions, availability=None, delivered=1.0)
+            reasons["competition of other campaigns"] = alone
         none = "limit on the cost of a reach" if plan.limited else "too few eligible requests"
         best, most = none, 1.2 * plan.expected_spend
         for reason, without in reasons.items():
-            response = without.response(market).of_sessions(self._more)
-            spend, _, _ = self._evaluate(state, plan.multiplier, response)
+            free = without.at(without.response(market), plan.multiplier).of_sessions(self._more)
+            spend, _, _ = self._evaluate(state, plan.multiplier, free)
             if spend > most:
                 best, most = reason, spend
         return best

@@ -87,6 +87,7 @@ class CatalogueBidder:
         settings: BidderSettings,
         now: float,
         exchanges: Exchanges | None = None,
+        seed: int | None = None,
     ) -> None:
         self.catalogue, self.number = catalogue, number
         market = settings.market_mu, settings.market_sigma
@@ -96,7 +97,7 @@ class CatalogueBidder:
         self.traffic = Traffic(len(catalogue), now)
         self.own_requests = 0  # since the start, of this bidder alone
         self.request_hours = RequestHours(now)
-        self.board = Board(len(catalogue))
+        self.board = Board(len(catalogue), seed)
         self.recent_wins = RecentWins()
         self.competition = Competition()
         self._now = now
@@ -365,7 +366,7 @@ class CatalogueBidder:
         for slot, share in (pending.shares or {}).items():
             values[slot] *= share
         others = sum(runtime.weight * value**PREFERENCE for value, _, runtime in pending.individual)
-        self.competition.record(values, board.weights, others)
+        self.competition.record(values, board.multipliers, board.weights, others)
 
     def plan_task(self, runtime: CampaignRuntime, now: float) -> PlanTask | None:
         """The plan that a campaign needs now: it is due, or its table needs more columns."""
