@@ -19,6 +19,7 @@ from tests.cli.command import kreach
 from tests.service.service_process import Service, serving
 
 pytestmark = pytest.mark.xdist_group("browser")
+CREATIVE = {"Ad markup": "<b>ad</b>", "Ad width (pixels)": "300", "Ad height (pixels)": "250"}
 START = "2026-11-04T00:00:00Z"  # of a campaign that is created now
 
 
@@ -42,6 +43,8 @@ def test_a_campaign_is_created_paused_resumed_edited_and_ended(
     expect(field).to_contain_text(wrong["budget"])
     page.get_by_label("Budget", exact=True).fill("12.5")
     page.get_by_label("Max CPM bid").fill("7.5")
+    for label, value in CREATIVE.items():
+        page.get_by_label(label).fill(value)
     page.get_by_label("End (UTC)").fill("2026-10-01T00:00")
     page.get_by_role("button", name="Create").click()
     field = page.locator("label", has=named(page, "field end"))

@@ -7,44 +7,57 @@ from kreach.adsystem.bidding.competition import PREFERENCE, Competition
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.planning import Conditions, market_response
 
+LAMBDA = np.array([50.0, 40.0])
+
 
 def test_alone_everything_is_available() -> None:
     competition = Competition()
     competition.add_slots(2)
     for _ in range(50):
-        competition.record(np.array([0.3, 0.0]), np.ones(2), 0.0)
+        competition.record(np.array([0.01, 0.0]), LAMBDA, np.ones(2), 0.0)
     assert competition.availability(0) is None
-    assert competition.availability(1) is not None  # the first is in its way
+    assert competition.availability(1) is None  # it wanted none of them
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 4.0), (3.0, 0.5)])
 def test_a_share_by_weight_and_value(weights: tuple[float, float]) -> None:
-    """A(v) is w_i·v^γ / (w_i·v^γ + w_j·v_j^γ), up to the width of a cell and the prior."""
+    """A(λ) is w_i·v^γ / (w_i·v^γ + w_j·v_j^γ) with v = u/λ, up to a cell's width and the prior."""
     competition = Competition()
     competition.add_slots(2)
     values = np.array([0.02, 0.03])
+    worth = values[0] * LAMBDA[0]
     for _ in range(400):
-        competition.record(values, np.array(weights), 0.0)
+        competition.record(values, LAMBDA, np.array(weights), 0.0)
     found = competition.availability(0)
     assert found is not None
-    for value in (0.01, 0.02, 0.04, 0.08):
-        mine = weights[0] * value**PREFERENCE
+    for multiplier in (100.0, 50.0, 25.0, 10.0):
+        mine = weights[0] * (worth / multiplier) ** PREFERENCE
         expected = mine / (mine + weights[1] * values[1] ** PREFERENCE)
-        there = float(np.interp(value, found.values, found.available))
-        assert there == pytest.approx(expected, abs=0.08)
-    assert (np.diff(found.available) >= 0.0).all()
+        assert found.at(multiplier) == pytest.approx(expected, abs=0.03)
+    assert (np.diff(found.shares) >= 0.0).all()
+
+
+def test_what_is_worth_much_to_all_is_not_had_more_often() -> None:
+    """Requests of ten times the worth to both: the share is that of equals, not of the richer."""
+    competition = Competition()
+    competition.add_slots(2)
+    for value in (0.002, 0.02) * 200:
+        competition.record(np.full(2, value), np.full(2, 50.0), np.ones(2), 0.0)
+    found = competition.availability(0)
+    assert found is not None
+    assert found.at(50.0) == pytest.approx(0.5, abs=0.04)
 
 
 def test_old_requests_fade_and_a_new_campaign_starts_without() -> None:
     competition = Competition()
     competition.add_slots(2)
     for _ in range(300):
-        competition.record(np.array([0.01, 1.0]), np.ones(2), 0.0)
+        competition.record(np.array([0.01, 1.0]), LAMBDA, np.ones(2), 0.0)
     for _ in range(12_000):
-        competition.record(np.array([0.01, 0.0]), np.ones(2), 0.0)
+        competition.record(np.array([0.01, 0.0]), LAMBDA, np.ones(2), 0.0)
     faded = competition.availability(0)
     assert faded is not None
-    assert float(np.interp(0.01, faded.values, faded.available)) > 0.95
+    assert faded.at(50.0) > 0.95
     competition.forget(0)
     assert competition.availability(0) is None
 

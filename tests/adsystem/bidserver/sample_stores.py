@@ -36,5 +36,6 @@ def sample_store(
     store.close()
     config = folder / "kreach.toml"
     shared = '[adsystem]\nstore = "store"\ncatalogues = ["release"]\n'
-    config.write_text(f"{shared}[bidder]\nport = 0\n{bidder}\n[reporting]\nport = 0\n")
+    own = f"[bidder]\nport = 0\nfirst_bid_share = 1.0\n{bidder}\n"
+    config.write_text(f"{shared}{own}[reporting]\nport = 0\n")
     return config

@@ -321,7 +321,8 @@ class PlanningBidder(Bidder):
             self._interval = min(self._interval, PART_US / 1e6)
         self._first_plan = first_plan
         # the first moments, however busy, say nothing about the rate of a whole flight
-        early = self.arrivals.since + _TOO_EARLY * (purse.end - purse.start)
+        counted = min(self.arrivals.since, purse.start)  # perhaps before the flight
+        early = counted + _TOO_EARLY * (purse.end - purse.start)
         self._next_plan_at = max(purse.start, early)
         self._plan: Plan | None = None
         self._has_plan = False  # now, or in an earlier run
