@@ -419,7 +419,7 @@ class PlanningBidder(Bidder):
 
     def _delivery(self, now: float) -> float:
         """What plans spent over what they expected to; the last dozen or so count."""
-        plan, spent = self._plan, self.purse.spent
+        plan, spent = self._plan, self.purse.spent_by_all
         if plan is not None and self._planned_at is not None:
             expected = plan.expected_spend * self._sample_share
             part = self.arrivals.part(self._planned_at, now)

@@ -44,6 +44,11 @@ class Purse:
         """What was paid so far, at most the budget."""
         return min(self._spent, self.budget)
 
+    @property
+    def spent_by_all(self) -> float:
+        """What was paid so far, by other bidders of the same campaign as well."""
+        return self.spent
+
     def available(self, now: float) -> float:
         """What may be spent on one request at this moment; 0 outside the flight."""
         if not self.start <= now < self.end:

@@ -54,6 +54,10 @@ class AccountPurse(Purse):
     def spent(self) -> float:
         return self._account.spent / MICROS
 
+    @property
+    def spent_by_all(self) -> float:
+        return (self._account.spent + self._account.spent_elsewhere) / MICROS
+
     def available(self, now: float) -> float:
         if not self.start <= now < self.end:
             return 0.0
