@@ -458,7 +458,9 @@ def test_a_bidder_that_is_killed_loses_nothing_it_acknowledged(
                 port = int(at.bidder.rpartition(":")[2])
                 bidder = stack.enter_context(ServiceProcess("bidder", config, bidder.log, port))
                 await asyncio.to_thread(bidder.address)
+                await until_taken_up(at.bidder, len(asked))
             await driving
+            await run.run(500, 12)  # however long the restarts took, it bids again
             await run.close()
 
         asyncio.run(drive_through_kills())

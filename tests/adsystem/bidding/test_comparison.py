@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("comparison")  # what takes long is done on
 
 FloatArray = npt.NDArray[np.float64]
 
-PEOPLE, REQUESTS, REPETITIONS = 120, 2_000, 12
+PEOPLE, REQUESTS, REPETITIONS = 120, 2_000, 14
 SPREAD = float(np.sqrt(0.5))
 
 
@@ -69,12 +69,12 @@ def mean_ratio(ours: FloatArray, papers: FloatArray) -> tuple[float, float]:
 @pytest.mark.parametrize("group_size", [1, 20])
 @pytest.mark.parametrize("budget", [20.0, 50.0])
 def test_planning_reaches_8_percent_more(group_size: int, budget: float) -> None:
-    """True reach, learned market. The ratio of means is known to 0.025 (one standard error)."""
+    """True reach, learned market. The ratio of means is known to 0.02 (one standard error)."""
     rows = pairs(group_size, budget)
     ours = np.array([float(row[0].reach) for row in rows])
     papers = np.array([float(row[1].reach) for row in rows])
     ratio, error = mean_ratio(ours, papers)
-    assert error < 0.025
+    assert error < 0.02
     assert ratio >= 1.08
     expected = np.array([row[0].expected_reach for row in rows]) / np.array(
         [row[1].expected_reach for row in rows]
@@ -140,19 +140,21 @@ def doubling(group_size: int, seed: int) -> Stream:
 @pytest.mark.parametrize("group_size", [1, 20])
 @pytest.mark.parametrize("budget", [20.0, 50.0])
 def test_pacing_recovers_from_a_market_that_doubles(group_size: int, budget: float) -> None:
-    """On each of five streams at least 90 % of the budget is spent, and never more than all of
-    it. From three tenths of the flight after the doubling on, the pace is about the even one."""
+    """On each of five streams at least 95 % of the budget is spent, and never more than all of
+    it. From three tenths of the flight after the doubling on, the pace is at least the even one,
+    or what was left is spent but for 6 %."""
     curves = np.array(
         [
             spend_curve(planning(audience_of(group_size), budget), doubling(group_size, seed))
             for seed in range(5)
         ]
     )
-    assert curves[:, -1].min() >= 0.9
+    assert curves[:, -1].min() >= 0.95
     assert curves.max() <= 1.0
-    assert (curves[:, -1] - curves[:, 7]).mean() >= 0.18
+    left = 1.0 - curves[:, 7].mean()
+    assert (curves[:, -1] - curves[:, 7]).mean() >= min(0.2, 0.94 * left)
     before = curves[:, 4]
-    assert ((before > 0.35) & (before < 0.7)).all()  # who waits is behind an even pace
+    assert ((before > 0.4) & (before < 0.7)).all()
 
 
 @pytest.mark.parametrize("budget", [20.0, 50.0])

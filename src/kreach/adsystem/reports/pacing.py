@@ -40,8 +40,17 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
 def pacing_of(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:
     """The entries of a window; of more than `points`, the last in each of so many stretches.
 
-    With several bidders, each entry sums the newest of each.
+    With several bidders, each entry sums the newest of each. Where the window has the campaign's
+    newest entry, that is `last_pace`: only it says why a campaign will not spend its budget.
     """
+    entries = _entries(store, campaign, window, points)
+    newest = last_pace(store, campaign) if entries else None
+    if newest is not None and entries[-1].ts == newest.ts:
+        return (*entries[:-1], newest)
+    return entries
+
+
+def _entries(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:
     inside, values = _inside(campaign, window)
     by_bidder = []
     for folder in log_folders(store):
