@@ -12,7 +12,6 @@ import msgspec
 
 from kreach.adsystem.api.scope import CampaignScope
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
-from kreach.adsystem.disclosure.noise.mechanism import Draw
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy
 from kreach.adsystem.disclosure.open import OpenPolicy
 from kreach.adsystem.measurement.report import ReachReport
@@ -23,6 +22,7 @@ from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.report import to_json
 from kreach.adsystem.reports.service import ReportService
 from kreach.adsystem.settings import AdSystemSettings, GuardSettings, NoiseSettings
+from kreach.boundary.discrete_noise import Draw
 from kreach.boundary.times import Window
 from kreach.service.clock import Clock
 from kreach.service.logs import Log

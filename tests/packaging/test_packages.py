@@ -221,7 +221,7 @@ def test_a_command_names_the_extra_it_needs(
     [
         ("import kreach; kreach.SparkEngine()", "the Spark engine", "spark"),
         (
-            "from kreach.adsystem.disclosure.noise.mechanism import opendp_draw; opendp_draw()",
+            "from kreach.boundary.discrete_noise import opendp_draw; opendp_draw()",
             "[noise]",
             "dp",
         ),

@@ -4,6 +4,8 @@ Both sides use it: the ad system measures with it, and the publisher fits its vi
 the model's errors with the very same formula.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,14 +13,36 @@ import numpy as np
 from kreach.boundary.draw_cells import WholeDraws, WindowDraws
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.exposure import ExposureLaw, binomial_law
-from kreach.numeric.types import FloatArray
+from kreach.numeric.types import FloatArray, IntArray
 from kreach.numeric.visitor_variance import session_variance
 from kreach.numeric.visitors import VisitorKinds, batch_law, compound
 
-__all__ = ["DrawLaw"]
+__all__ = ["DrawLaw", "GroupDrawTable"]
 
 _WEEK_HOURS = 168.0
 _MAX_BATCH_LAW = 128  # impressions of one session that the law tells apart
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDrawTable:
+    """Single groups of a window: size, impressions, effective draws and their doubt Σ w(1 − w)."""
+
+    size: FloatArray
+    impressions: FloatArray
+    draws: FloatArray
+    doubt: FloatArray
+
+    def whole(self) -> Iterator[tuple[FloatArray, FloatArray, FloatArray, IntArray]]:
+        """Weight of each group at the whole part of its draws, then at one more.
+
+        With each the distinct (size, draws) and which of them a group has.
+        """
+        whole = np.floor(self.draws + 1e-12)
+        more = np.maximum(self.draws - whole, 0.0)
+        for step, weight in ((0.0, 1.0 - more), (1.0, more)):
+            table = np.stack([self.size, whole + step])
+            rows, row_of = np.unique(table, axis=1, return_inverse=True)
+            yield weight, rows[0], rows[1], row_of.reshape(-1)
 
 
 class DrawLaw:
@@ -69,6 +93,37 @@ class DrawLaw:
     def reach(self, cap: int) -> float:
         """Σ E[min(X_i, cap)] over targeted people."""
         return float(self.people @ self.law(slice(None), cap - 1).capped_mean(cap))
+
+    def at_least_by_group(self, groups: "GroupDrawTable", top: int) -> FloatArray:
+        """A row per group: expected members with 1, 2, ..., top or more impressions.
+
+        Groups of this window. Linear between whole draws, as `WholeDraws` has it: the rows sum to
+        the figures of the window.
+        """
+        batch = self.batch(top)
+        result = np.zeros((len(groups.size), top))
+        for weight, size, draws, row_of in groups.whole():
+            law = compound(self._model.kinds(self.meeting, size).sessions(draws, top), batch)
+            people = size[:, None] * law.survival()[:, 1 : top + 1]
+            result += weight[:, None] * people[row_of]
+        alone = groups.size == 1.0
+        result[alone] = groups.impressions[alone, None] >= np.arange(1.0, top + 1.0)
+        result[groups.impressions == 0.0] = 0.0
+        return result
+
+    def variance_by_group(self, groups: "GroupDrawTable", cap: int) -> FloatArray:
+        """Var[Σ min(X_i, cap)] over the members of each group, as in `variance`."""
+        result = np.zeros(len(groups.size))
+        means = []
+        for weight, size, draws, row_of in groups.whole():
+            kinds = self._model.kinds(self.meeting, size)
+            each = session_variance(draws, size, kinds, self.batch(cap), cap)
+            result += weight * np.maximum(each, 0.0)[row_of]
+            law = compound(kinds.sessions(draws, cap), self.batch(cap))
+            means.append((size * law.capped_mean(cap))[row_of])
+        result += groups.doubt * (means[1] - means[0]) ** 2
+        result[(groups.size == 1.0) | (groups.impressions == 0.0)] = 0.0
+        return result
 
     def variance(self, cap: int, *, at_least: bool = False) -> float:
         """Var[Σ min(X_i, cap)], or of #{i: X_i ≥ cap}.

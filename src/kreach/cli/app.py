@@ -11,6 +11,7 @@ from kreach.cli.jobs import jobs
 from kreach.cli.keys import keys
 from kreach.cli.log import log
 from kreach.cli.measure import measure
+from kreach.cli.panel import panel
 from kreach.cli.plan import plan
 from kreach.cli.reproduce import reproduce
 from kreach.cli.serve import serve
@@ -47,6 +48,7 @@ def _options(
 for _command, _short_help in (
     (demo, "Run the whole system on this machine with simulated people."),
     (measure, "Report a campaign's reach, with intervals."),
+    (panel, "Correct reach by the truth in a secret sample of groups."),
     (plan, "Forecast reach for a budget, or budget for a reach."),
     (reproduce, "Reproduce the paper's figures and table."),
     (evaluate, "Run the paper's real-world study on your own logs."),

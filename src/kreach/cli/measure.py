@@ -1,6 +1,7 @@
 """`kreach measure`: a reach report for any window of a log."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +12,14 @@ from kreach.extras import require_extra
 
 if TYPE_CHECKING:
     from kreach.adsystem.log.tables import GroupTable
-    from kreach.adsystem.reports.report import CapReport, ModelInfo, ReachDocument, SeriesDocument
-    from kreach.adsystem.reports.window import SeriesReport, WindowReport
+    from kreach.adsystem.reports.report import (
+        CapReport,
+        CorrectionInfo,
+        ModelInfo,
+        ReachDocument,
+        SeriesDocument,
+    )
+    from kreach.adsystem.reports.window import WindowReport
 
 __all__ = ["measure", "open_engine", "with_model"]
 
@@ -55,6 +62,9 @@ def measure(
     traffic: Annotated[
         float, typer.Option(help="Traffic of the site, relative to the model's history.")
     ] = 1.0,
+    panel: Annotated[
+        Path | None, typer.Option(help="Corrections from `kreach panel`, to correct the reach by.")
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
     master: Annotated[str, typer.Option(help="Spark master URL.")] = "local[*]",
@@ -77,15 +87,21 @@ def measure(
 
     kreach measure --groups release/ --impressions log.csv --cap 1 --start 2026-11-01
     --end 2026-12-01 --by day
+
+    kreach measure --groups release/ --impressions log.csv --cap 1 --campaign spring
+    --panel corrections.json
     """
     from msgspec import structs
 
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.reports.panel_window import corrected_series, corrected_window
     from kreach.adsystem.reports.report import to_json
-    from kreach.adsystem.reports.window import measure_series, measure_window
+    from kreach.adsystem.reports.window import SeriesReport, measure_series, measure_window
+    from kreach.boundary.correction import read_corrections
 
     _check_options(level, start, end, by)
+    corrections = () if panel is None else read_corrections(panel)
     with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
         progress("reading the groups")
         table = with_model(open_groups(opened, groups, classes), model, traffic)
@@ -97,7 +113,12 @@ def measure(
         else:
             report = measure_series(log, table, cap, by=by, campaign=campaign, start=start, end=end)
         progress("computing reach")
-        document = report.document(level)
+        if panel is None:
+            document: ReachDocument = report.document(level)
+        elif isinstance(report, SeriesReport):
+            document = corrected_series(log, table, report, corrections, level)
+        else:
+            document = corrected_window(log, table, report, corrections, level)
         if document.model is not None and traffic != 1.0:
             given = structs.replace(document.model, traffic=traffic, traffic_source="given")
             document = structs.replace(document, model=given)
@@ -168,6 +189,8 @@ def _show(document: "ReachDocument") -> None:
     _show_reports(console, document)
     _show_frequency(console, document.reports[0])
     _show_warnings(console, document)
+    if document.correction is not None:
+        _show_correction(console, document.correction)
     console.print(f"[dim]{document.basis}[/dim]")
     console.print(f"[dim]{_model_line(document.model)}[/dim]\n")
 
@@ -200,6 +223,18 @@ def _show_reports(console: Any, document: "ReachDocument") -> None:
             f"{row.average_frequency:.2f}",
         )
     console.print(table)
+
+
+def _show_correction(console: Any, correction: "CorrectionInfo") -> None:
+    moved = "the panel" if correction.weight >= 0.5 else "the model"
+    console.print(
+        f"corrected by a panel of {correction.panel_share:.0%} of the groups: people reached by "
+        f"the model {correction.model_unique_reach:,.0f}, by model and panel "
+        f"{correction.panel_unique_reach:,.0f} ± {correction.panel_std:,.0f}; mostly {moved} "
+        f"({correction.weight:.0%} panel)"
+    )
+    if correction.alarm:
+        console.print(f"[bold red]alarm:[/bold red] {correction.alarm}")
 
 
 def _range(ends: tuple[float, float] | None) -> str:

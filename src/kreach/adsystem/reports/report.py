@@ -21,6 +21,7 @@ __all__ = [
     "CapReport",
     "CatalogueList",
     "CatalogueSummary",
+    "CorrectionInfo",
     "Creative",
     "CurveDocument",
     "CurvePoint",
@@ -237,6 +238,29 @@ class ModelInfo(_Document, frozen=True, kw_only=True):
     traffic_note: str | None = None
 
 
+class CorrectionInfo(_Document, frozen=True, kw_only=True):
+    """What a publisher's panel changed in a report.
+
+    The panel counted true reach in a secret sample (`panel_share`) of the groups, for everything
+    before `released`. `model_unique_reach` is the model's number, `panel_unique_reach` model +
+    panel, which is unbiased and has the standard deviation `panel_std`. The report shows `weight`
+    of the second and the rest of the first, moved as on `other_campaigns` of the site. Caps above
+    `max_cap` are the model's. `rho` is what all releases of the panel cost in privacy. `alarm`
+    says that the model is off by more than it states itself.
+    """
+
+    released: str
+    panel_share: float
+    max_cap: int
+    model_unique_reach: float
+    panel_unique_reach: float
+    panel_std: float
+    weight: float
+    other_campaigns: int
+    rho: float | None
+    alarm: str | None = None
+
+
 class Flight(_Document, frozen=True, kw_only=True):
     """The start and end of a campaign."""
 
@@ -263,6 +287,7 @@ class ReachDocument(_Document, frozen=True, kw_only=True):
     basis: MayWithhold[str]
     reports: tuple[CapReport, ...]
     model: MayWithhold[ModelInfo] = None
+    correction: MayWithhold[CorrectionInfo] = None
     audience: str | UnsetType = UNSET
     state: str | UnsetType = UNSET
     flight: Flight | UnsetType = UNSET

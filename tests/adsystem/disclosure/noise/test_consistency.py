@@ -16,11 +16,13 @@ from kreach.adsystem.disclosure.noise.answers import (
     draw_answer,
     exact_counts,
 )
-from kreach.adsystem.disclosure.noise.consistency import consistent, nearest_falling, running_max
+from kreach.adsystem.disclosure.noise.consistency import consistent, running_max
 from kreach.adsystem.disclosure.noise.intervals import Intervals
-from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Draw, Part, Strength, Vector
+from kreach.adsystem.disclosure.noise.mechanism import Strength, Vector
 from kreach.adsystem.disclosure.noise.reports import noise_info, noisy_cap_reports
 from kreach.boundary.audience import Audience
+from kreach.boundary.discrete_noise import MILLIS, Draw, Part
+from kreach.numeric.falling import nearest_falling
 from kreach.numeric.types import FloatArray, IntArray
 from tests.adsystem.report_services import plain
 

@@ -10,19 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.disclosure.noise.budget import Budget, privacy_epsilon
-from kreach.adsystem.disclosure.noise.mechanism import (
-    MILLIS,
-    NANOS,
-    Part,
-    Strength,
-    Vector,
-    add_noise,
-    exact_vector,
-    opendp_draw,
-)
+from kreach.adsystem.disclosure.noise.budget import Budget
+from kreach.adsystem.disclosure.noise.mechanism import Strength, Vector, add_noise, exact_vector
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.audience import Audience
+from kreach.boundary.discrete_noise import MILLIS, NANOS, Part, opendp_draw, privacy_epsilon
 from kreach.numeric.types import IntArray
 
 AUDIENCES = {

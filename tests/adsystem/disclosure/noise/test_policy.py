@@ -24,7 +24,6 @@ from kreach.adsystem.campaigns.campaign import Cap
 from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
 from kreach.adsystem.disclosure.noise.ledger import FILE, MARKER, PrivacyLedger
-from kreach.adsystem.disclosure.noise.mechanism import Draw, Part
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy, check_noise
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.context import ReportContext
@@ -36,6 +35,7 @@ from kreach.adsystem.settings import (
     GuardSettings,
     NoiseSettings,
 )
+from kreach.boundary.discrete_noise import Draw, Part
 from kreach.boundary.times import Window
 from tests.adsystem.api.live_stores import (
     GROUPS,

@@ -7,17 +7,12 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.disclosure.noise.consistency import consistent, running_max
-from kreach.adsystem.disclosure.noise.mechanism import (
-    Draw,
-    Strength,
-    Vector,
-    add_noise,
-    exact_vector,
-)
+from kreach.adsystem.disclosure.noise.mechanism import Strength, Vector, add_noise, exact_vector
 from kreach.adsystem.measurement.exposure import expose
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.measure import measure_caps
 from kreach.boundary.audience import Audience, DisjointAudience
+from kreach.boundary.discrete_noise import Draw
 from kreach.numeric.types import IntArray
 
 __all__ = ["AudienceFacts", "NoisyAnswer", "draw_answer", "exact_counts"]

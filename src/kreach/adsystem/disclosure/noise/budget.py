@@ -1,23 +1,15 @@
 """The privacy budget and the charge of each answer; ρ in whole billionths."""
 
 from dataclasses import dataclass
-from math import ceil, floor, log, sqrt
+from math import ceil, floor
 from typing import Any
 
-from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS, Strength
+from kreach.adsystem.disclosure.noise.mechanism import Strength
 from kreach.adsystem.disclosure.noise.questions import Charge
 from kreach.adsystem.settings import NoiseSettings
+from kreach.boundary.discrete_noise import MILLIS, NANOS, privacy_epsilon
 
-__all__ = ["Budget", "privacy_epsilon"]
-
-
-def privacy_epsilon(rho: float, delta: float) -> float:
-    """The ε at which ρ-zCDP is (ε, δ)-differentially private: ρ + 2√(ρ ln(1/δ)).
-
-    >>> round(privacy_epsilon(0.25, 1e-6), 2)
-    3.97
-    """
-    return rho + 2.0 * sqrt(rho * log(1.0 / delta))
+__all__ = ["Budget"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from math import ceil, floor
 
 import numpy as np
 
-from kreach.adsystem.disclosure.noise.mechanism import MILLIS, Strength, Vector
+from kreach.adsystem.disclosure.noise.mechanism import Strength, Vector
+from kreach.boundary.discrete_noise import MILLIS
+from kreach.numeric.falling import nearest_falling
 from kreach.numeric.types import FloatArray
 
 __all__ = ["consistent", "running_max"]
@@ -106,15 +108,3 @@ def running_max(before: Vector, now: Vector) -> Vector:
     impressions = max(before.impressions, now.impressions)
     enough = max(impressions, ceil((sum(at_least) + rest) / MILLIS))
     return Vector(at_least, rest, enough, max(before.spend_micros, now.spend_micros))
-
-
-def nearest_falling(values: FloatArray) -> FloatArray:
-    """The nearest sequence that does not rise (isotonic regression, least squares).
-
-    >>> nearest_falling(np.array([5.0, 1.0, 3.0, 0.0])).tolist()
-    [5.0, 2.0, 2.0, 0.0]
-    """
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import
-
-    falling: FloatArray = isotonic_regression(values, increasing=False).x
-    return falling

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from kreach.adsystem.disclosure.noise.answers import NoisyAnswer
-from kreach.adsystem.disclosure.noise.mechanism import MILLIS
+from kreach.boundary.discrete_noise import MILLIS
 from kreach.numeric.special import normal_half_width
 
 __all__ = ["Interval", "Intervals"]

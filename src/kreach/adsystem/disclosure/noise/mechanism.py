@@ -11,25 +11,18 @@ Noise is OpenDP's discrete Gaussian, from the system's entropy. With L2 distance
 is d²/2σ²-zero-concentrated differentially private; the three parts of a vector add up.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from kreach.adsystem.measurement.report import ReachReport
+from kreach.boundary.discrete_noise import MILLIS, Draw, Part
 from kreach.errors import KreachError
-from kreach.extras import require_extra
 
-__all__ = ["MILLIS", "NANOS", "Draw", "Part", "Strength", "Vector", "add_noise", "exact_vector"]
-__all__ += ["opendp_draw"]
+__all__ = ["Strength", "Vector", "add_noise", "exact_vector"]
 
-NANOS = 1_000_000_000  # of a unit of ρ
-MILLIS = 1_000  # of a person
 _SHARES_PERCENT = (70, 15)  # of ρ to people and to impressions; the rest is for spend
-_SLACK = 1.0 + 1e-9  # on a scale, so that rounding never makes a mechanism cost more than it says
 
 
 @dataclass(frozen=True)
@@ -40,23 +33,6 @@ class Vector:
     rest: int  # the sum of those who saw it K + 1, K + 2, ... times or more
     impressions: int
     spend_micros: int
-
-
-@dataclass(frozen=True)
-class Part:
-    """One piece of a vector: how far a person can move it (L2), and its share of ρ."""
-
-    distance: float
-    rho_nanos: int
-
-    @property
-    def scale(self) -> float:
-        """σ with distance²/2σ² = ρ."""
-        return self.distance / sqrt(2.0 * self.rho_nanos / NANOS) * _SLACK
-
-
-Draw = Callable[[Part, Sequence[int]], list[int]]
-"""Integers with noise of a part's scale on each."""
 
 
 @dataclass(frozen=True)
@@ -114,23 +90,3 @@ def add_noise(vector: Vector, strength: Strength, draw: Draw) -> Vector:
         draw(impressions, [vector.impressions])[0],
         draw(spend, [vector.spend_micros])[0],
     )
-
-
-@lru_cache(maxsize=256)
-def _mechanism(part: Part) -> Any:
-    """OpenDP's discrete Gaussian of a part; checks that it costs no more than the part allows."""
-    import opendp.prelude as dp  # noqa: PLC0415 - only where noise is on
-
-    dp.enable_features("contrib")  # OpenDP's name for what is proven but not yet reviewed by all
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=part.scale)
-    cost = float(mechanism.map(part.distance))  # type: ignore[no-untyped-call]
-    if cost * NANOS > part.rho_nanos:
-        raise RuntimeError(f"a mechanism costs {cost} where {part.rho_nanos} nanos are allowed")
-    return mechanism
-
-
-def opendp_draw() -> Draw:
-    """Noise from OpenDP; refuses where it is not installed."""
-    require_extra("[noise]", "dp")
-    return lambda part, values: [int(value) for value in _mechanism(part)(list(values))]

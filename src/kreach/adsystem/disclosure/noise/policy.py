@@ -13,7 +13,6 @@ from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
 from kreach.adsystem.disclosure.noise.budget import Budget
 from kreach.adsystem.disclosure.noise.ledger import PrivacyLedger, check_ledger
-from kreach.adsystem.disclosure.noise.mechanism import Draw, opendp_draw
 from kreach.adsystem.disclosure.noise.source import NoisySource
 from kreach.adsystem.disclosure.noise.view import NoiseView
 from kreach.adsystem.log.snapshot import LogUnavailable
@@ -21,6 +20,7 @@ from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.report import Suppressed
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.discrete_noise import Draw, opendp_draw
 from kreach.service.clock import Clock
 
 __all__ = ["NoisePolicy", "check_noise"]

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from kreach.adsystem.disclosure.noise.answers import NoisyAnswer
 from kreach.adsystem.disclosure.noise.intervals import Intervals
-from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS
 from kreach.adsystem.reports.report import CapReport, NoiseInfo
+from kreach.boundary.discrete_noise import MILLIS, NANOS
 
 __all__ = ["noise_info", "noisy_cap_reports"]
 

@@ -22,7 +22,7 @@ from kreach.adsystem.disclosure.noise.answers import (
 from kreach.adsystem.disclosure.noise.budget import Budget
 from kreach.adsystem.disclosure.noise.grid import FlightGrid, flight_grid
 from kreach.adsystem.disclosure.noise.ledger import MakeAnswer, PrivacyLedger
-from kreach.adsystem.disclosure.noise.mechanism import Draw, Vector
+from kreach.adsystem.disclosure.noise.mechanism import Vector
 from kreach.adsystem.disclosure.noise.questions import (
     BudgetExhausted,
     Charge,
@@ -35,6 +35,7 @@ from kreach.adsystem.log.snapshot import LogUnavailable, Snapshot
 from kreach.adsystem.reports.context import ReportContext
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.discrete_noise import Draw
 from kreach.boundary.times import Window, from_seconds
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray

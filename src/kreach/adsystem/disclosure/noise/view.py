@@ -12,7 +12,6 @@ from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.noise.answers import NoisyAnswer
 from kreach.adsystem.disclosure.noise.budget import Budget
 from kreach.adsystem.disclosure.noise.grid import NOT_OVER, FlightGrid, window_in
-from kreach.adsystem.disclosure.noise.mechanism import MILLIS, NANOS
 from kreach.adsystem.disclosure.noise.questions import BudgetExhausted
 from kreach.adsystem.disclosure.noise.reports import noise_info, noisy_cap_reports
 from kreach.adsystem.disclosure.noise.source import NoisySource, Point, Points
@@ -32,6 +31,7 @@ from kreach.adsystem.reports.report import (
     Suppressed,
 )
 from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.discrete_noise import MILLIS, NANOS
 from kreach.boundary.times import Window, from_seconds, iso_seconds
 
 __all__ = ["BUDGET_EXHAUSTED", "NOT_ASKED", "NOT_NOISY", "NoiseView"]

@@ -1,0 +1,212 @@
+"""Windows and series of a log, corrected by a publisher's panel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec import structs
+
+from kreach.adsystem.log.impression_log import ImpressionLog
+from kreach.adsystem.log.tables import GroupTable
+from kreach.adsystem.measurement.report import ReachReport
+from kreach.adsystem.reports.corrected import (
+    ModelFigures,
+    PanelError,
+    Prior,
+    corrected,
+    pooled_prior,
+)
+from kreach.adsystem.reports.measure import cap_reports, model_info
+from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
+from kreach.adsystem.reports.window import SeriesReport, WindowReport, measure_window
+from kreach.boundary.correction import Correction, PanelRelease, model_digest
+from kreach.boundary.times import iso_text
+from kreach.errors import KreachError
+
+__all__ = ["corrected_series", "corrected_window", "priors_of"]
+
+_MAX_OTHERS = 50  # campaigns that are measured to learn how far off the model is on this site
+
+
+def corrected_window(
+    log: ImpressionLog,
+    groups: GroupTable,
+    report: WindowReport,
+    corrections: Sequence[Correction],
+    level: float = 0.95,
+) -> ReachDocument:
+    """The document of a window, corrected. The window must begin with the campaign.
+
+    Refuses corrections of another catalogue or model, and windows that a panel says nothing of.
+    """
+    panel = _Panel(log, groups, report, corrections)
+    release = panel.release(report.window.end)
+    if release is None:
+        rule = "hold a release from before the end of the window"
+        raise KreachError.rule("panel", rule, f"none for {report.campaign}")
+    now = panel.figures(report.reports)
+    then = panel.at_release(release, report.window.end, report.reports)
+    reports = cap_reports(report.reports, level)
+    found = corrected([(reports, now, then, release)], panel.correction, panel.priors(then))[0]
+    return structs.replace(report.document(level), reports=found.reports, correction=found.info)
+
+
+def corrected_series(
+    log: ImpressionLog,
+    groups: GroupTable,
+    series: SeriesReport,
+    corrections: Sequence[Correction],
+    level: float = 0.95,
+) -> SeriesDocument:
+    """The document of a series: cumulative reports are corrected, those of single periods are not.
+
+    A panel follows a campaign from its start; what it says of one day alone it does not release.
+    Periods before the first release keep the model's numbers.
+    """
+    panel = _Panel(log, groups, series.whole, corrections)
+    document = series.document(level)
+    ends = {period.window.end: period.cumulative for period in series.periods}
+    windows: list[tuple[tuple[CapReport, ...], ModelFigures, ModelFigures, PanelRelease]] = []
+    places = []
+    for at, (period, shown) in enumerate(zip(series.periods, document.series, strict=True)):
+        release = panel.release(period.window.end)
+        if release is None or shown.cumulative is None:
+            continue
+        now = panel.figures(period.cumulative)
+        known = ends.get(release.end)
+        then = panel.figures(known) if known else panel.at_release(release, None, None)
+        windows.append((shown.cumulative, now, then, release))
+        places.append(at)
+    if not windows:
+        rule = "hold a release from before the end of the series"
+        raise KreachError.rule("panel", rule, f"none for {series.whole.campaign}")
+    found = corrected(windows, panel.correction, panel.priors(windows[-1][2]))
+    periods = list(document.series)
+    for at, each in zip(places, found, strict=True):
+        periods[at] = structs.replace(periods[at], cumulative=each.reports)
+    last = found[-1]
+    whole = {report.cap: report for report in last.reports}
+    return structs.replace(
+        document,
+        series=tuple(periods),
+        reports=tuple(whole[report.cap] for report in document.reports)
+        if places[-1] == len(periods) - 1
+        else document.reports,
+        correction=last.info,
+    )
+
+
+def priors_of(
+    then: ModelFigures, own: tuple[Correction, PanelRelease], others: Sequence[list[PanelError]]
+) -> list[Prior]:
+    """By cap: how far off the model is, by this campaign, others of the site and itself.
+
+    `others` has a list by cap for each campaign.
+    """
+    priors = []
+    for cap in range(1, len(own[1].differences) + 1):
+        mine = PanelError.of(*own, then, cap)
+        errors = [each[cap - 1] for each in others if len(each) >= cap]
+        priors.append(pooled_prior(then.stated_error(cap), [*([mine] if mine else []), *errors]))
+    return priors
+
+
+@dataclass
+class _Panel:
+    """One campaign's correction beside its log."""
+
+    log: ImpressionLog
+    groups: GroupTable
+    report: WindowReport
+    corrections: Sequence[Correction]
+
+    def __post_init__(self) -> None:
+        self.correction = self._find()
+        self._refuse_other_model()
+        self._refuse_late_start()
+
+    def _find(self) -> Correction:
+        campaign, version = self.report.campaign, self.groups.version
+        if campaign is None:
+            raise KreachError.rule("campaign", "be named to be corrected by a panel", "none")
+        found = [each for each in self.corrections if each.campaign == campaign]
+        if not found:
+            names = ", ".join(dict.fromkeys(each.campaign for each in self.corrections)) or "none"
+            rule = f"be a campaign of the panel ({names})"
+            raise KreachError.rule("campaign", rule, campaign)
+        here = [each for each in found if version is None or each.catalogue == version]
+        if not here:
+            rule = f"be for the catalogue of the groups ({version})"
+            raise KreachError.rule("panel", rule, found[0].catalogue)
+        return here[-1]
+
+    def _refuse_other_model(self) -> None:
+        name = model_info(self.report.reports[0].exposure).name
+        digest = model_digest(self.groups.model)
+        if (name, digest) != (self.correction.model, self.correction.digest):
+            rule = f"correct the model that measures ({name}{f' {digest}' if digest else ''})"
+            other = f"{self.correction.model} {self.correction.digest or ''}".strip()
+            raise KreachError.rule("panel", rule, other)
+        first = self.report.reports[0]
+        if first.exposure.targeted_impressions < first.impressions * (1.0 - 1e-9):
+            rule = "come with groups in which everybody is targeted: it counts everybody"
+            raise KreachError.rule("panel", rule, "impressions on people who are not")
+
+    def _refuse_late_start(self) -> None:
+        start = self.report.window.start
+        if start is not None and self._measured(start).impressions:
+            rule = "be before the first impression, where a panel starts to count"
+            raise KreachError.rule("start", rule, iso_text(start))
+
+    def _measured(self, end: datetime, campaign: str | None = None) -> WindowReport:
+        name = campaign or self.report.campaign
+        return measure_window(
+            self.log, self.groups, [1], campaign=name, end=end, model=self.groups.model
+        )
+
+    def release(self, end: datetime | None) -> PanelRelease | None:
+        """The newest release up to the end of a window."""
+        return self.correction.release_at(end)
+
+    def figures(self, reports: tuple[ReachReport, ...]) -> ModelFigures:
+        """The model's, up to the largest cap of the panel."""
+        first = reports[0]
+        top = len(self.correction.releases[-1].differences)
+        return ModelFigures.of(first.exposure, first.impressions, first.targeted_user_count, top)
+
+    def at_release(
+        self,
+        release: PanelRelease,
+        end: datetime | None,
+        reports: tuple[ReachReport, ...] | None,
+    ) -> ModelFigures:
+        """The model's figures of what the release counted."""
+        if reports is not None and end == release.end:
+            return self.figures(reports)
+        measured = self._measured(release.end)
+        if reports is not None and measured.impressions == reports[0].impressions:
+            return self.figures(reports)
+        return self.figures(measured.reports)
+
+    def priors(self, then: ModelFigures) -> list[Prior]:
+        """From all campaigns of the site that the panel knows."""
+        own = self.correction
+        others: list[list[PanelError]] = []
+        for each in self.corrections:
+            same = (each.catalogue, each.digest) == (own.catalogue, own.digest)
+            if each is own or not same or not each.releases or len(others) >= _MAX_OTHERS:
+                continue
+            release = each.releases[-1]
+            measured = self._measured(release.end, each.campaign).reports[0]
+            figures = ModelFigures.of(
+                measured.exposure,
+                measured.impressions,
+                measured.targeted_user_count,
+                len(release.differences),
+            )
+            found = [
+                PanelError.of(each, release, figures, cap)
+                for cap in range(1, len(release.differences) + 1)
+            ]
+            others.append([error for error in found if error is not None])
+        return priors_of(then, (own, own.releases[-1]), others)

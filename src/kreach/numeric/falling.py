@@ -1,0 +1,31 @@
+"""The nearest sequence that never rises, or never falls (isotonic regression, least squares).
+
+Both keep order: of two sequences, the one that is nowhere above the other stays so.
+"""
+
+import numpy as np
+
+from kreach.numeric.types import FloatArray
+
+__all__ = ["nearest_falling", "nearest_rising"]
+
+
+def nearest_falling(values: FloatArray) -> FloatArray:
+    """The nearest sequence that does not rise.
+
+    >>> nearest_falling(np.array([5.0, 1.0, 3.0, 0.0])).tolist()
+    [5.0, 2.0, 2.0, 0.0]
+    """
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import
+
+    falling: FloatArray = isotonic_regression(values, increasing=False).x
+    return falling
+
+
+def nearest_rising(values: FloatArray) -> FloatArray:
+    """The nearest sequence that does not fall.
+
+    >>> nearest_rising(np.array([0.0, 3.0, 1.0, 5.0])).tolist()
+    [0.0, 2.0, 2.0, 5.0]
+    """
+    return -nearest_falling(-np.asarray(values))

@@ -1,0 +1,77 @@
+"""Estimates from a sample of groups: expansion to all groups, its spread, noise on running sums.
+
+Groups are ordered, cut into strata of neighbours, and some groups of each stratum are in the panel
+at random. With N groups in a stratum, n of them in the panel, and a difference d (truth − model)
+for each of those, Σ N/n · Σ d is unbiased for the sum over all groups, whatever the model is. Its
+variance is Σ N(N − n)/n · s², with s² the variance of the differences within the stratum: about
+(G/m − 1) times the sum of all groups' variances, with m of G groups in the panel.
+
+**Running sums with noise.** A sum that is published n times, S_1, S_2, …, S_n, is A x with x the
+increments and A the lower triangle of ones. A = C C with C the lower-triangular Toeplitz matrix of
+
+    c_0 = 1,  c_k = c_{k−1} (2k − 1)/2k          (the power series of 1/√(1 − z))
+
+What is released is C x + noise, and C times that is S + C·noise. Somebody who changes one increment
+by 1 changes C x by at most √(Σ c_k²) ≈ √(1 + ln(n)/π) in L2, and each S carries noise that is that
+factor times as large: for 30 sums both factors are 1.5, where noise on every increment would give
+S_30 noise √30 = 5.5 times as large.
+"""
+
+import numpy as np
+from scipy.special import i0e, i1e
+
+from kreach.numeric.types import FloatArray, IntArray
+
+__all__ = ["expanded", "mean_deviation", "pair_deviations", "root_coefficients", "running_root"]
+
+
+def root_coefficients(count: int) -> FloatArray:
+    """c_0, …, c_{count−1}: the first column of C.
+
+    >>> root_coefficients(4).tolist()
+    [1.0, 0.5, 0.375, 0.3125]
+    """
+    steps = np.arange(1, count, dtype=np.float64)
+    return np.concatenate([[1.0], np.cumprod((2.0 * steps - 1.0) / (2.0 * steps))])[:count]
+
+
+def running_root(rows: FloatArray) -> FloatArray:
+    """C times rows that are ordered by time, in the last row: Σ_k c_k · rows[last − k].
+
+    >>> running_root(np.array([[1.0], [0.0], [0.0]])).tolist()
+    [0.375]
+    """
+    coefficients = root_coefficients(len(rows))
+    result: FloatArray = coefficients[::-1] @ rows
+    return result
+
+
+def expanded(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Σ N/n · d over the panel: the estimate of the sum over all groups; a row per panel group."""
+    result: FloatArray = weights @ values
+    return result
+
+
+def pair_deviations(values: FloatArray, stratum: IntArray) -> FloatArray:
+    """|d − d'| for the two panel groups of each stratum; values come ordered by stratum.
+
+    >>> pair_deviations(np.array([[1.0], [3.0], [5.0], [4.0]]), np.array([0, 0, 1, 1])).tolist()
+    [[2.0], [1.0]]
+    """
+    first = np.flatnonzero(np.diff(stratum, prepend=-1))
+    result: FloatArray = np.abs(values[first + 1] - values[first])
+    return result
+
+
+def mean_deviation(variance: FloatArray) -> FloatArray:
+    """E|X − X'| of two independent counts of one mean and the given variance, as if Poisson.
+
+    X − X' is then Skellam: 2v e^{−2v} (I_0(2v) + I_1(2v)), which is 2v where counts are rare and
+    √(4v/π), that of normal ones, where they are many.
+
+    >>> mean_deviation(np.array([0.0, 0.001, 100.0])).round(4).tolist()
+    [0.0, 0.002, 11.2697]
+    """
+    twice = 2.0 * variance
+    result: FloatArray = twice * (i0e(twice) + i1e(twice))
+    return result

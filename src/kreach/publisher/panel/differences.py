@@ -1,0 +1,100 @@
+"""Truth less model in the panel's groups: people who saw a campaign 1+, 2+, … times."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kreach.boundary.catalogue import Catalogue
+from kreach.boundary.group_reach import GroupReach, group_reach
+from kreach.errors import KreachError
+from kreach.numeric.panel import expanded, mean_deviation, pair_deviations
+from kreach.numeric.types import FloatArray, IntArray
+from kreach.publisher.panel.sample import Panel
+
+__all__ = ["PanelDifferences", "PanelShowings"]
+
+
+@dataclass(frozen=True, eq=False)
+class PanelShowings:
+    """Showings of one campaign to people of panel groups, in any order.
+
+    `person` is any number that tells people apart, `place` the place of the group in the panel.
+    """
+
+    person: IntArray
+    place: IntArray
+    at_us: IntArray
+
+    def __post_init__(self) -> None:
+        if not len(self.person) == len(self.place) == len(self.at_us):
+            rule = f"have one entry per showing ({len(self.person)})"
+            raise KreachError.rule("at_us", rule, len(self.at_us))
+
+    def __len__(self) -> int:
+        return len(self.person)
+
+    def before(self, end_us: int) -> "PanelShowings":
+        """The showings before a time."""
+        inside = self.at_us < end_us
+        return PanelShowings(self.person[inside], self.place[inside], self.at_us[inside])
+
+
+class PanelDifferences:
+    """The differences of all panel groups at one time, and sums over them.
+
+    A person with x showings counts in the first x columns, each by 1 at most: columns f = 1..F are
+    people with f showings or more, and Σ_{f ≤ c} of them is reach at cap c.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, panel: Panel, showings: PanelShowings, max_frequency: int
+    ) -> None:
+        self._panel, self.max_frequency = panel, max_frequency
+        order = np.lexsort((showings.at_us, showings.place))
+        model: GroupReach = group_reach(
+            catalogue, panel.groups, showings.place[order], showings.at_us[order]
+        )
+        self._model = model
+        self.truth = _true_at_least(showings, len(panel), max_frequency)
+        self.model = model.at_least(max_frequency)
+        self.values: FloatArray = self.truth - self.model
+
+    @property
+    def model_reach(self) -> float:
+        """People reached in the panel, by the model: the ad system could compute it too."""
+        return float(self.model[:, 0].sum())
+
+    def totals(self) -> FloatArray:
+        """Σ N/n · (truth − model) for f = 1..F: what all groups are off by, estimated."""
+        return expanded(self.values, self._panel.weights)
+
+    def spreads(self) -> tuple[FloatArray, FloatArray]:
+        """By cap: deviations within strata over those the model expects; and one person's effect.
+
+        With D the difference between the two groups of a stratum in Σ_{f ≤ c} (truth − model),
+        the ratio is Σ |D| / Σ E|D|. A person moves one D by at most c. (Squares would say more of
+        the variance, but a single group with many people moves them far.)
+        """
+        caps = np.arange(1, self.max_frequency + 1)
+        by_cap = np.cumsum(self.values, axis=1)
+        found = pair_deviations(by_cap, self._panel.stratum).sum(axis=0)
+        expected = np.array([self._expected_deviation(int(cap)) for cap in caps])
+        return found / expected, caps / expected
+
+    def _expected_deviation(self, cap: int) -> float:
+        """Σ E|D| over strata by the model, at least that of one person."""
+        variances, stratum = self._model.variances(cap), self._panel.stratum
+        first = np.flatnonzero(np.diff(stratum, prepend=-1))
+        means = (variances[first] + variances[first + 1]) / 2.0
+        return max(float(mean_deviation(means).sum()), 1.0)
+
+
+def _true_at_least(showings: PanelShowings, groups: int, top: int) -> FloatArray:
+    """A row per group: people with 1, 2, …, top or more showings."""
+    if len(showings) == 0:
+        return np.zeros((groups, top))
+    pair = np.stack([showings.place, showings.person])
+    people, counts = np.unique(pair, axis=1, return_counts=True)
+    return np.stack(
+        [np.bincount(people[0][counts >= f], minlength=groups) for f in range(1, top + 1)], axis=1
+    ).astype(np.float64)
