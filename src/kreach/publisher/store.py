@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.duckdb import (
     file_reader,
     scratch_connection,
@@ -31,7 +32,16 @@ from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Release
 
-__all__ = ["FILES", "Build", "check_folder", "read_build", "read_group_lookup", "write_build"]
+__all__ = [
+    "FILES",
+    "Build",
+    "PanelBuild",
+    "check_folder",
+    "read_build",
+    "read_group_lookup",
+    "read_panel_build",
+    "write_build",
+]
 
 FILES = (  # the files that a gateway reads
     "publisher/build.json",
@@ -160,6 +170,32 @@ def _read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
         rule = "be a folder made by `kreach groups build`"
         raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
     return facts, key
+
+
+@dataclass(frozen=True, eq=False)
+class PanelBuild:
+    """What a panel needs of a build: the catalogue, visits by group, the key."""
+
+    catalogue: Catalogue
+    visits: IntArray
+    key: bytes
+
+
+def read_panel_build(folder: Path) -> PanelBuild:
+    """Read it without the ids of people."""
+    _, key = _read_facts(folder)
+    catalogue = read_catalogue(folder / "release")
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
+        reader = file_reader("folder", folder / "publisher" / "people.parquet")
+        rows = engine.execute(
+            f"SELECT placed_0 AS place, sum(visits)::BIGINT AS visits FROM {reader} GROUP BY 1"
+        ).fetchnumpy()
+    visits = np.zeros(len(catalogue), dtype=np.int64)
+    visits[np.asarray(rows["place"], dtype=np.int64)] = np.asarray(rows["visits"], dtype=np.int64)
+    return PanelBuild(catalogue, visits, key)
 
 
 def read_group_lookup(folder: Path, choice: str = "sticky") -> GroupLookup:

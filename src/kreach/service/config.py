@@ -38,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def read_file(path: Path | None) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def _readable(message: str) -> str:
     return f"{field}: {problem}" if field else problem
 
 
-def _absolute(settings: S, base: Path) -> S:
+def _absolute(settings: T, base: Path) -> T:
     changes: dict[str, Any] = {}
     for info in msgspec.structs.fields(type(settings)):
         value = getattr(settings, info.name)
@@ -132,4 +133,6 @@ def _absolute(settings: S, base: Path) -> S:
             changes[info.name] = tuple(base.absolute() / path for path in value)
         elif isinstance(value, dict) and all(isinstance(path, Path) for path in value.values()):
             changes[info.name] = {name: base.absolute() / path for name, path in value.items()}
+        elif isinstance(value, msgspec.Struct):
+            changes[info.name] = _absolute(value, base)
     return msgspec.structs.replace(settings, **changes) if changes else settings

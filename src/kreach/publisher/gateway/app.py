@@ -9,6 +9,7 @@ import msgspec
 
 from kreach.publisher.gateway.catalogue_versions import CatalogueRollover
 from kreach.publisher.gateway.hard_cap import HardCaps
+from kreach.publisher.gateway.panel import GatewayPanel
 from kreach.publisher.gateway.requests import (
     MAX_BODY_BYTES,
     AllowRequest,
@@ -40,8 +41,17 @@ def gateway_app(
     a clock the machine's is used, not before the latest time in the store.
     """
     metrics = metrics or Metrics("gateway")
+    panel = None
+    if settings.panel is not None:
+        panel = GatewayPanel(settings.panel, settings.store, log, metrics, clock)
     catalogues = CatalogueRollover(
-        settings.build, settings.choice, settings.provider, log, metrics, settings.memory_hours
+        settings.build,
+        settings.choice,
+        settings.provider,
+        log,
+        metrics,
+        settings.memory_hours,
+        None if panel is None else panel.load,
     )
     caps = None
     must_forget = settings.memory_hours is not None and (settings.store / FILE).exists()
@@ -54,19 +64,23 @@ def gateway_app(
     async def start() -> None:
         if caps is not None:
             caps.showings.start()
+        if panel is not None:
+            panel.start()
         watcher.start()
 
     async def stop() -> None:
         await watcher.stop()
         if caps is not None:
             await asyncio.to_thread(caps.showings.stop)
+        if panel is not None:
+            await panel.stop()
 
     app = App(log, metrics, max_body_bytes=MAX_BODY_BYTES, start=start, stop=stop)
     app.route("POST /v1/identify", _IdentifyRoute(catalogues, metrics))
-    cap_routes = _CapRoutes(caps, log, metrics)
+    cap_routes = _CapRoutes(caps, panel, catalogues, log, metrics)
     app.route("POST /v1/allow", cap_routes.allow)
     app.route("POST /v1/shown", cap_routes.shown)
-    app.route("GET /healthz", lambda _: _health(catalogues, caps))
+    app.route("GET /healthz", lambda _: _health(catalogues, caps, panel))
     return app
 
 
@@ -97,8 +111,15 @@ class _IdentifyRoute:
 class _CapRoutes:
     """POST /v1/allow and /v1/shown. The store is read only for campaigns with a hard cap."""
 
-    def __init__(self, caps: HardCaps | None, log: Log, metrics: Metrics) -> None:
-        self._caps, self._log = caps, log
+    def __init__(
+        self,
+        caps: HardCaps | None,
+        panel: GatewayPanel | None,
+        catalogues: CatalogueRollover,
+        log: Log,
+        metrics: Metrics,
+    ) -> None:
+        self._caps, self._panel, self._catalogues, self._log = caps, panel, catalogues, log
         self._allow_decoder = msgspec.json.Decoder(AllowRequest)
         self._shown_decoder = msgspec.json.Decoder(ShownRequest)
         self._capped = metrics.count("capped", "Bids dropped at the hard cap", "campaign")
@@ -132,16 +153,21 @@ class _CapRoutes:
     async def shown(self, request: Request) -> Response:
         began = perf_counter()
         body = decode_request(self._shown_decoder, request.body)
-        recorded, capped = False, self._caps is not None and body.campaign in self._caps.caps
-        if self._caps is not None and capped:
-            try:
-                recorded = await self._caps.shown(body.user_id, body.campaign, body.impression_id)
-            except StoreUnavailable as error:
-                return self._unavailable("shown", error)
-            if recorded:
-                self._recorded.add(body.campaign)
-            else:
-                self._duplicates.add()
+        user_id, campaign, impression_id = body.user_id, body.campaign, body.impression_id
+        recorded, capped = False, self._caps is not None and campaign in self._caps.caps
+        try:
+            if self._caps is not None and capped:
+                recorded = await self._caps.shown(user_id, campaign, impression_id)
+            if self._panel is not None:
+                served = self._catalogues.current
+                group = served.lookup.identify(user_id).group
+                await self._panel.shown(user_id, campaign, impression_id, served.version, group)
+        except StoreUnavailable as error:  # the publisher repeats it, and each store counts once
+            return self._unavailable("shown", error)
+        if recorded:
+            self._recorded.add(campaign)
+        elif capped:
+            self._duplicates.add()
         self._shown_seconds.observe(perf_counter() - began)
         return json_response({"capped": capped, "recorded": recorded})
 
@@ -153,15 +179,22 @@ class _CapRoutes:
         return response
 
 
-def _health(catalogues: CatalogueRollover, caps: HardCaps | None) -> Response:
+def _health(
+    catalogues: CatalogueRollover, caps: HardCaps | None, panel: GatewayPanel | None
+) -> Response:
     """Whether the service works. The number of people is in the metrics only."""
     document = {"status": "ok", "catalogue": catalogues.current.version, "hard_cap": "off"}
-    if caps is None:
-        return json_response(document)
-    if caps.showings.failure is None:
-        return json_response(document | {"hard_cap": "on" if caps.caps else "off"})
-    failing = {"status": "failing", "hard_cap": "failing", "why": caps.showings.failure}
-    return json_response(document | failing, 503)
+    stores = [("hard_cap", caps.showings)] if caps is not None else []
+    if panel is not None:
+        document["panel"] = "on"
+        stores.append(("panel", panel.showings))
+    if caps is not None and caps.caps:
+        document["hard_cap"] = "on"
+    for name, store in stores:
+        if store.failure is not None:
+            failing = {"status": "failing", name: "failing", "why": store.failure}
+            return json_response(document | failing, 503)
+    return json_response(document)
 
 
 class _BuildWatcher:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,8 +79,10 @@ class CatalogueRollover:
         log: Log,
         metrics: Metrics,
         memory_hours: float | None = None,
+        prepare: Callable[[Path], None] | None = None,
     ) -> None:
-        self._memory_hours = memory_hours
+        """`prepare` reads what else the gateway needs of a build, before it is served."""
+        self._memory_hours, self._prepare = memory_hours, prepare
         self._build, self._choice, self._provider = build, choice, provider
         self._log = log
         self._reloads = metrics.count("reloads", "New builds read, by result", "result")
@@ -129,6 +132,8 @@ class CatalogueRollover:
         fingerprint = _fingerprint(self._build)
         folder = Path(os.path.realpath(self._build))
         served = read_served_catalogue(folder, self._choice, self._provider, self._memory_hours)
+        if self._prepare is not None:
+            self._prepare(folder)
         if _fingerprint(self._build) != fingerprint:
             raise KreachError.rule("build", "not change while it is read", str(self._build))
         return fingerprint, served

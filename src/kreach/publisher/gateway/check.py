@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 from kreach.publisher.gateway.catalogue_versions import read_served_catalogue
+from kreach.publisher.gateway.panel import PANEL_FOLDER
 from kreach.publisher.gateway.pseudonyms import read_key
-from kreach.publisher.gateway.settings import GatewaySettings
+from kreach.publisher.gateway.settings import GatewaySettings, PanelSettings
 from kreach.publisher.gateway.showings import FILE, check_writable
+from kreach.publisher.store import read_panel_build
 from kreach.service.sqlite import store_errors
 
 __all__ = ["check"]
@@ -25,12 +28,27 @@ def check(settings: GatewaySettings) -> dict[str, Any]:
         "groups": len(served.lookup.groups),
         "hard_caps": sorted(settings.enabled_caps),
         "memory_hours": settings.memory_hours,
+        "panel": None if settings.panel is None else settings.panel.share,
         "store": None,
     }
     if settings.enabled_caps:
         _check_store(settings.store)
         facts["store"] = str(settings.store)
+    if settings.panel is not None:
+        _check_panel(settings.panel, settings.build)
+        _check_store(settings.store / PANEL_FOLDER)
+        facts["store"] = str(settings.store)
     return facts
+
+
+def _check_panel(panel: PanelSettings, build: Path) -> None:
+    require_extra("[gateway.panel]", "dp")
+    if read_panel_build(build).catalogue.classes is not None:
+        rule = "have disjoint groups with [gateway.panel]"
+        raise KreachError.rule("build", rule, "overlapping groups")
+    folder = panel.out.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise KreachError.rule("out", "be in a folder that can be written", str(panel.out))
 
 
 def _check_store(folder: Path) -> None:

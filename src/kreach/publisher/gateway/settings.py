@@ -5,15 +5,17 @@ from pathlib import Path
 
 import msgspec
 
-from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS
+from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS, as_period
 from kreach.errors import KreachError
 from kreach.publisher.group_lookup import CHOICES
+from kreach.publisher.panel.ledger import Terms
 from kreach.service.config import Settings
 
-__all__ = ["MAX_NAME", "GatewaySettings", "HardCap"]
+__all__ = ["MAX_NAME", "GatewaySettings", "HardCap", "PanelSettings"]
 
 MAX_NAME = 256  # characters of a campaign or a provider
 _MAX_CAP = 1_000_000
+_MAX_PANEL_CAP = 20
 _MIN_HOURS = 1e-3
 _MAX_SECONDS = 10 * 366.0 * DAY_SECONDS
 
@@ -37,6 +39,47 @@ class HardCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             _check_seconds("span_seconds", self.span_seconds, minimum=1.0)
 
 
+class PanelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[gateway.panel]`: count true reach in a secret sample of groups, release corrections.
+
+    `share` of the groups is counted for each of `campaigns` (all that are shown, where none is
+    named). At the end of every hour, day or week, `late_seconds` after it, the corrections file
+    `out` gets a release, at most `max_releases` for a campaign; all of them together cost `rho`
+    (ρ-zCDP). Showings of a campaign are erased when it was not shown for `quiet_days`.
+    """
+
+    share: float
+    out: Path = Path("corrections.json")
+    campaigns: tuple[str, ...] = ()
+    every: str = "day"
+    late_seconds: float = 600.0
+    max_cap: int = 3
+    max_releases: int = 31
+    rho: float = 0.05
+    min_people: int = 400
+    min_reach: int = 50
+    quiet_days: float = 30.0
+
+    def __post_init__(self) -> None:
+        self.terms()  # checks them
+        as_period(self.every)
+        for name in self.campaigns:
+            _check_name("campaigns", name)
+        _check_seconds("late_seconds", self.late_seconds, minimum=0.0)
+        for field in ("min_people", "min_reach"):
+            if getattr(self, field) < 1:
+                raise KreachError.rule(field, "be a whole number from 1", getattr(self, field))
+        if not 0.0 < self.quiet_days <= _MAX_SECONDS / DAY_SECONDS:
+            raise KreachError.rule("quiet_days", "be above 0", self.quiet_days)
+
+    def terms(self) -> Terms:
+        """What is fixed for a campaign at its first release."""
+        if not 1 <= self.max_cap < _MAX_PANEL_CAP:
+            rule = f"be a whole number from 1 to {_MAX_PANEL_CAP - 1}"
+            raise KreachError.rule("max_cap", rule, self.max_cap)
+        return Terms(self.share, self.max_cap + 1, self.max_releases, self.rho)
+
+
 class GatewaySettings(Settings, frozen=True, kw_only=True):
     """The settings of a gateway.
 
@@ -44,6 +87,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     the gateway checks for another build. `store` is the folder of the hard caps' file and key; it
     is used only with an enabled cap. After `memory_hours` showings of every campaign are erased and
     no longer count; without it each cap has its own span. A release may tell the buyer the hours.
+    With a `panel` showings of its groups are counted, in a folder of their own in the store.
     """
 
     build: Path
@@ -56,6 +100,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     memory_hours: float | None = None
     hold_seconds: float = 30.0
     reload_seconds: float = 10.0
+    panel: PanelSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.host:

@@ -42,12 +42,25 @@ _JOIN_SECONDS = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS showing (
     user BLOB NOT NULL, impression BLOB NOT NULL, campaign TEXT NOT NULL, at_us INTEGER NOT NULL,
+    shown_as TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (user, impression)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS showing_age ON showing (campaign, at_us);
 CREATE TABLE IF NOT EXISTS latest (one INTEGER PRIMARY KEY CHECK (one = 1), at_us INTEGER NOT NULL);
 """
-_SCHEMA = Schema(1, _TABLES, application_id=0x6B726368)  # "krch": whose file it is
-_INSERT = "INSERT OR IGNORE INTO showing (user, impression, campaign, at_us) VALUES (?, ?, ?, ?)"
+
+
+def _add_shown_as(database: sqlite3.Connection) -> None:
+    database.execute("ALTER TABLE showing ADD COLUMN shown_as TEXT NOT NULL DEFAULT ''")
+
+
+_SCHEMA = Schema(
+    2,
+    _TABLES,
+    {1: _add_shown_as},
+    application_id=0x6B726368,  # "krch": whose file it is
+)
+_INSERT = """INSERT OR IGNORE INTO showing (user, impression, campaign, at_us, shown_as)
+    VALUES (?, ?, ?, ?, ?)"""
 _ADVANCE_CLOCK = """INSERT INTO latest VALUES (1, ?)
     ON CONFLICT (one) DO UPDATE SET at_us = max(at_us, excluded.at_us)"""
 _COUNT = """SELECT count(*) FROM
@@ -63,12 +76,13 @@ class StoreUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """One row of the store."""
+    """One row of the store. `shown_as` is where a panel counts it; hard caps need no group."""
 
     user: bytes
     impression: bytes
     campaign: str
     at_us: int
+    shown_as: str = ""
 
 
 _Waiting = tuple[Showing, "asyncio.Future[bool | None]"]
@@ -146,6 +160,15 @@ class ShowingStore:
                 self._reader = None
             raise StoreUnavailable(f"the store cannot be read: {_reason(error)}") from None
         return int(row[0])
+
+    def read(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Rows by a connection of their own, for another thread than the service's."""
+        try:
+            with closing(open_store(self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS)) as reader:
+                reader.execute("PRAGMA query_only = 1")
+                return reader.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the store cannot be read: {_reason(error)}") from None
 
     # The writer's side: one thread.
 
@@ -227,7 +250,10 @@ class ShowingStore:
             return []
         database.execute("BEGIN IMMEDIATE")
         news = [
-            database.execute(_INSERT, (s.user, s.impression, s.campaign, s.at_us)).rowcount == 1
+            database.execute(
+                _INSERT, (s.user, s.impression, s.campaign, s.at_us, s.shown_as)
+            ).rowcount
+            == 1
             for s, _ in batch
         ]
         latest_us = max((s.at_us for s, _ in batch), default=self.latest_us)

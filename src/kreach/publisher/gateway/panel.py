@@ -1,0 +1,275 @@
+"""A panel in the running gateway: counts showings of its groups, releases corrections on time.
+
+Only showings to people of panel groups are kept, as pseudonyms, on disk before they are
+acknowledged. What is released is decided by `publisher/panel`, as from files; noise is drawn once
+and recorded before the file is written, so that a gateway that is killed repeats what it said.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kreach.boundary.correction import Correction, write_corrections
+from kreach.boundary.discrete_noise import Draw, opendp_draw
+from kreach.boundary.times import (
+    DAY_SECONDS,
+    MICROS,
+    PERIOD_LENGTH,
+    Window,
+    from_micros,
+    start_of_period,
+    to_micros,
+)
+from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
+from kreach.publisher.gateway.pseudonyms import Pseudonyms
+from kreach.publisher.gateway.settings import PanelSettings
+from kreach.publisher.gateway.showings import Showing, ShowingStore, StoreUnavailable
+from kreach.publisher.panel.differences import PanelShowings
+from kreach.publisher.panel.ledger import PanelLedger
+from kreach.publisher.panel.offline import LEDGER, panel_key
+from kreach.publisher.panel.release import Floors, PanelPublisher, TooSmall
+from kreach.publisher.panel.sample import Panel, choose_panel
+from kreach.publisher.store import PanelBuild, read_panel_build
+from kreach.service.clock import Clock, SteadyClock
+from kreach.service.logs import Log
+from kreach.service.metrics import Metrics
+
+__all__ = ["PANEL_FOLDER", "GatewayPanel", "due_ends"]
+
+PANEL_FOLDER = "panel"  # in the gateway's store
+_CHECK_SECONDS = 5.0  # between looks whether a release is due
+_MAX_CAMPAIGNS = 1_000
+_ROWS = "SELECT user, shown_as, at_us FROM showing WHERE campaign = ?"
+_CAMPAIGNS = "SELECT campaign, min(at_us), max(at_us) FROM showing GROUP BY campaign"
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """A campaign's panel on a catalogue: where each group is in it, −1 for those outside."""
+
+    panel: Panel
+    place: IntArray
+
+
+class GatewayPanel:
+    """Counts and releases. Showings are counted in the event loop, releases made in a thread."""
+
+    def __init__(
+        self,
+        settings: PanelSettings,
+        store: Path,
+        log: Log,
+        metrics: Metrics,
+        clock: Clock | None = None,
+        draw: Draw | None = None,
+    ) -> None:
+        self._settings, self._log = settings, log
+        self._draw = draw or opendp_draw("[gateway.panel]")
+        self._quiet: set[str] = set()
+        self.showings = ShowingStore(store / PANEL_FOLDER, self._prune_before)
+        self._clock: Clock = clock or SteadyClock(self.showings.latest_us / MICROS)
+        self._ledger_file = store / PANEL_FOLDER / LEDGER
+        self._builds: dict[str, PanelBuild] = {}
+        self._indices: dict[str, dict[str, int]] = {}
+        self._samples: dict[tuple[str, str], _Sample] = {}
+        self._pseudonyms: dict[str, Pseudonyms] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._counted = metrics.count("panel_showings", "Showings counted in panels", "campaign")
+        self._made = metrics.count("panel_releases", "Corrections released", "campaign")
+        self._failures = metrics.count("panel_failures", "Releases that failed, to be tried again")
+        metrics.gauge(
+            "panel_rows", "Showings in the panel's store", lambda: {"": self.showings.rows}
+        )
+
+    def load(self, build: Path) -> None:
+        """Take up a build, before its catalogue is served."""
+        found = read_panel_build(build)
+        if found.catalogue.classes is not None:
+            rule = "have disjoint groups with [gateway.panel]"
+            raise KreachError.rule("build", rule, "overlapping groups")
+        version = found.catalogue.version
+        self._indices[version] = {group: at for at, group in enumerate(found.catalogue.groups)}
+        self._builds[version] = found
+
+    def start(self) -> None:
+        """Start the writer and the releases, for the running event loop."""
+        self.showings.start()
+        self._task = asyncio.get_running_loop().create_task(self._release_forever())
+
+    async def stop(self) -> None:
+        """End the releases, write the waiting showings, close."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await asyncio.to_thread(self.showings.stop)
+
+    # -- counting -----------------------------------------------------------------------------
+
+    async def shown(
+        self, user_id: str, campaign: str, impression_id: str, version: str, group: str
+    ) -> None:
+        """Count a showing to somebody of a panel group; others leave no trace."""
+        listed = self._settings.campaigns
+        if (listed and campaign not in listed) or version not in self._builds:
+            return
+        key = (campaign, version)
+        if key not in self._samples:
+            if len(self._samples) >= _MAX_CAMPAIGNS:
+                return
+            await asyncio.to_thread(self._sample, *key)
+        place = int(self._samples[key].place[self._indices[version][group]])
+        if place < 0:
+            return
+        names = self._pseudonyms.get(campaign)
+        if names is None:
+            names = self._pseudonyms[campaign] = Pseudonyms(self.showings.key, (campaign,))
+        showing = Showing(
+            names.user(campaign, user_id),
+            names.impression(campaign, user_id, impression_id),
+            campaign,
+            self.now_us(),
+            f"{place} {version}",
+        )
+        if await self.showings.record(showing):
+            self._counted.add(campaign)
+
+    def now_us(self) -> int:
+        """The time, in microseconds since 1970."""
+        return round(self._clock() * MICROS)
+
+    def _sample(self, campaign: str, version: str) -> _Sample:
+        """The panel of a campaign; one that has releases keeps its share when settings change."""
+        known = self._samples.get((campaign, version))
+        if known is None:
+            build = self._builds[version]
+            ledger = PanelLedger(self._ledger_file)
+            try:
+                terms = ledger.terms(campaign, version) or self._settings.terms()
+            finally:
+                ledger.close()
+            key = panel_key(build.key)
+            panel = choose_panel(build.catalogue, build.visits, terms.share, key, campaign)
+            known = _Sample(panel, panel.positions())
+            self._samples[campaign, version] = known
+        return known
+
+    def _prune_before(self, campaign: str) -> int | None:
+        """All rows of campaigns that are over."""
+        return self.now_us() if campaign in self._quiet else None
+
+    # -- releases -----------------------------------------------------------------------------
+
+    async def _release_forever(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self.release_due)
+            except (KreachError, StoreUnavailable, OSError) as error:
+                self._failures.add()
+                self._log.error("panel release failed", why=str(error))
+            await asyncio.sleep(_CHECK_SECONDS)
+
+    def release_due(self) -> tuple[Correction, ...]:
+        """Make the releases that are due, and write the file if there is anything in it."""
+        now_us = self.now_us()
+        ledger = PanelLedger(self._ledger_file)
+        floors = Floors(self._settings.min_people, self._settings.min_reach)
+        publisher = PanelPublisher(ledger, self._draw, floors)
+        corrections: list[Correction] = []
+        try:
+            for campaign, first_us, last_us in self.showings.read(_CAMPAIGNS):
+                for version in self._builds:
+                    made = self._released(publisher, ledger, campaign, version, first_us, now_us)
+                    if made is not None:
+                        corrections.append(made)
+                if now_us - last_us > self._settings.quiet_days * DAY_SECONDS * MICROS:
+                    self._quiet.add(campaign)
+            corrections += self._of_the_past(publisher, ledger, corrections)
+        finally:
+            ledger.close()
+        if corrections:
+            write_corrections(corrections, self._settings.out)
+        return tuple(corrections)
+
+    def _released(
+        self,
+        publisher: PanelPublisher,
+        ledger: PanelLedger,
+        campaign: str,
+        version: str,
+        first_us: int,
+        now_us: int,
+    ) -> Correction | None:
+        """A campaign's correction on a catalogue, with what is due; None while it has none."""
+        known = ledger.releases(campaign, version)
+        settings = self._settings
+        ends = due_ends(settings.every, settings.late_seconds, first_us, now_us)
+        new = [end for end in ends if not known or end > known[-1].end_us][-1:]
+        terms = ledger.terms(campaign, version) or settings.terms()
+        if len(known) >= terms.max_releases:
+            new = []
+        if not known and not new:
+            return None
+        showings = self._showings(campaign, version)
+        if len(showings) == 0 and not known:
+            return None
+        sample = self._sample(campaign, version)
+        catalogue = self._builds[version].catalogue
+        try:
+            made = publisher.release(campaign, catalogue, sample.panel, showings, terms, new)
+        except TooSmall:
+            return None
+        if len(made.releases) > len(known):
+            self._made.add(campaign)
+            self._log.info(
+                "panel released", campaign=campaign, catalogue=version, number=len(made.releases)
+            )
+        return made
+
+    def _of_the_past(
+        self, publisher: PanelPublisher, ledger: PanelLedger, current: list[Correction]
+    ) -> list[Correction]:
+        """Corrections of campaigns whose showings were erased."""
+        here = {(each.campaign, each.catalogue) for each in current}
+        found = []
+        for campaign, version in ledger.campaigns():
+            if (campaign, version) in here or version not in self._builds:
+                continue
+            sample, catalogue = self._sample(campaign, version), self._builds[version].catalogue
+            none = np.zeros(0, dtype=np.int64)
+            terms = ledger.terms(campaign, version)
+            if terms is not None:
+                nobody = PanelShowings(none, none, none)
+                found.append(
+                    publisher.release(campaign, catalogue, sample.panel, nobody, terms, [])
+                )
+        return found
+
+    def _showings(self, campaign: str, version: str) -> PanelShowings:
+        users, places, times = [], [], []
+        for user, shown_as, at_us in self.showings.read(_ROWS, (campaign,)):
+            place, _, shown_version = str(shown_as).partition(" ")
+            if shown_version == version:
+                users.append(user)
+                places.append(int(place))
+                times.append(at_us)
+        person = np.unique(np.array(users, dtype="V16"), return_inverse=True)[1]
+        return PanelShowings(
+            person.astype(np.int64).reshape(-1),
+            np.array(places, dtype=np.int64),
+            np.array(times, dtype=np.int64),
+        )
+
+
+def due_ends(every: str, late_seconds: float, first_us: int, now_us: int) -> list[int]:
+    """The ends of periods since the first showing that are over, and late showings had time."""
+    until = from_micros(now_us - round(late_seconds * MICROS))
+    first = from_micros(first_us)
+    if until <= first:
+        return []
+    periods = Window(first, start_of_period(until, every) + PERIOD_LENGTH[every]).periods(every)
+    return [to_micros(each.end) for each in periods if each.end is not None and each.end <= until]
