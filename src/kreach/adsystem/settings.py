@@ -32,11 +32,13 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     `catalogues` are folders that publishers released, the newest last; requests of each are
     answered, so a publisher can go over to the next without a gap. `audiences` names groups files
     (of the newest catalogue) with head-counts of targeted people; `everyone` is always there.
+    `corrections` are files that publishers' panels write, and rewrite (docs/panel.md).
     """
 
     store: Path = Path("kreach-store")
     catalogues: tuple[Path, ...] = ()
     audiences: dict[str, Path] = {}  # noqa: RUF012 - msgspec copies it
+    corrections: tuple[Path, ...] = ()
     currency: str = "USD"
 
 

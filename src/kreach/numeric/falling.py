@@ -1,13 +1,11 @@
-"""The nearest sequence that never rises, or never falls (isotonic regression, least squares).
+"""The nearest sequence that never rises (isotonic regression, least squares).
 
-Both keep order: of two sequences, the one that is nowhere above the other stays so.
+It keeps order: of two sequences, the one that is nowhere above the other stays so.
 """
-
-import numpy as np
 
 from kreach.numeric.types import FloatArray
 
-__all__ = ["nearest_falling", "nearest_rising"]
+__all__ = ["nearest_falling"]
 
 
 def nearest_falling(values: FloatArray) -> FloatArray:
@@ -20,12 +18,3 @@ def nearest_falling(values: FloatArray) -> FloatArray:
 
     falling: FloatArray = isotonic_regression(values, increasing=False).x
     return falling
-
-
-def nearest_rising(values: FloatArray) -> FloatArray:
-    """The nearest sequence that does not fall.
-
-    >>> nearest_rising(np.array([0.0, 3.0, 1.0, 5.0])).tolist()
-    [0.0, 2.0, 2.0, 5.0]
-    """
-    return -nearest_falling(-np.asarray(values))

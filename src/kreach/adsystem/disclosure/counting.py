@@ -5,10 +5,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.log.counts import check_period_count
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.context import ReportContext
+from kreach.adsystem.reports.corrected import CorrectedWindow
+from kreach.adsystem.reports.corrections import MeasuredWindow
 from kreach.adsystem.reports.measure import described
 from kreach.adsystem.reports.policy import Figures, Series, Subject
 from kreach.adsystem.reports.report import CurvePoint, CurveReport, SeriesPeriod, Suppressed
@@ -17,7 +21,15 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window, iso_text
 from kreach.errors import KreachError
 
-__all__ = ["MAX_PERIODS", "MAX_SECONDS", "Counted", "CountingView", "PeriodTally", "log_flaws"]
+__all__ = [
+    "MAX_PERIODS",
+    "MAX_SECONDS",
+    "Counted",
+    "CountingView",
+    "PeriodTally",
+    "from_the_start",
+    "log_flaws",
+]
 
 MAX_PERIODS = 1_000
 MAX_SECONDS = 30.0
@@ -58,6 +70,11 @@ def log_flaws(
     return rejected, {"before_catalogue": before_catalogue} if early else {}
 
 
+def from_the_start(subject: Subject, window: Window) -> bool:
+    """Whether a window begins with the campaign, as a panel's corrections do."""
+    return window.start is None or window.start <= subject.stored.campaign.start
+
+
 class CountingView(ABC):
     """Figures, series and curves from counts. `max_seconds` bounds the work of a series."""
 
@@ -96,21 +113,50 @@ class CountingView(ABC):
         self, subject: Subject, window: Window, caps: tuple[int, ...], level: float
     ) -> Figures:
         """Reach in a window."""
+        begins = from_the_start(subject, window)
+        return self._figures(subject, window, caps, level, begins=begins)
+
+    def _figures(
+        self, subject: Subject, window: Window, caps: tuple[int, ...], level: float, *, begins: bool
+    ) -> Figures:
+        """`begins`: whether the window begins with the campaign."""
         counted = self.count(subject, window)
         if counted is None:
             return self.nothing(subject)
         reports = self.store.reports.full(subject.audience, counted.tally, caps, level)
         basis, model = described(subject.audience, counted.tally)
+        fixed = None
+        if begins:
+            end = None if window.end is None else counted.window.end
+            fixed = self._corrected(subject, [(end, counted.tally, reports)])[0]
         return Figures(
             window=counted.window,
             impressions=counted.tally.impressions,
             spend_micros=counted.spend_micros,
             basis=basis,
             model=counted.traffic.described(model),
-            reports=reports,
+            reports=reports if fixed is None else fixed.reports,
             rejected=counted.rejected,
             warnings=counted.warnings,
+            correction=None if fixed is None else fixed.info,
         )
+
+    def _corrected(
+        self, subject: Subject, windows: Sequence[MeasuredWindow]
+    ) -> list[CorrectedWindow | None]:
+        """Windows that begin with the campaign, by what a publisher's panel says of it."""
+
+        def count(window: Window) -> GroupTally | None:
+            counted = self.count(subject, window)
+            return None if counted is None else counted.tally
+
+        return self.store.corrections.correct(subject, windows, count)
+
+    def people_reached(self, subject: Subject, tally: GroupTally) -> float:
+        """The one figure of a list: unique reach so far, corrected."""
+        reports = self.store.reports.full(subject.audience, tally, (1,), 0.95)
+        fixed = self._corrected(subject, [(None, tally, reports)])[0]
+        return (reports if fixed is None else fixed.reports)[0].unique_reach
 
     def series(
         self, subject: Subject, window: Window, by: str, caps: tuple[int, ...], level: float
@@ -120,20 +166,29 @@ class CountingView(ABC):
         if split is None:
             return Series(self.figures(subject, window, caps, level), ())
         full, audience = self.store.reports.full, subject.audience
-        rows = []
+        rows, windows = [], []
         for period, (alone, running) in self._in_time(split, by):
             assert period.start is not None
             assert period.end is not None
+            so_far = full(audience, running, caps, level)
+            windows.append((period.end, running, so_far))
             rows.append(
                 SeriesPeriod(
                     start=iso_text(period.start),
                     end=iso_text(period.end),
                     impressions=alone.impressions,
                     period=full(audience, alone, caps, level),
-                    cumulative=full(audience, running, caps, level),
+                    cumulative=so_far,
                 )
             )
-        return Series(self.figures(subject, split[0], caps, level), tuple(rows))
+        if from_the_start(subject, window):
+            for at, fixed in enumerate(self._corrected(subject, windows)):
+                if fixed is not None:
+                    rows[at] = structs.replace(rows[at], cumulative=fixed.reports)
+        whole = self._figures(
+            subject, split[0], caps, level, begins=from_the_start(subject, window)
+        )
+        return Series(whole, tuple(rows))
 
     def curve(
         self, subject: Subject, by: str, caps: tuple[int, ...], level: float
@@ -142,7 +197,7 @@ class CountingView(ABC):
         split = self.periods(subject, Window(), by)
         if split is None:
             return (), self.nothing(subject).notes
-        points = []
+        points, windows = [], []
         for period, (_, running) in self._in_time(split, by):
             assert period.end is not None
             points.append(
@@ -152,6 +207,14 @@ class CountingView(ABC):
                     reports=self.curve_reports(subject, running, caps, level),
                 )
             )
+            windows.append((period.end, running))
+        if windows and self.store.corrections.correction(subject, windows[-1][1]) is not None:
+            full, audience = self.store.reports.full, subject.audience
+            measured = [(end, tally, full(audience, tally, caps, level)) for end, tally in windows]
+            for at, fixed in enumerate(self._corrected(subject, measured)):
+                if fixed is not None:
+                    short = tuple(CurveReport.short(report) for report in fixed.reports)
+                    points[at] = structs.replace(points[at], reports=short)
         return tuple(points), ()
 
     def curve_reports(

@@ -111,7 +111,8 @@ class OpenView(CountingView):
                 place = self._now.place(stored.number, version)
                 rows = totals.get(place, _NOTHING).rows
                 # logs only grow: as many rows are the same ones
-                key: tuple[object, ...] = (self._now.generation, place, rows, traffic)
+                newest = self.store.corrections.newest(stored.campaign.id, version)
+                key: tuple[object, ...] = (self._now.generation, place, rows, traffic, newest)
                 known, reach = self._unique.get(stored.number, ((), None))
                 result[stored.number] = (version, reach)
                 if known != key:
@@ -144,7 +145,7 @@ class OpenView(CountingView):
             subject = self.store.subject(stored, self.store.catalogues.get(version))
         except KreachError:  # this catalogue has no such audience
             return None
-        return self.curve_reports(subject, tally, (1,), 0.95)[0].reach
+        return self.people_reached(subject, tally)
 
     def _place(self, subject: Subject) -> Place:
         return self._now.place(subject.stored.number, subject.catalogue.version)

@@ -5,6 +5,7 @@ from kreach.adsystem.log.request_counts import RequestCounts
 from kreach.adsystem.log.running_counts import RunningCounts
 from kreach.adsystem.log.snapshot import LiveLog
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
+from kreach.adsystem.reports.corrections import CorrectionFiles, PanelCorrections
 from kreach.adsystem.reports.measure import ReportCache
 from kreach.adsystem.reports.policy import Subject
 from kreach.adsystem.reports.traffic import TrafficModels
@@ -36,6 +37,8 @@ class ReportContext:
         except KreachError:
             self.live.close()
             raise
+        files = CorrectionFiles(settings.corrections, log)
+        self.corrections = PanelCorrections(files, self.campaigns, self.catalogues, self.live)
         self.counts = RunningCounts()
         self.reports = ReportCache()
 

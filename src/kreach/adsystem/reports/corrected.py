@@ -29,10 +29,18 @@ from kreach.adsystem.measurement.report import ReachReport
 from kreach.adsystem.reports.report import CapReport, CorrectionInfo
 from kreach.boundary.correction import Correction, PanelRelease
 from kreach.boundary.times import iso_text
-from kreach.numeric.falling import nearest_falling, nearest_rising
+from kreach.numeric.falling import nearest_falling
 from kreach.numeric.types import FloatArray
 
-__all__ = ["CorrectedWindow", "ModelFigures", "PanelError", "Prior", "corrected", "pooled_prior"]
+__all__ = [
+    "CorrectedWindow",
+    "ModelFigures",
+    "PanelError",
+    "Prior",
+    "corrected",
+    "pooled_prior",
+    "priors_of",
+]
 
 _USUAL_SPREAD = 1.15  # of groups beside the model, where it is right: real logs have 0.9 to 1.3
 _SPREAD_STD = 0.25  # of that from site to site
@@ -146,6 +154,21 @@ def pooled_prior(stated: float, errors: Sequence[PanelError]) -> Prior:
     return Prior(float(weights @ values / weights.sum()), sqrt(between), len(errors))
 
 
+def priors_of(
+    then: ModelFigures, own: tuple[Correction, PanelRelease], others: Sequence[list[PanelError]]
+) -> list[Prior]:
+    """By cap: how far off the model is, by this campaign, others of the site and itself.
+
+    `others` has a list by cap for each campaign.
+    """
+    priors = []
+    for cap in range(1, len(own[1].differences) + 1):
+        mine = PanelError.of(*own, then, cap)
+        errors = [each[cap - 1] for each in others if len(each) >= cap]
+        priors.append(pooled_prior(then.stated_error(cap), [*([mine] if mine else []), *errors]))
+    return priors
+
+
 @dataclass(frozen=True, eq=False)
 class CorrectedWindow:
     """One window with its correction: reports by cap, and what the correction did."""
@@ -177,8 +200,8 @@ def corrected(
     """
     results = [_correct(*window[1:], correction, priors) for window in windows]
     at_least = np.diff(np.array([each.reach for each in results]), axis=1, prepend=0.0)
-    at_least = np.maximum(at_least, 0.0)
-    at_least = np.stack([nearest_rising(column) for column in at_least.T], axis=1)
+    # no number is above a later one: the newest rests on the most, and stays as it is
+    at_least = np.minimum.accumulate(np.maximum(at_least, 0.0)[::-1], axis=0)[::-1]
     found = []
     for (reports, now, _, _), result, row in zip(windows, results, at_least, strict=True):
         people = np.minimum(nearest_falling(row), now.people)

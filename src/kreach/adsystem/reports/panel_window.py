@@ -14,7 +14,7 @@ from kreach.adsystem.reports.corrected import (
     PanelError,
     Prior,
     corrected,
-    pooled_prior,
+    priors_of,
 )
 from kreach.adsystem.reports.measure import cap_reports, model_info
 from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
@@ -23,7 +23,7 @@ from kreach.boundary.correction import Correction, PanelRelease, model_digest
 from kreach.boundary.times import iso_text
 from kreach.errors import KreachError
 
-__all__ = ["corrected_series", "corrected_window", "priors_of"]
+__all__ = ["corrected_series", "corrected_window"]
 
 _MAX_OTHERS = 50  # campaigns that are measured to learn how far off the model is on this site
 
@@ -94,21 +94,6 @@ def corrected_series(
         else document.reports,
         correction=last.info,
     )
-
-
-def priors_of(
-    then: ModelFigures, own: tuple[Correction, PanelRelease], others: Sequence[list[PanelError]]
-) -> list[Prior]:
-    """By cap: how far off the model is, by this campaign, others of the site and itself.
-
-    `others` has a list by cap for each campaign.
-    """
-    priors = []
-    for cap in range(1, len(own[1].differences) + 1):
-        mine = PanelError.of(*own, then, cap)
-        errors = [each[cap - 1] for each in others if len(each) >= cap]
-        priors.append(pooled_prior(then.stated_error(cap), [*([mine] if mine else []), *errors]))
-    return priors
 
 
 @dataclass

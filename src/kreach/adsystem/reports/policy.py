@@ -14,6 +14,7 @@ from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.reports.report import (
     Allowed,
     CapReport,
+    CorrectionInfo,
     CurvePoint,
     ModelInfo,
     NoiseInfo,
@@ -76,6 +77,7 @@ class Figures:
     warnings: dict[str, int | None] | None = None
     notes: tuple[Suppressed, ...] = ()
     noise: NoiseInfo | None = None
+    correction: CorrectionInfo | None = None
 
 
 @dataclass(frozen=True)

@@ -392,6 +392,7 @@ class Status(Summary, frozen=True, kw_only=True):
     reach: tuple[CapReport, ...] = ()
     pace: MayWithhold[Pace] = None
     noise: NoiseInfo | None = None
+    correction: MayWithhold[CorrectionInfo] = None
 
 
 class CampaignStatus(CampaignDefinition, frozen=True, kw_only=True):

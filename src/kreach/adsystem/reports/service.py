@@ -133,6 +133,7 @@ class ReportService:
             reach=reports,
             pace=pace,
             noise=figures.noise,
+            correction=figures.correction,
         )
         return CampaignStatus(**_fields(_definition(stored.campaign)), status=status)
 
@@ -291,6 +292,7 @@ class ReportService:
             "basis": figures.basis,
             "reports": figures.reports,
             "model": figures.model,
+            "correction": figures.correction,
             "audience": campaign.audience,
             "state": campaign.state,
             "flight": Flight(start=campaign.start, end=campaign.end),

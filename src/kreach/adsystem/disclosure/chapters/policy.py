@@ -6,6 +6,7 @@ them are those of every other policy.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 
 from kreach.adsystem.campaigns.store import StoredCampaign
@@ -57,7 +58,7 @@ class ChapterPolicy:
         read, key = store.catalogues.audience, guard_key(store.settings.store)
         self._rules = AudienceRules(read, store.audience_names, settings, key, self._chapters)
         self.versions: tuple[str, ...] = ()  # of catalogues that the log has rows of
-        self.unique: dict[Place, tuple[int, float]] = {}
+        self.unique: dict[Place, tuple[tuple[int, datetime | None], float]] = {}
 
     def close(self) -> None:
         """Close the chapters."""
@@ -268,11 +269,14 @@ class ChapterView(CountingView):
         shown = self._writer.chapters(place).shown_count
         if not shown:
             return None
-        known, reach = self._policy.unique.get(place, (0, 0.0))
-        if known != shown:
+        newest = self.store.corrections.newest(
+            subject.stored.campaign.id, subject.catalogue.version
+        )
+        known, reach = self._policy.unique.get(place, ((0, None), 0.0))
+        if known != (shown, newest):
             tally = self._tally(subject, range(shown))
-            reach = super().curve_reports(subject, tally, (1,), 0.95)[0].reach
-            self._policy.unique[place] = (shown, reach)
+            reach = self.people_reached(subject, tally)
+            self._policy.unique[place] = ((shown, newest), reach)
         return reach
 
     def curve_reports(

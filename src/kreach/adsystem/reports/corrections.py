@@ -1,0 +1,216 @@
+"""Corrections that publishers released, beside the live log: which one a report may use."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
+from kreach.adsystem.log.counts import count_window
+from kreach.adsystem.log.draws import window_draws
+from kreach.adsystem.log.snapshot import LiveLog
+from kreach.adsystem.measurement.tally import GroupTally
+from kreach.adsystem.reports.catalogue_cache import CatalogueCache
+from kreach.adsystem.reports.corrected import (
+    CorrectedWindow,
+    ModelFigures,
+    PanelError,
+    corrected,
+    priors_of,
+)
+from kreach.adsystem.reports.policy import Subject, Withheld
+from kreach.adsystem.reports.report import CapReport
+from kreach.boundary.audience import Audience
+from kreach.boundary.correction import Correction, PanelRelease, model_digest, read_corrections
+from kreach.boundary.times import Window
+from kreach.errors import KreachError
+from kreach.service.logs import Log
+from kreach.service.lru_cache import LruCache
+
+__all__ = ["CorrectionFiles", "MeasuredWindow", "PanelCorrections"]
+
+_LOOK_SECONDS = 1.0
+_MAX_FIGURES = 20_000
+_MAX_OTHERS = 50
+
+MeasuredWindow = tuple[datetime | None, GroupTally, tuple[CapReport, ...]]
+"""The end of a window that began with the campaign (None: now), its counts and reports."""
+
+
+class CorrectionFiles:
+    """The newest of some files. One that cannot be read keeps its last good corrections."""
+
+    def __init__(self, paths: Sequence[Path], log: Log) -> None:
+        self._paths, self._log = tuple(paths), log
+        self._lock = threading.Lock()
+        self._found: dict[Path, tuple[Correction, ...]] = {}
+        self._states: dict[Path, tuple[int, int] | None] = {}
+        self._look_at = 0.0
+
+    def all(self) -> list[Correction]:
+        """Every correction; files are looked at once a second."""
+        with self._lock:
+            if time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + _LOOK_SECONDS
+                for path in self._paths:
+                    self._refresh(path)
+            return [each for found in self._found.values() for each in found]
+
+    def _refresh(self, path: Path) -> None:
+        try:
+            facts = path.stat()
+            state = (facts.st_mtime_ns, facts.st_size)
+        except OSError:
+            state = None
+        if path in self._states and self._states[path] == state:
+            return
+        self._states[path] = state
+        if state is None:
+            self._log.info("no corrections yet", file=path.name)
+            return
+        try:
+            self._found[path] = read_corrections(path)
+            self._log.info("corrections read", file=path.name, count=len(self._found[path]))
+        except KreachError as error:
+            self._log.error("corrections refused", file=path.name, why=str(error))
+
+
+class PanelCorrections:
+    """Corrects the live reports of campaigns that a panel follows. For use by several threads."""
+
+    def __init__(
+        self,
+        files: CorrectionFiles,
+        campaigns: CampaignStore,
+        catalogues: CatalogueCache,
+        live: LiveLog,
+    ) -> None:
+        self._files, self._campaigns = files, campaigns
+        self._catalogues, self._live = catalogues, live
+        self._figures = LruCache[tuple[int, bytes, int], tuple[Audience, ModelFigures]](
+            _MAX_FIGURES
+        )
+        self._others = LruCache[tuple[str, str, datetime], list[PanelError]](_MAX_FIGURES)
+        self.alarms: dict[str, bool] = {}  # by campaign, as its last report found
+
+    def newest(self, campaign: str, version: str | None) -> datetime | None:
+        """When a campaign's newest correction was released: figures so far change with it."""
+        for each in self._files.all():
+            if (each.campaign, each.catalogue) == (campaign, version) and each.releases:
+                return each.releases[-1].end
+        return None
+
+    def correction(self, subject: Subject, tally: GroupTally) -> Correction | None:
+        """The correction of a campaign on a catalogue, if it is of the model that measures.
+
+        A panel counts everybody: it says nothing of audiences that are only part of their groups.
+        """
+        wanted = (subject.stored.campaign.id, subject.catalogue.version)
+        for each in self._files.all():
+            if (each.campaign, each.catalogue) != wanted or not each.releases:
+                continue
+            exposure = tally.exposure(subject.audience)
+            digest = model_digest(None if tally.draws is None else tally.draws.model)
+            whole = exposure.targeted_impressions >= tally.impressions * (1.0 - 1e-9)
+            if whole and (exposure.visits, digest) == (each.model, each.digest):
+                return each
+        return None
+
+    def figures(self, audience: Audience, tally: GroupTally, top: int) -> ModelFigures:
+        """The model's numbers of some counts."""
+        people = audience.targeted_user_count
+        return self._figures.get_or_make(
+            (id(audience), tally.digest(), top),
+            lambda: (
+                audience,
+                ModelFigures.of(tally.exposure(audience), tally.impressions, people, top),
+            ),
+        )[1]
+
+    def correct(
+        self,
+        subject: Subject,
+        windows: Sequence[MeasuredWindow],
+        count: Callable[[Window], GroupTally | None],
+    ) -> list[CorrectedWindow | None]:
+        """Correct windows that began with the campaign, in order of time.
+
+        None where there was no release yet. `count` gives the counts up to a release, if they may
+        be seen; else the release is taken to be of the window itself.
+        """
+        none: list[CorrectedWindow | None] = [None] * len(windows)
+        if not windows:
+            return none
+        correction = self.correction(subject, windows[-1][1])
+        if correction is None:
+            return none
+        top = len(correction.releases[-1].differences)
+        at_end = {end: tally for end, tally, _ in windows if end is not None}
+        rows: list[tuple[tuple[CapReport, ...], ModelFigures, ModelFigures, PanelRelease]] = []
+        places = []
+        for at, (end, tally, reports) in enumerate(windows):
+            release = correction.release_at(end)
+            if release is None:
+                continue
+            then = at_end.get(release.end)
+            if then is None:
+                try:
+                    then = at_end[release.end] = count(Window(None, release.end)) or tally
+                except Withheld:
+                    then = tally
+            now = self.figures(subject.audience, tally, top)
+            rows.append((reports, now, self.figures(subject.audience, then, top), release))
+            places.append(at)
+        if not rows:
+            return none
+        others = self._errors_of_others(correction)
+        found = corrected(
+            rows, correction, priors_of(rows[-1][2], (correction, rows[-1][3]), others)
+        )
+        for at, each in zip(places, found, strict=True):
+            none[at] = each
+        self.alarms[subject.stored.campaign.id] = found[-1].info.alarm is not None
+        return none
+
+    def _errors_of_others(self, own: Correction) -> list[list[PanelError]]:
+        """How far off the model is on other campaigns of the site, by cap."""
+        found = []
+        for each in self._files.all()[:_MAX_OTHERS]:
+            same = (each.catalogue, each.model, each.digest) == (
+                own.catalogue,
+                own.model,
+                own.digest,
+            )
+            if not same or each.campaign == own.campaign or not each.releases:
+                continue
+            release = each.releases[-1]
+            errors = self._others.get((each.campaign, each.catalogue, release.end))
+            if errors is None:
+                errors = self._measured_errors(each, release)
+                self._others.put((each.campaign, each.catalogue, release.end), errors)
+            found.append(errors)
+        return [errors for errors in found if errors]
+
+    def _measured_errors(self, correction: Correction, release: PanelRelease) -> list[PanelError]:
+        """Of one campaign, measured up to its release; none where that is not possible."""
+        try:
+            stored = self._campaigns.get(correction.campaign)
+            catalogue = self._catalogues.get(correction.catalogue)
+            audience = self._catalogues.audience(catalogue, stored.campaign.audience)
+        except (KreachError, UnknownCampaign):
+            return []
+        with self._live.snapshot() as now:
+            place = now.place(stored.number, catalogue.version)
+            window = Window(None, release.end)
+            counted = count_window(now, place, len(catalogue), window)
+            draws = None
+            if catalogue.model is not None:
+                draws = window_draws(
+                    now, place, len(catalogue), window, catalogue.model, counted.rows
+                )
+        tally = GroupTally(counted.by_group, draws)
+        top = len(release.differences)
+        figures = self.figures(audience, tally, top)
+        errors = [PanelError.of(correction, release, figures, cap) for cap in range(1, top + 1)]
+        return [error for error in errors if error is not None]
