@@ -288,7 +288,9 @@ def _reports(
 
     def interval(mean: float, std: float, freedom: float, level: float, most: float) -> Interval:
         half = float(stdtrit(freedom, 0.5 + level / 2.0)) * std
-        return min(max(mean - half, 0.0), most), min(max(mean + half, 0.0), most)
+        ends = (min(max(mean + side * half, 0.0), most) for side in (-1.0, 1.0))
+        low, high = map(float, ends)
+        return low, high
 
     found = []
     for report in reports:
@@ -330,7 +332,7 @@ def _reports(
                 else report.over_exposed,
                 unique_reach=float(people[0]),
                 unique_reach_interval=unique,
-                average_frequency=targeted / people[0] if people[0] > 0.0 else 0.0,
+                average_frequency=targeted / float(people[0]) if people[0] > 0.0 else 0.0,
                 average_frequency_interval=_ratio(targeted, unique, report.impressions),
                 frequency=tuple(float(each) for each in frequency),
                 at_least=tuple(at_least.tolist()),
