@@ -45,7 +45,7 @@ $(UV):
 	$(BOOT)/bin/pip install --quiet --disable-pip-version-check uv
 
 .venv/demo: $(UV) pyproject.toml uv.lock
-	$(SYNC) --no-dev --extra console
+	$(SYNC) --no-dev --extra console --extra dp
 	touch $@
 
 .venv/ready: $(UV) pyproject.toml uv.lock

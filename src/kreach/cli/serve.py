@@ -158,18 +158,22 @@ def gateway(
     import msgspec
 
     from kreach.publisher.gateway import GatewaySettings, check, gateway_app
+    from kreach.service.clock import ClockSettings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
-    settings = ConfigFile(config).load(GatewaySettings, "gateway")
+    file = ConfigFile(config)
+    settings = file.load(GatewaySettings, "gateway")
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
         _show_check(check(settings), as_json)
         return
     log = Log("gateway")
-    run(gateway_app(settings, log), log, bind(settings.host, settings.port))
+    simulated = file.load(ClockSettings, "clock")
+    clock = None if simulated.start_file is None else simulated.steady()
+    run(gateway_app(settings, log, clock=clock), log, bind(settings.host, settings.port))
 
 
 @serve.command(short_help="Serve the web console.")

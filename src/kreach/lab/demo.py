@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ _MU, _SIGMA = 1.0, 0.6  # of ln(price per thousand)
 _BANNER_SIZES = ((300, 250), (728, 90), (160, 600))
 _STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "tradeoff"
 _SERVICES = ("gateway", "bidder", "reporting")
+_CORRECTIONS = "corrections.json"
+_PANEL_SHARE, _PANEL_RHO, _PANEL_DAYS = 0.2, 0.25, 3.0  # a small site needs more of both
 _TRUTH_CAPS = 5  # caps whose true reach is written
 _RECENT_REQUESTS = 40  # shown in the console
 _MAX_LATE_SECONDS = 300.0  # simulated, on average; more is worth a warning
@@ -141,7 +144,11 @@ class Demo:
         )
         self.clock = clock.steady()
         sections: dict[str, dict[str, Any]] = {
-            "adsystem": {"store": "store", "catalogues": ["groups/release"]},
+            "adsystem": {
+                "store": "store",
+                "catalogues": ["groups/release"],
+                "corrections": [_CORRECTIONS],
+            },
             "bidder": {
                 "expiry_seconds": self._expiry,
                 "compaction_seconds": 10.0,
@@ -153,6 +160,7 @@ class Demo:
                 "hourly": self._hourly(),
             },
             "gateway": {"build": "groups", "store": "gateway-store"},
+            **self._panel_section(),
             "clock": {
                 "speed": clock.speed,
                 "start_seconds": clock.start_seconds,
@@ -164,6 +172,28 @@ class Demo:
             self._clock_lines = [f"[{name}]", *(f"{k} = {json.dumps(values[k])}" for k in values)]
             lines += [*self._clock_lines, ""]  # the clock comes last
         _write(options.folder / "kreach.toml", "\n".join(lines))
+
+    def _panel_section(self) -> dict[str, dict[str, Any]]:
+        """A panel of a fifth of the groups, with a release every day of a flight of days."""
+        if not self.has_panel:
+            return {}
+        every = "day" if self.options.days >= _PANEL_DAYS else "hour"
+        times = self.options.days * (1.0 if every == "day" else 24.0)
+        panel = {
+            "share": _PANEL_SHARE,
+            "out": _CORRECTIONS,
+            "every": every,
+            "max_cap": 2,
+            "rho": _PANEL_RHO,
+            "max_releases": ceil(times) + 1,
+            "min_people": 200,
+        }
+        return {"gateway.panel": panel}
+
+    @property
+    def has_panel(self) -> bool:
+        """Whether noise can be drawn, which needs the extra `dp`."""
+        return find_spec("opendp") is not None
 
     def _hourly(self) -> list[int]:
         """Past visits by the hour of the day, for bidders that plan ahead."""
@@ -284,6 +314,7 @@ class Demo:
             NoticeFaults(duplicate=0.02, lost=0.0),
             seed=self.options.seed,
             watch=self._requests.append,
+            tell_all=self.has_panel,
         )
         for name, counts in self._earlier_exposures.items():
             live.truth.seen.of(name)[:] = counts

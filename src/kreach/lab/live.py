@@ -118,8 +118,9 @@ class _Visit:
 class LiveRun:
     """Visits to a publisher that offers its placements to a bidder over HTTP.
 
-    The gateway is asked before a `hard_capped` campaign is shown. `run` may be called again; the
-    random draws continue.
+    The gateway is asked before a `hard_capped` campaign is shown, and told when one was; with
+    `tell_all` it is told of every showing, as for a panel. `run` may be called again; the random
+    draws continue.
     """
 
     population: Visitors
@@ -131,6 +132,7 @@ class LiveRun:
     hard_capped: frozenset[str] = frozenset()
     seed: int = 0
     watch: Callable[[dict[str, Any]], None] | None = None  # called with each visit
+    tell_all: bool = False
 
     def __post_init__(self) -> None:
         self.truth = Truth(len(self.population.user_ids))
@@ -296,7 +298,7 @@ class LiveRun:
         campaign = bid["cid"]
         await self._notice("win", bid.get("nurl"), visit.luck[0])
         self.truth.seen.add(campaign, visit.person)
-        if campaign in self.hard_capped:
+        if self.tell_all or campaign in self.hard_capped:
             showing = {"user_id": user_id, "campaign": campaign, "impression_id": bid["id"]}
             _ok(await self._gateway.ask("POST", "/v1/shown", showing))
         text = _price_text(price, float(bid["price"]))

@@ -46,6 +46,13 @@ class Services:
         self.planning = Workers("plans", 1, 5)
         self.reports = metrics.count("reports", "Reports, by kind", "kind")
         live = store.live
+        alarms = store.corrections.alarms
+        metrics.gauge(
+            "model_alarm",
+            "1 where a panel says that the visit model is off by more than it states",
+            lambda: {name: float(alarm) for name, alarm in alarms.items()},
+            "campaign",
+        )
         metrics.gauge("live_rows", "Rows that are not in files", lambda: {"": live.live_rows})
 
         def age() -> dict[str, float]:

@@ -12,6 +12,7 @@ from kreach.adsystem.reports.report import (
     CampaignStatus,
     CampaignSummary,
     CapReport,
+    CorrectionInfo,
     CurvePoint,
     ReachDocument,
     Status,
@@ -138,7 +139,24 @@ def data_note(status: Summary) -> str | None:
             "Noise is added to protect people: one standard deviation is "
             f"{people} people and {impressions} impressions."
         )
+    correction = status.correction if isinstance(status, Status) else None
+    if correction is not None:
+        notes.append(_correction_note(correction))
     return " ".join(notes) or None
+
+
+def _correction_note(correction: CorrectionInfo) -> str:
+    """Model and panel, and which of them the numbers rest on."""
+    model, panel = count(correction.model_unique_reach), count(correction.panel_unique_reach)
+    note = (
+        f"Reach is corrected by the publisher's panel of {percent(correction.panel_share, 0)} of "
+        f"the groups, up to {date_time(correction.released)} UTC: the model says {model} people, "
+        f"model and panel {panel} ± {count(correction.panel_std)}; "
+        f"{percent(correction.weight, 0)} of the difference is applied."
+    )
+    if correction.alarm is not None:
+        note += f" Alarm: {correction.alarm}."
+    return note
 
 
 def withheld_note(suppressed: Sequence[Suppressed] | UnsetType) -> str | None:
