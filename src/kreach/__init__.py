@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.sampling import sample_reach
     from kreach.adsystem.measurement.times import measure_times
     from kreach.adsystem.measurement.visitor_filter import VisitorFilter
+    from kreach.adsystem.reports.panel_window import corrected_series, corrected_window
     from kreach.adsystem.reports.window import (
         SeriesReport,
         WindowReport,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         measure_window,
     )
     from kreach.boundary.audience import Audience
+    from kreach.boundary.correction import Correction, read_corrections
     from kreach.boundary.events import Impression
     from kreach.boundary.visit_model import VisitModel
 
@@ -58,6 +60,7 @@ __all__ = [
     "BidLimits",
     "CapRule",
     "CapValuation",
+    "Correction",
     "EmbeddedEngine",
     "EmpiricalMarket",
     "Impression",
@@ -81,6 +84,8 @@ __all__ = [
     "WindowReport",
     "__version__",
     "baselines",
+    "corrected_series",
+    "corrected_window",
     "hindsight_limit",
     "measure",
     "measure_series",
@@ -90,6 +95,7 @@ __all__ = [
     "open_groups",
     "prepare_log",
     "reach_probability",
+    "read_corrections",
     "sample_reach",
 ]
 
@@ -100,6 +106,7 @@ _HOME = {
     "BidLimits": f"{_BIDDING}.bidder",
     "CapRule": f"{_BIDDING}.valuation",
     "CapValuation": f"{_BIDDING}.valuation",
+    "Correction": "kreach.boundary.correction",
     "EmbeddedEngine": f"{_LOG}.duckdb_engine",
     "EmpiricalMarket": f"{_BIDDING}.market",
     "Impression": "kreach.boundary.events",
@@ -120,6 +127,8 @@ _HOME = {
     "VisitorFilter": "kreach.adsystem.measurement.visitor_filter",
     "VisitorValuation": f"{_BIDDING}.valuation",
     "WindowReport": "kreach.adsystem.reports.window",
+    "corrected_series": "kreach.adsystem.reports.panel_window",
+    "corrected_window": "kreach.adsystem.reports.panel_window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
     "measure_series": "kreach.adsystem.reports.window",
@@ -129,6 +138,7 @@ _HOME = {
     "open_groups": f"{_LOG}.group_table",
     "prepare_log": f"{_LOG}.prepare",
     "reach_probability": "kreach.adsystem.measurement.probability",
+    "read_corrections": "kreach.boundary.correction",
     "sample_reach": "kreach.adsystem.measurement.sampling",
 }
 

@@ -25,6 +25,8 @@ from kreach.service.clock import Clock
 __all__ = ["ExposureCounts", "LiveRun", "NoticeFaults", "Truth"]
 
 _MAX_ATTEMPTS = 9  # an exchange repeats a notice that was not acknowledged
+_GATEWAY_SECONDS = 20.0  # that a gateway may be away
+_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -252,8 +254,7 @@ class LiveRun:
     async def _visit(self, visit: _Visit) -> None:
         user_id = self.population.user_ids[visit.person]
         self.visits_started += 1
-        identified = await self._gateway.ask("POST", "/v1/identify", {"user_id": user_id})
-        user = _ok(identified).document
+        user = (await self._ask_gateway("/v1/identify", {"user_id": user_id})).document
         if self.watch is not None:
             self.watch({"user_id": user_id, "user": user, "visit": visit.number})
         request = bid_request(visit.number, user_id, user, [visit.placement])
@@ -289,7 +290,7 @@ class LiveRun:
         if campaign not in self.hard_capped:
             return True
         question = {"user_id": user_id, "campaigns": [campaign], "hold": True}
-        answer = _ok(await self._gateway.ask("POST", "/v1/allow", question))
+        answer = await self._ask_gateway("/v1/allow", question)
         return campaign in answer.document["allowed"]
 
     async def _show(
@@ -300,11 +301,24 @@ class LiveRun:
         self.truth.seen.add(campaign, visit.person)
         if self.tell_all or campaign in self.hard_capped:
             showing = {"user_id": user_id, "campaign": campaign, "impression_id": bid["id"]}
-            _ok(await self._gateway.ask("POST", "/v1/shown", showing))
+            await self._ask_gateway("/v1/shown", showing)
         text = _price_text(price, float(bid["price"]))
         address = bid["burl"].replace("${AUCTION_PRICE}", text)
         sale = _Sale(campaign, visit.person, _group(user), _micros(text))
         await self._notice("billing", address, visit.luck[1], sale)
+
+    async def _ask_gateway(self, path: str, document: dict[str, Any]) -> Reply:
+        """Ask until it answers: a publisher's server repeats what was not acknowledged."""
+        deadline = time.monotonic() + _GATEWAY_SECONDS
+        while True:
+            try:
+                answer = await self._gateway.ask("POST", path, document)
+                if answer.status != 503 or time.monotonic() > deadline:
+                    return _ok(answer)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _notice(
         self, kind: str, address: str | None, luck: float, sale: "_Sale | None" = None

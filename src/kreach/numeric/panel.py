@@ -70,7 +70,7 @@ def mean_deviation(variance: FloatArray) -> FloatArray:
     √(4v/π), that of normal ones, where they are many.
 
     >>> mean_deviation(np.array([0.0, 0.001, 100.0])).round(4).tolist()
-    [0.0, 0.002, 11.2697]
+    [0.0, 0.002, 11.2767]
     """
     twice = 2.0 * variance
     result: FloatArray = twice * (i0e(twice) + i1e(twice))

@@ -32,7 +32,8 @@ def read_showings(path: Path, campaign: str | None = None) -> Iterator[CampaignS
     """
     engine = new_engine()
     columns = columns_of(engine, "showings", path, _REQUIRED)
-    reader = file_reader("showings", path, text_columns=("user_id", "campaign", "impression_id"))
+    texts = tuple(name for name in ("user_id", "campaign", "impression_id") if name in columns)
+    reader = file_reader("showings", path, text_columns=texts)
     once = (
         "QUALIFY impression_id IS NULL OR row_number() OVER (PARTITION BY campaign, impression_id "
         "ORDER BY ts) = 1"
