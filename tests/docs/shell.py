@@ -24,6 +24,7 @@ NOT_RUN = {
     " tests/service and tests/lab/test_live.py do so",
     r"^kreach demo(?!.*--headless)": "opens a console; tests/cli/test_demo.py runs it",
     r"^kreach reproduce ": "takes minutes; tests/cli/test_reproduce.py runs it on little",
+    r"^kreach (panel|measure .*--panel) ": "needs who saw what; tests/cli/test_panel.py runs it",
     r"^kreach (evaluate|tradeoff) ": "takes minutes; tests/cli/test_studies.py runs it on little",
     r"^kreach measure .*--engine spark": "starts Spark; tests/contract runs it on every engine",
     r"^kreach jobs .*(--last|\[)": "needs a bidder's store; tests/cli/test_jobs.py runs it",

@@ -87,6 +87,7 @@ expiry_seconds = {EXPIRY_SECONDS}
 compaction_seconds = 1.0
 compaction_rows = 100
 pacing_seconds = 0.5
+first_bid_share = 1.0
 
 [gateway]
 build = "groups"

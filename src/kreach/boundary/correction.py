@@ -63,6 +63,13 @@ class Correction:
     `model` names how visits were modelled ("visit model", "dispersion", …), `digest` which visit
     model it was: truth − model corrects no other model. `rho` is what all releases together cost
     in privacy (ρ-zCDP), given the ad system's own log; None where no noise was added.
+
+    >>> from datetime import UTC
+    >>> day = datetime(2026, 11, 2, tzinfo=UTC)
+    >>> release = PanelRelease(day, (-120.0, 15.0), 40.0, (1.1, 1.0), (0.1, 0.2))
+    >>> correction = Correction("spring", "v1", "dispersion", None, 2_000, 100, 0.05, (release,))
+    >>> correction.share, correction.release_at(day).differences
+    (0.05, (-120.0, 15.0))
     """
 
     campaign: str
@@ -180,7 +187,14 @@ def write_corrections(corrections: Sequence[Correction], path: Path) -> None:
 
 
 def read_corrections(path: Path) -> tuple[Correction, ...]:
-    """Read a corrections file; every correction is checked."""
+    """Read a corrections file; every correction is checked.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_corrections([], Path(folder) / "corrections.json")
+    ...     read_corrections(Path(folder) / "corrections.json")
+    ()
+    """
     try:
         document = json.loads(path.read_text())
     except (OSError, ValueError) as error:

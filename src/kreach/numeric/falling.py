@@ -11,6 +11,7 @@ __all__ = ["nearest_falling"]
 def nearest_falling(values: FloatArray) -> FloatArray:
     """The nearest sequence that does not rise.
 
+    >>> import numpy as np
     >>> nearest_falling(np.array([5.0, 1.0, 3.0, 0.0])).tolist()
     [5.0, 2.0, 2.0, 0.0]
     """

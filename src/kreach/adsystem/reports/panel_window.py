@@ -38,6 +38,21 @@ def corrected_window(
     """The document of a window, corrected. The window must begin with the campaign.
 
     Refuses corrections of another catalogue or model, and windows that a panel says nothing of.
+
+    >>> from datetime import UTC
+    >>> import kreach as kr
+    >>> from kreach.boundary.correction import PanelRelease
+    >>> rows = {"campaign": ["s"] * 40, "group": ["a", "b"] * 20, "ts": ["2026-11-01"] * 40}
+    >>> day = datetime(2026, 11, 2, tzinfo=UTC)
+    >>> release = PanelRelease(day, (-6.0,), 1.0, (1.0,), (0.1,))  # six people fewer
+    >>> panel = kr.Correction("s", "v1", "uniform", None, 2, 2, None, (release,))
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a", "b"], "size": [20, 20]})
+    ...     log = kr.ImpressionLog.open(engine, rows)
+    ...     report = kr.measure_window(log, groups, [1], campaign="s")
+    ...     document = kr.corrected_window(log, groups, report, [panel])
+    >>> round(report.report(cap=1).reach, 1), round(document.reports[0].reach, 1)
+    (25.7, 19.7)
     """
     panel = _Panel(log, groups, report, corrections)
     release = panel.release(report.window.end)
@@ -62,6 +77,21 @@ def corrected_series(
 
     A panel follows a campaign from its start; what it says of one day alone it does not release.
     Periods before the first release keep the model's numbers.
+
+    >>> from datetime import UTC
+    >>> import kreach as kr
+    >>> from kreach.boundary.correction import PanelRelease
+    >>> rows = {"campaign": ["s"] * 40, "group": ["a", "b"] * 20, "ts": ["2026-11-01"] * 40}
+    >>> day = datetime(2026, 11, 2, tzinfo=UTC)
+    >>> release = PanelRelease(day, (-6.0,), 1.0, (1.0,), (0.1,))  # six people fewer
+    >>> panel = kr.Correction("s", "v1", "uniform", None, 2, 2, None, (release,))
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a", "b"], "size": [20, 20]})
+    ...     log = kr.ImpressionLog.open(engine, rows)
+    ...     series = kr.measure_series(log, groups, [1], by="day", campaign="s")
+    ...     document = kr.corrected_series(log, groups, series, [panel])
+    >>> [round(period.cumulative[0].reach, 1) for period in document.series]
+    [19.7]
     """
     panel = _Panel(log, groups, series.whole, corrections)
     document = series.document(level)
