@@ -11,7 +11,7 @@ from kreach.numeric.panel import expanded, mean_deviation, pair_deviations
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.panel.sample import Panel
 
-__all__ = ["PanelDifferences", "PanelShowings"]
+__all__ = ["PanelDifferences", "PanelShowings", "true_at_least"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +46,22 @@ class PanelDifferences:
     people with f showings or more, and Σ_{f ≤ c} of them is reach at cap c.
     """
 
-    def __init__(
-        self, catalogue: Catalogue, panel: Panel, showings: PanelShowings, max_frequency: int
-    ) -> None:
-        self._panel, self.max_frequency = panel, max_frequency
-        order = np.lexsort((showings.at_us, showings.place))
-        model: GroupReach = group_reach(
-            catalogue, panel.groups, showings.place[order], showings.at_us[order]
-        )
-        self._model = model
-        self.truth = _true_at_least(showings, len(panel), max_frequency)
-        self.model = model.at_least(max_frequency)
+    def __init__(self, panel: Panel, truth: FloatArray, model: GroupReach) -> None:
+        """Of true numbers, a row per panel group, and what a model says of the same groups."""
+        self._panel, self._model = panel, model
+        self.max_frequency = truth.shape[1]
+        self.truth, self.model = truth, model.at_least(self.max_frequency)
         self.values: FloatArray = self.truth - self.model
+
+    @classmethod
+    def counted(
+        cls, catalogue: Catalogue, panel: Panel, showings: PanelShowings, max_frequency: int
+    ) -> "PanelDifferences":
+        """Of showings, by the model of a catalogue."""
+        order = np.lexsort((showings.at_us, showings.place))
+        place, at_us = showings.place[order], showings.at_us[order]
+        truth = true_at_least(showings.place, showings.person, len(panel), max_frequency)
+        return cls(panel, truth, group_reach(catalogue, panel.groups, place, at_us))
 
     @property
     def model_reach(self) -> float:
@@ -89,12 +93,11 @@ class PanelDifferences:
         return max(float(mean_deviation(means).sum()), 1.0)
 
 
-def _true_at_least(showings: PanelShowings, groups: int, top: int) -> FloatArray:
+def true_at_least(place: IntArray, person: IntArray, groups: int, top: int) -> FloatArray:
     """A row per group: people with 1, 2, …, top or more showings."""
-    if len(showings) == 0:
+    if len(place) == 0:
         return np.zeros((groups, top))
-    pair = np.stack([showings.place, showings.person])
-    people, counts = np.unique(pair, axis=1, return_counts=True)
+    people, counts = np.unique(np.stack([place, person]), axis=1, return_counts=True)
     return np.stack(
         [np.bincount(people[0][counts >= f], minlength=groups) for f in range(1, top + 1)], axis=1
     ).astype(np.float64)

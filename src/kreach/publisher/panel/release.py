@@ -29,7 +29,7 @@ from kreach.publisher.panel.differences import PanelDifferences, PanelShowings
 from kreach.publisher.panel.ledger import PanelLedger, StoredRelease, Terms
 from kreach.publisher.panel.sample import Panel
 
-__all__ = ["Floors", "PanelPublisher", "TooSmall"]
+__all__ = ["Floors", "PanelPublisher", "TooSmall", "correction_of", "next_release"]
 
 _SUMS_PERCENT = 80  # of ρ; the rest is for spreads
 
@@ -120,7 +120,7 @@ class PanelPublisher:
         for end_us in sorted(set(ends_us)):
             if known and end_us <= known[-1].end_us:
                 continue
-            differences = PanelDifferences(
+            differences = PanelDifferences.counted(
                 catalogue, panel, showings.before(end_us), terms.max_frequency
             )
             if differences.model_reach < self._floors.panel_reach:
@@ -131,50 +131,53 @@ class PanelPublisher:
                 )
                 continue
             self._ledger.fix_terms(campaign, catalogue.version, terms)
-            known.append(self._drawn(known, differences, end_us, terms, panel))
+            known.append(next_release(known, differences, end_us, terms, panel, self._draw))
             self._ledger.add(campaign, catalogue.version, len(known), known[-1])
         if small is not None and not known:
             raise small
         return correction_of(campaign, catalogue, panel, terms, known)
 
-    def _drawn(
-        self,
-        known: list[StoredRelease],
-        differences: PanelDifferences,
-        end_us: int,
-        terms: Terms,
-        panel: Panel,
-    ) -> StoredRelease:
-        if len(known) >= terms.max_releases:
-            rule = f"be enough for all releases ({len(known)} are made)"
-            raise KreachError.rule("max_releases", rule, terms.max_releases)
-        noise = _Noise(terms, float(panel.weights.max()))
-        totals = differences.totals()
-        exact = np.array([*(release.totals for release in known), totals])
-        increments = np.diff(exact, axis=0, prepend=np.zeros((1, terms.max_frequency)))
-        roots = self._noisy(noise.sums, running_root(increments))
-        number = len(known) + 1
-        if panel.whole:
-            none = (0.0,) * terms.max_frequency
-            return StoredRelease(end_us, totals, roots, none, none)
-        if number & (number - 1):  # not 1, 2, 4, 8, ...
-            last = known[-1]
-            return StoredRelease(end_us, totals, roots, last.spreads, last.spread_std)
-        found, moved = differences.spreads()
-        units = np.array(self._noisy(noise.spreads, found / moved)) / MILLIS
-        scale = 0.0 if noise.spreads is None else noise.spreads.scale / MILLIS
-        return StoredRelease(
-            end_us, totals, roots, _two_digits(units * moved), _two_digits(moved * scale)
-        )
 
-    def _noisy(self, part: Part | None, values: FloatArray) -> tuple[int, ...]:
-        """Thousandths, with the noise of a part."""
-        whole = np.floor(values * MILLIS + 0.5).astype(np.int64).tolist()
-        if part is None:
-            return tuple(whole)
-        if self._draw is None:
-            raise KreachError.rule("rho", "be None without a source of noise", part.rho_nanos)
-        return tuple(self._draw(part, whole))
+def next_release(
+    known: list[StoredRelease],
+    differences: PanelDifferences,
+    end_us: int,
+    terms: Terms,
+    panel: Panel,
+    draw: Draw | None,
+) -> StoredRelease:
+    """The release after those that are known, with its noise."""
+    if len(known) >= terms.max_releases:
+        rule = f"be enough for all releases ({len(known)} are made)"
+        raise KreachError.rule("max_releases", rule, terms.max_releases)
+    noise = _Noise(terms, float(panel.weights.max()))
+    totals = differences.totals()
+    exact = np.array([*(release.totals for release in known), totals])
+    increments = np.diff(exact, axis=0, prepend=np.zeros((1, terms.max_frequency)))
+    roots = _noisy(draw, noise.sums, running_root(increments))
+    number = len(known) + 1
+    if panel.whole:
+        none = (0.0,) * terms.max_frequency
+        return StoredRelease(end_us, totals, roots, none, none)
+    if number & (number - 1):  # not 1, 2, 4, 8, ...
+        last = known[-1]
+        return StoredRelease(end_us, totals, roots, last.spreads, last.spread_std)
+    found, moved = differences.spreads()
+    units = np.array(_noisy(draw, noise.spreads, found / moved)) / MILLIS
+    scale = 0.0 if noise.spreads is None else noise.spreads.scale / MILLIS
+    return StoredRelease(
+        end_us, totals, roots, _two_digits(units * moved), _two_digits(moved * scale)
+    )
+
+
+def _noisy(draw: Draw | None, part: Part | None, values: FloatArray) -> tuple[int, ...]:
+    """Thousandths, with the noise of a part."""
+    whole = np.floor(values * MILLIS + 0.5).astype(np.int64).tolist()
+    if part is None:
+        return tuple(whole)
+    if draw is None:
+        raise KreachError.rule("rho", "be None without a source of noise", part.rho_nanos)
+    return tuple(draw(part, whole))
 
 
 def _two_digits(values: FloatArray) -> tuple[float, ...]:
