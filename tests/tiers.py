@@ -76,6 +76,7 @@ SLOW = (
     "tests/property/test_order.py",
     "tests/property/test_theorems.py",
     "tests/publisher/grouping/test_laws.py",
+    "tests/publisher/panel/test_privacy.py",
     "tests/publisher/test_build.py",
     "tests/publisher/test_release_canaries.py",
     "tests/simulations/test_attacks.py",

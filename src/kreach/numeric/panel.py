@@ -12,17 +12,28 @@ increments and A the lower triangle of ones. A = C C with C the lower-triangular
     c_0 = 1,  c_k = c_{k−1} (2k − 1)/2k          (the power series of 1/√(1 − z))
 
 What is released is C x + noise, and C times that is S + C·noise. Somebody who changes one increment
-by 1 changes C x by at most √(Σ c_k²) ≈ √(1 + ln(n)/π) in L2, and each S carries noise that is that
-factor times as large: for 30 sums both factors are 1.5, where noise on every increment would give
-S_30 noise √30 = 5.5 times as large.
+by 1 changes C x by at most √(Σ c_k²) ≈ √(1 + ln(n)/π) in L2; who moves 1 from one increment to
+another changes it by up to a quarter more (`root_distance`). Each S carries noise that is √(Σ c_k²)
+times as large: for 30 sums the factors are 1.8 and 1.5, where noise on every increment would give
+S_30 noise √30 · √2 = 7.7 times as large.
 """
+
+from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 from scipy.special import i0e, i1e
 
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["expanded", "mean_deviation", "pair_deviations", "root_coefficients", "running_root"]
+__all__ = [
+    "expanded",
+    "mean_deviation",
+    "pair_deviations",
+    "root_coefficients",
+    "root_distance",
+    "running_root",
+]
 
 
 def root_coefficients(count: int) -> FloatArray:
@@ -33,6 +44,25 @@ def root_coefficients(count: int) -> FloatArray:
     """
     steps = np.arange(1, count, dtype=np.float64)
     return np.concatenate([[1.0], np.cumprod((2.0 * steps - 1.0) / (2.0 * steps))])[:count]
+
+
+@lru_cache(maxsize=64)
+def root_distance(count: int) -> float:
+    """The L2 distance that C x can move when 1 is added to an increment, or moved to a later one.
+
+    Moving it by d changes C x by c less c shifted by d. The first increment is the worst to move
+    from: all others change a part of that.
+
+    >>> [round(root_distance(count), 3) for count in (1, 2, 3, 31)]
+    [1.0, 1.118, 1.281, 1.786]
+    """
+    coefficients = root_coefficients(count)
+    squares = [float(coefficients @ coefficients)]
+    for later in range(1, count):
+        moved = coefficients.copy()
+        moved[later:] -= coefficients[: count - later]
+        squares.append(float(moved @ moved))
+    return sqrt(max(squares))
 
 
 def running_root(rows: FloatArray) -> FloatArray:
@@ -70,7 +100,7 @@ def mean_deviation(variance: FloatArray) -> FloatArray:
     √(4v/π), that of normal ones, where they are many.
 
     >>> mean_deviation(np.array([0.0, 0.001, 100.0])).round(4).tolist()
-    [0.0, 0.002, 11.2697]
+    [0.0, 0.002, 11.2767]
     """
     twice = 2.0 * variance
     result: FloatArray = twice * (i0e(twice) + i1e(twice))

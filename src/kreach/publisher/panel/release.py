@@ -1,12 +1,12 @@
 """The only exit of a panel: corrections with noise, within floors, each release drawn once.
 
-**What one person can change.** Given the ad system's own log (which impressions each group had,
-and when), somebody decides at most which of them were hers. In a panel group she is one of the
-people with f showings or more, or she is not: each column of the sums moves by at most N/n, the
-weight of her stratum, and it does so once in the whole flight, at her f-th showing. So the series
-of all releases of a campaign is one release of increments, of which she changes F by N/n each;
-with the noise of `numeric/panel.py` all of them together cost ρ·80 %. Spreads have the other 20 %,
-in releases 1, 2, 4, 8, …; in between the last ones hold.
+**What one person can change.** Take the ad system's own log (which impressions each group had, and
+when) and the showings of everybody else as given. In a panel group she is one of the people with f
+showings or more, or she is not: each column of the sums moves by at most N/n, the weight of her
+stratum, and it does so once in the whole flight, at her f-th showing. So the series of all releases
+of a campaign is one release of increments: in each of F columns she adds N/n to one of them, to
+another one, or to none. With the noise of `numeric/panel.py` all of them together cost ρ·80 %.
+Spreads have the other 20 %, in releases 1, 2, 4, 8, …; in between the last ones hold.
 
 **What it says about the panel.** Which groups are in it is a secret too, though nobody's privacy
 rests on it. Sums have noise of many people; spreads are noisy and rounded to two digits.
@@ -23,7 +23,7 @@ from kreach.boundary.discrete_noise import MILLIS, NANOS, Draw, Part
 from kreach.boundary.group_reach import model_name
 from kreach.boundary.times import from_micros
 from kreach.errors import KreachError
-from kreach.numeric.panel import root_coefficients, running_root
+from kreach.numeric.panel import root_coefficients, root_distance, running_root
 from kreach.numeric.types import FloatArray
 from kreach.publisher.panel.differences import PanelDifferences, PanelShowings
 from kreach.publisher.panel.ledger import PanelLedger, StoredRelease, Terms
@@ -58,12 +58,13 @@ class _Noise:
 
     @property
     def sums(self) -> Part | None:
-        """On roots of sums, in thousandths; rounding moves each number by less than one more."""
+        """On roots of sums, in thousandths; rounding moves each number by at most one more."""
         terms = self.terms
         if terms.rho is None:
             return None
-        steps = MILLIS * self.weight * root_coefficients(terms.max_releases) + 1.0
-        distance = sqrt(terms.max_frequency * float(steps @ steps))
+        rounding = sqrt(terms.max_releases)
+        moved = MILLIS * self.weight * root_distance(terms.max_releases) + rounding
+        distance = sqrt(terms.max_frequency) * moved
         return Part(distance, int(terms.rho * NANOS) * _SUMS_PERCENT // 100)
 
     @property
