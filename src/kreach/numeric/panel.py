@@ -22,7 +22,7 @@ from functools import lru_cache
 from math import sqrt
 
 import numpy as np
-from scipy.special import i0e, i1e
+from scipy.special import ive
 
 from kreach.numeric.types import FloatArray, IntArray
 
@@ -34,6 +34,10 @@ __all__ = [
     "root_distance",
     "running_root",
 ]
+
+_MANY = 12.0  # variance of D from which it is taken as normal
+_REACH = 30  # of D, below that
+_TINY = 1e-9
 
 
 def root_coefficients(count: int) -> FloatArray:
@@ -93,15 +97,23 @@ def pair_deviations(values: FloatArray, stratum: IntArray) -> FloatArray:
     return result
 
 
-def mean_deviation(variance: FloatArray) -> FloatArray:
-    """E|X − X'| of two independent counts of one mean and the given variance, as if Poisson.
+def mean_deviation(first: FloatArray, second: FloatArray) -> FloatArray:
+    """E|D| of D = (X − EX) − (X' − EX') for independent counts with the given variances.
 
-    X − X' is then Skellam: 2v e^{−2v} (I_0(2v) + I_1(2v)), which is 2v where counts are rare and
-    √(4v/π), that of normal ones, where they are many.
+    As if what each count lacks were Poisson. X − X' is then Skellam, and its mean need not be 0:
+    where counts hardly vary, |D| is mostly the difference of the two means. Where variances are
+    large D is normal, and E|D| = √(2(v + v')/π).
 
-    >>> mean_deviation(np.array([0.0, 0.001, 100.0])).round(4).tolist()
-    [0.0, 0.002, 11.2767]
+    >>> v, w = np.array([0.0, 0.001, 0.2, 100.0]), np.array([0.0, 0.001, 0.0, 100.0])
+    >>> mean_deviation(v, w).round(4).tolist()
+    [0.0, 0.002, 0.3275, 11.2838]
     """
-    twice = 2.0 * variance
-    result: FloatArray = twice * (i0e(twice) + i1e(twice))
+    both = first + second
+    result: FloatArray = np.sqrt(2.0 * both / np.pi)
+    few = (both > 0.0) & (both < _MANY)
+    v, w = np.maximum(first[few], _TINY)[:, None], np.maximum(second[few], _TINY)[:, None]
+    k = np.arange(-_REACH, _REACH + 1)
+    weight = np.exp(-((np.sqrt(v) - np.sqrt(w)) ** 2) + 0.5 * k * np.log(v / w))
+    chance = weight * ive(np.abs(k), 2.0 * np.sqrt(v * w))  # P(X − X' = k)
+    result[few] = (chance * np.abs(k - (v - w))).sum(axis=1)
     return result

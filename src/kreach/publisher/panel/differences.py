@@ -72,25 +72,23 @@ class PanelDifferences:
         """Σ N/n · (truth − model) for f = 1..F: what all groups are off by, estimated."""
         return expanded(self.values, self._panel.weights)
 
-    def spreads(self) -> tuple[FloatArray, FloatArray]:
-        """By cap: deviations within strata over those the model expects; and one person's effect.
+    def deviations(self) -> tuple[FloatArray, FloatArray]:
+        """By cap: deviations within strata, and those the model expects, in people.
 
         With D the difference between the two groups of a stratum in Σ_{f ≤ c} (truth − model),
-        the ratio is Σ |D| / Σ E|D|. A person moves one D by at most c. (Squares would say more of
-        the variance, but a single group with many people moves them far.)
+        Σ |D| and Σ E|D|. A person moves one D by at most c. (Squares would say more of the
+        variance, but a single group with many people moves them far.)
         """
-        caps = np.arange(1, self.max_frequency + 1)
         by_cap = np.cumsum(self.values, axis=1)
         found = pair_deviations(by_cap, self._panel.stratum).sum(axis=0)
-        expected = np.array([self._expected_deviation(int(cap)) for cap in caps])
-        return found / expected, caps / expected
+        caps = range(1, self.max_frequency + 1)
+        return found, np.array([self._expected_deviation(cap) for cap in caps])
 
     def _expected_deviation(self, cap: int) -> float:
-        """Σ E|D| over strata by the model, at least that of one person."""
+        """Σ E|D| over strata by the model."""
         variances, stratum = self._model.variances(cap), self._panel.stratum
         first = np.flatnonzero(np.diff(stratum, prepend=-1))
-        means = (variances[first] + variances[first + 1]) / 2.0
-        return max(float(mean_deviation(means).sum()), 1.0)
+        return float(mean_deviation(variances[first], variances[first + 1]).sum())
 
 
 def true_at_least(place: IntArray, person: IntArray, groups: int, top: int) -> FloatArray:

@@ -9,7 +9,7 @@ another one, or to none. With the noise of `numeric/panel.py` all of them togeth
 Spreads have the other 20 %, in releases 1, 2, 4, 8, …; in between the last ones hold.
 
 **What it says about the panel.** Which groups are in it is a secret too, though nobody's privacy
-rests on it. Sums have noise of many people; spreads are noisy and rounded to two digits.
+rests on it. Sums have noise of many people; both sides of the ratio that is a spread have noise.
 """
 
 from dataclasses import dataclass
@@ -69,13 +69,23 @@ class _Noise:
 
     @property
     def spreads(self) -> Part | None:
-        """On spreads in units of one person's effect, in thousandths."""
+        """On deviations in units of one person's effect (the cap), in thousandths."""
         terms = self.terms
         if terms.rho is None:
             return None
         times = 1 + int(log2(terms.max_releases))
         rho_nanos = int(terms.rho * NANOS) * (100 - _SUMS_PERCENT) // 100 // times
         return Part(sqrt(terms.max_frequency) * (MILLIS + 1), rho_nanos)
+
+    @property
+    def expected(self) -> Part | None:
+        """On what the model expects of spreads, which hides no person but which groups they are.
+
+        A buyer could leave all groups but one so quiet that nothing is expected of them.
+        """
+        if self.spreads is None:
+            return None
+        return Part(self.spreads.distance / 4.0, self.spreads.rho_nanos)
 
     def std_of_sum(self, number: int) -> float:
         """Of the number-th sum (from 1), in people."""
@@ -163,8 +173,11 @@ def next_release(
     if number & (number - 1):  # not 1, 2, 4, 8, ...
         last = known[-1]
         return StoredRelease(end_us, totals, roots, last.spreads, last.spread_std)
-    found, moved = differences.spreads()
-    units = np.array(_noisy(draw, noise.spreads, found / moved)) / MILLIS
+    caps = np.arange(1, terms.max_frequency + 1)
+    found, expected = differences.deviations()
+    units = np.array(_noisy(draw, noise.spreads, found / caps)) / MILLIS
+    hidden = np.array(_noisy(draw, noise.expected, expected / caps)) / MILLIS
+    moved = 1.0 / np.maximum(hidden, 1.0)  # by one person
     scale = 0.0 if noise.spreads is None else noise.spreads.scale / MILLIS
     return StoredRelease(
         end_us, totals, roots, _two_digits(units * moved), _two_digits(moved * scale)
