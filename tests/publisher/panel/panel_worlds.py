@@ -1,13 +1,14 @@
 """Small catalogues, and a site whose visits no simple model gets right."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from kreach.boundary.catalogue import Catalogue
 from kreach.numeric.types import FloatArray, IntArray
+from kreach.publisher.visit_history import VisitHistory
 from tests.publisher.visit_worlds import visit_world
 
 __all__ = ["FixedReach", "Shown", "catalogue_of", "shown_campaign"]
@@ -37,26 +38,29 @@ class FixedReach:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Who saw a campaign: ordered by group, then time."""
+    """Who saw a campaign, and visits of each group before."""
 
     catalogue: Catalogue
     past_visits: IntArray
-    person: IntArray
-    group: IntArray
-    at_us: IntArray
+    won: VisitHistory
 
 
 def shown_campaign(
-    groups: int = 400, size: int = 10, *, bought: float = 0.3, seed: int = 1
+    groups: int = 400, size: int = 10, *, bought: float = 0.3, uniform: bool = False, seed: int = 1
 ) -> Shown:
-    """A site with sessions, heavy users and habits, of which a share of the requests is bought."""
+    """A site with sessions, heavy users and habits, of which a share of the requests is bought.
+
+    With `uniform` every impression goes to any member of its group alike, as the paper has it.
+    """
     world = visit_world(
         groups * size, size, 8.0, sessions_per_day=0.5, dispersion=0.6, hours=4.0, seed=seed
     )
     history = world.history()
     generator = np.random.default_rng([seed, 1])
-    rows = generator.random(len(history)) < bought
+    won = history.where(generator.random(len(history)) < bought)
     sizes = np.bincount(world.group_of)
     past = np.bincount(history.group, minlength=len(sizes))
-    won = history.where(rows)
-    return Shown(catalogue_of(sizes), past, won.person, won.group, won.at_us)
+    if uniform:
+        member = generator.integers(0, sizes[won.group])
+        won = replace(won, person=won.group * int(sizes.max()) + member)
+    return Shown(catalogue_of(sizes), past, won)

@@ -124,7 +124,7 @@ def test_whole_panel_without_noise_is_the_truth() -> None:
     catalogue = shown.catalogue
     panel = choose_panel(catalogue, shown.past_visits, 1.0, KEY, "c")
     assert panel.whole
-    truth = true_at_least(shown.group, shown.person, len(catalogue), 3)
+    truth = true_at_least(shown.won.group, shown.won.person, len(catalogue), 3)
     model = np.random.default_rng(1).integers(0, 80, truth.shape) / 8.0
     terms = Terms(1.0, 3, 1, None)
     differences = PanelDifferences(panel, truth[panel.groups], FixedReach(model[panel.groups]))
