@@ -81,6 +81,7 @@ SLOW = (
     "tests/publisher/test_release_canaries.py",
     "tests/simulations/test_attacks.py",
     "tests/simulations/test_model_attack.py",
+    "tests/simulations/test_panel_attack.py",
 )
 
 _found: dict[int, frozenset[str]] = {}
