@@ -97,7 +97,10 @@ def test_numbers_never_fall_with_time_or_rise_with_frequency(
             assert all(a >= b >= 0.0 for a, b in pairwise(report.at_least))
             assert sum(report.frequency) == pytest.approx(600)
             assert min(report.frequency) >= -1e-9
-            assert report.interval[0] <= report.interval[1]
+            assert report.interval[0] <= report.reach <= report.interval[1]
+            assert report.bounds is not None
+            assert report.bounds[0] <= report.reach <= report.bounds[1]
+            assert report.unique_reach_interval == each.reports[0].interval
             assert 0.0 <= report.unique_reach <= 600
         assert each.reports[0].reach <= each.reports[1].reach + 1e-9
     for before, after in pairwise(found):

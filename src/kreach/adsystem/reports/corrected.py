@@ -271,7 +271,9 @@ def _reports(
 ) -> tuple[CapReport, ...]:
     """The reports with corrected numbers in place of the model's."""
     top = len(people)
-    people = _possible(people, reports)
+    limits = _limits(reports, now.people)
+    first = min(max(float(people[0]), limits[0]), limits[1])
+    people = np.minimum(np.concatenate([[first], people[1:]]), first)
     at_least = _tail(people, now)
     frequency = (now.people - at_least[0], *(at_least[:-1] - at_least[1:]).tolist(), at_least[-1])
     reach = np.cumsum(people)
@@ -281,22 +283,18 @@ def _reports(
             found.append(report)  # the panel says nothing of such caps
             continue
         at, level, bounds = report.cap - 1, report.level, report.bounds
-        low, high = _interval(reach[at], result.std[at], result.freedom[at], level, inf)
-        unique = _interval(people[0], result.std[0], result.freedom[0], level, now.people)
-        shown = float(reach[at])
-        if bounds is not None:
-            low, high, shown = (
-                min(max(each, float(bounds[0])), float(bounds[1])) for each in (low, high, shown)
-            )
+        possible = (0.0, inf) if bounds is None else bounds
+        interval = _interval(reach[at], result.std[at], result.freedom[at], level, possible)
+        unique = _interval(people[0], result.std[0], result.freedom[0], level, limits)
         ranges = _ranges(at_least[:top], result, level, now.people)
         targeted = report.average_frequency * report.unique_reach
         found.append(
             CapReport(
                 cap=report.cap,
                 impressions=report.impressions,
-                reach=shown,
+                reach=min(max(float(reach[at]), possible[0]), possible[1]),
                 std=float(result.std[at]),
-                interval=(low, high),
+                interval=interval,
                 level=level,
                 interval_method="panel",
                 bounds=bounds,
@@ -319,18 +317,16 @@ def _reports(
 Interval = tuple[float, float]
 
 
-def _possible(people: FloatArray, reports: tuple[CapReport, ...]) -> FloatArray:
-    """People by frequency, the first of them within the bounds of a report at cap 1."""
-    for report in reports:
-        if report.cap == 1 and report.bounds is not None:
-            first = min(max(float(people[0]), report.bounds[0]), report.bounds[1])
-            people = np.minimum(np.concatenate([[first], people[1:]]), first)
-    return people
+def _limits(reports: tuple[CapReport, ...], people: int) -> Interval:
+    """Least and most people who can have been reached, by the bounds of a report at cap 1."""
+    bounds = [report.bounds for report in reports if report.cap == 1 and report.bounds is not None]
+    return bounds[0] if bounds else (0.0, float(people))
 
 
-def _interval(mean: float, std: float, freedom: float, level: float, most: float) -> Interval:
+def _interval(mean: float, std: float, freedom: float, level: float, limits: Interval) -> Interval:
     half = float(stdtrit(freedom, 0.5 + level / 2.0)) * std
-    return min(max(mean - half, 0.0), most), min(max(mean + half, 0.0), most)
+    low, high = (min(max(end, limits[0]), limits[1]) for end in (mean - half, mean + half))
+    return float(low), float(high)
 
 
 def _ranges(
@@ -341,7 +337,7 @@ def _ranges(
     for f, mean in enumerate(at_least):
         share = mean / at_least[0] if at_least[0] > 0.0 else 0.0
         std = max(steps[f], result.std[0] * share)
-        yield _interval(mean, std, result.freedom[f], level, most)
+        yield _interval(mean, std, result.freedom[f], level, (0.0, most))
 
 
 def _ratio(targeted: float, unique: Interval, impressions: int) -> Interval:
