@@ -42,7 +42,7 @@ from kreach.publisher.release import Floors
 from kreach.publisher.store import read_build
 from kreach.publisher.visit_history import VisitHistory
 
-__all__ = ["Case", "Flight", "main", "read_flight", "study"]
+__all__ = ["PATTERNS", "Case", "Flight", "main", "read_flight", "study", "won_requests"]
 
 PATTERNS = ("random", "first of each group", "burst", "night", "office", "spaced")
 SHARES = (0.02, 0.1, 0.3, 1.0)
@@ -61,6 +61,7 @@ class Flight:
     model: kr.VisitModel
     dispersion: float
     days: float
+    past_visits: IntArray  # of each group, in history
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,13 @@ def read_flight(
         build = read_build(out)
         catalogue = read_catalogue(out / "release")
     flown = Directory(visits).visits(split, end)
-    requests = VisitHistory.of(flown.user, _in_order(build.group_indices[:, 0]), flown.at_us, seed)
+    group_of = _in_order(build.group_indices[:, 0])
+    requests = VisitHistory.of(flown.user, group_of, flown.at_us, seed)
     if catalogue.model is None:
         sys.exit("no visit model was released: " + "; ".join(build.facts["warnings"]))
     dispersion = np.inf if catalogue.dispersion is None else catalogue.dispersion
-    return Flight(requests, catalogue.model, float(dispersion), requests.days)
+    past = np.bincount(group_of, weights=build.people.visits).astype(np.int64)
+    return Flight(requests, catalogue.model, float(dispersion), requests.days, past)
 
 
 def _in_order(group_of: IntArray) -> IntArray:
@@ -141,15 +144,16 @@ def study(
             for share in SHARES:
                 if share == 1.0 and pattern in PATTERNS[1:]:
                     continue
-                won = requests.where(_won(requests, pattern, share, generator))
+                won = requests.where(won_requests(requests, pattern, share, generator))
                 for hours in _windows(flight.days):
                     case = (pattern, share, hours)
                     yield from _measured(won, flight, *case, model, counted, generator)
 
 
-def _won(
+def won_requests(
     requests: VisitHistory, pattern: str, share: float, generator: np.random.Generator
 ) -> IntArray:
+    """Rows of the requests that a campaign wins by a pattern."""
     if pattern not in _HOURS:
         return won_rows(requests, pattern, share, generator)
     first, hours = _HOURS[pattern]

@@ -76,10 +76,12 @@ SLOW = (
     "tests/property/test_order.py",
     "tests/property/test_theorems.py",
     "tests/publisher/grouping/test_laws.py",
+    "tests/publisher/panel/test_privacy.py",
     "tests/publisher/test_build.py",
     "tests/publisher/test_release_canaries.py",
     "tests/simulations/test_attacks.py",
     "tests/simulations/test_model_attack.py",
+    "tests/simulations/test_panel_attack.py",
 )
 
 _found: dict[int, frozenset[str]] = {}

@@ -75,7 +75,7 @@ def exact_totals(build: Path, shown: list[tuple[str, float]]) -> np.ndarray:
     showings = PanelShowings(
         person.astype(np.int64), where.astype(np.int64), (at * 1e6).astype(np.int64)
     )
-    return PanelDifferences(catalogue, panel, showings, 4).totals()
+    return PanelDifferences.counted(catalogue, panel, showings, 4).totals()
 
 
 async def show(app: Any, clock: ManualClock, days: int, per_day: int) -> list[tuple[str, float]]:

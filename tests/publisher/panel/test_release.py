@@ -9,7 +9,7 @@ import pytest
 from kreach.boundary.correction import Correction
 from kreach.boundary.discrete_noise import opendp_draw
 from kreach.errors import KreachError
-from kreach.numeric.panel import root_coefficients
+from kreach.numeric.panel import root_coefficients, root_distance
 from kreach.publisher.panel.differences import PanelDifferences, PanelShowings
 from kreach.publisher.panel.ledger import PanelLedger, Terms
 from kreach.publisher.panel.release import Floors, PanelPublisher, TooSmall
@@ -34,7 +34,7 @@ def released(
 def test_differences_are_truth_less_model_by_group() -> None:
     world = PanelWorld()
     panel = world.panel()
-    found = PanelDifferences(world.catalogue, panel, world.showings(panel), 4)
+    found = PanelDifferences.counted(world.catalogue, panel, world.showings(panel), 4)
     seen = np.bincount(world.person, minlength=20 * 200).reshape(200, 20)
     for f in range(1, 5):
         np.testing.assert_array_equal(found.truth[:, f - 1], (seen >= f).sum(axis=1)[panel.groups])
@@ -50,7 +50,7 @@ def test_without_noise_running_sums_come_out_as_they_are(tmp_path: Path) -> None
     panel = world.panel(0.1)
     for end, release in zip(DAYS, found.releases, strict=True):
         showings = world.showings(panel).before(end)
-        exact = PanelDifferences(world.catalogue, panel, showings, 4).totals()
+        exact = PanelDifferences.counted(world.catalogue, panel, showings, 4).totals()
         np.testing.assert_allclose(release.differences, exact, atol=0.02)  # thousandths, rounded
         assert release.noise_std == 0.0
     assert (found.groups, found.panel_groups, found.model) == (200, 20, "uniform")
@@ -61,7 +61,7 @@ def test_a_panel_of_everybody_is_the_truth(tmp_path: Path) -> None:
     world, terms = PanelWorld(), Terms(1.0, 4, 1, None)
     found = released(tmp_path, world, terms, [11 * DAY_US])
     panel = world.panel(1.0)
-    model = PanelDifferences(world.catalogue, panel, world.showings(panel), 4).model
+    model = PanelDifferences.counted(world.catalogue, panel, world.showings(panel), 4).model
     for cap in (1, 3):
         corrected = model[:, :cap].sum() + sum(found.releases[0].differences[:cap])
         assert corrected == pytest.approx(world.truth(cap), abs=0.01)
@@ -120,7 +120,7 @@ def test_late_showings_count_in_the_next_release(tmp_path: Path) -> None:
         "spring", world.catalogue, panel, everything, terms, [DAYS[2], DAYS[4]]
     )
     assert both.releases[0] == first.releases[0]
-    whole = PanelDifferences(world.catalogue, panel, everything.before(DAYS[4]), 4).totals()
+    whole = PanelDifferences.counted(world.catalogue, panel, everything.before(DAYS[4]), 4).totals()
     np.testing.assert_allclose(both.releases[1].differences, whole, atol=0.02)
 
 
@@ -131,7 +131,7 @@ def _columns(showings: PanelShowings) -> tuple[np.ndarray, ...]:
 def test_noise_is_as_large_as_stated(tmp_path: Path) -> None:
     """Over 300 ledgers: mean 0, the stated standard deviation, at the first and the last release.
 
-    With ρ = 80 % of 0.5, F = 4 and weight 10: σ² = F · Σ c² · 10² / 2ρ.
+    With ρ = 80 % of 0.5, F = 4 and weight 5: σ = 5 · distance · √(F / 2ρ).
     """
     world, terms = PanelWorld(groups=40, rows=2_000), Terms(0.2, 4, 3, 0.5)
     draw = opendp_draw()
@@ -139,7 +139,10 @@ def test_noise_is_as_large_as_stated(tmp_path: Path) -> None:
     showings = world.showings(panel)
     ends = DAYS[:3]
     exact = np.array(
-        [PanelDifferences(world.catalogue, panel, showings.before(e), 4).totals() for e in ends]
+        [
+            PanelDifferences.counted(world.catalogue, panel, showings.before(e), 4).totals()
+            for e in ends
+        ]
     )
     errors = []
     for at in range(300):
@@ -152,7 +155,7 @@ def test_noise_is_as_large_as_stated(tmp_path: Path) -> None:
     noise = np.array(errors)  # (ledgers, releases, frequencies)
     stated = np.array([each.noise_std for each in found.releases])
     c = root_coefficients(3)
-    sigma = 5.0 * np.sqrt(4.0 * (c @ c) / (2.0 * 0.4))
+    sigma = 5.0 * root_distance(3) * np.sqrt(4.0 / (2.0 * 0.4))
     assert stated[0] == pytest.approx(sigma, rel=1e-2)
     assert stated[2] == pytest.approx(sigma * np.sqrt(c @ c), rel=1e-2)
     count = noise.shape[0] * noise.shape[2]

@@ -17,7 +17,7 @@ is unbiased however wrong the model is. A small one leans on the model and on ot
 Everything up to the release is corrected by e; what came after it is taken to be off by as much.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
@@ -42,7 +42,7 @@ __all__ = [
     "priors_of",
 ]
 
-_USUAL_SPREAD = 1.15  # of groups beside the model, where it is right: real logs have 0.9 to 1.3
+_USUAL_SPREAD = 1.1  # of groups beside the model, where it is right: three real logs, 0.8 to 1.3
 _SPREAD_STD = 0.25  # of that from site to site
 _ALARM = 1.96  # standard deviations between panel and model
 _MIN_FREEDOM = 3.0
@@ -61,21 +61,32 @@ class ModelFigures:
 
     @classmethod
     def of(cls, exposure: Exposure, impressions: int, people: int, top: int) -> "ModelFigures":
-        """Of an exposure."""
+        """Of an exposure.
+
+        Reach is the sum of 1+, 2+, …, which a panel compares group by group. A report cuts it off
+        at what the impressions allow, all groups together; that comes after the correction.
+        """
         reports = [ReachReport(cap, impressions, people, exposure) for cap in range(1, top + 1)]
         error = exposure.model_error
+        at_least = reports[0].at_least(max(top, 10))
         return cls(
-            np.array([report.reach for report in reports]),
+            np.cumsum(at_least[:top]),
             np.array([report.variance for report in reports]),
-            reports[0].at_least(max(top, 10)),
+            at_least,
             None if error is None else (error.spread, error.higher_spread),
             impressions,
             people,
         )
 
     def stated_error(self, cap: int) -> float:
-        """The model's own error at a cap; infinite where it states none."""
-        return inf if self.error is None else self.error[min(cap, 2) - 1]
+        """The model's own error at a cap; infinite where it states none.
+
+        At higher caps at least that of cap 1: traffic and loyalty move both, and replays see fewer
+        people with many showings.
+        """
+        if self.error is None:
+            return inf
+        return self.error[0] if cap == 1 else max(self.error)
 
 
 @dataclass(frozen=True)
@@ -108,13 +119,14 @@ def _spread(correction: Correction, release: PanelRelease, cap: int) -> tuple[fl
     """The spread between groups beside the model's, and the degrees of freedom of its square.
 
     What the panel found, with |D| of m/2 pairs known to √((π/2 − 1)/(m/2)), and what is usual,
-    each by its precision. Where the panel contradicts the usual, the usual counts for less.
+    each by its precision. What is usual is only known to √(usual), which is at least as large as a
+    gap between the two that chance and noise do not explain: a wrong model is not usual.
     """
     pairs = max(correction.panel_groups / 2.0, 1.0)
     found, noise = release.spreads[cap - 1], release.spread_std[cap - 1]
     chance = max(found, _USUAL_SPREAD) ** 2 * (np.pi / 2.0 - 1.0) / pairs
     own = chance + noise**2
-    usual = max(_SPREAD_STD, abs(found - _USUAL_SPREAD) / 2.0 - sqrt(own)) ** 2
+    usual = max(_SPREAD_STD**2, (found - _USUAL_SPREAD) ** 2 - own)
     weight = usual / (usual + own)
     spread = max(weight * found + (1.0 - weight) * _USUAL_SPREAD, 0.25)
     relative = 4.0 * weight * own / spread**2  # of the square
@@ -282,47 +294,30 @@ def _reports(
 ) -> tuple[CapReport, ...]:
     """The reports with corrected numbers in place of the model's."""
     top = len(people)
+    limits = _limits(reports, now.people)
+    first = min(max(float(people[0]), limits[0]), limits[1])
+    people = np.minimum(np.concatenate([[first], people[1:]]), first)
     at_least = _tail(people, now)
     frequency = (now.people - at_least[0], *(at_least[:-1] - at_least[1:]).tolist(), at_least[-1])
     reach = np.cumsum(people)
-
-    def interval(mean: float, std: float, freedom: float, level: float, most: float) -> Interval:
-        half = float(stdtrit(freedom, 0.5 + level / 2.0)) * std
-        ends = (min(max(mean + side * half, 0.0), most) for side in (-1.0, 1.0))
-        low, high = map(float, ends)
-        return low, high
-
     found = []
     for report in reports:
         if report.cap > top:
             found.append(report)  # the panel says nothing of such caps
             continue
         at, level, bounds = report.cap - 1, report.level, report.bounds
-        low, high = interval(reach[at], result.std[at], result.freedom[at], level, inf)
-        unique = interval(people[0], result.std[0], result.freedom[0], level, now.people)
-        if bounds is not None:
-            low, high = max(low, bounds[0]), min(high, bounds[1])
-        steps = np.sqrt(np.abs(np.diff(result.std**2, prepend=0.0)))
-        ranges = [
-            interval(
-                at_least[f],
-                max(steps[f], result.std[0] * _share(at_least, f)),
-                result.freedom[f],
-                level,
-                now.people,
-            )
-            if f < top
-            else report.at_least_intervals[f]
-            for f in range(len(report.at_least))
-        ]
+        possible = (0.0, inf) if bounds is None else bounds
+        interval = _interval(reach[at], result.std[at], result.freedom[at], level, possible)
+        unique = _interval(people[0], result.std[0], result.freedom[0], level, limits)
+        ranges = _ranges(at_least[:top], result, level, now.people)
         targeted = report.average_frequency * report.unique_reach
         found.append(
             CapReport(
                 cap=report.cap,
                 impressions=report.impressions,
-                reach=float(reach[at]),
+                reach=min(max(float(reach[at]), possible[0]), possible[1]),
                 std=float(result.std[at]),
-                interval=(float(min(low, high)), float(max(low, high))),
+                interval=interval,
                 level=level,
                 interval_method="panel",
                 bounds=bounds,
@@ -336,7 +331,7 @@ def _reports(
                 average_frequency_interval=_ratio(targeted, unique, report.impressions),
                 frequency=tuple(float(each) for each in frequency),
                 at_least=tuple(at_least.tolist()),
-                at_least_intervals=tuple(ranges),
+                at_least_intervals=(*ranges, *report.at_least_intervals[top:]),
             )
         )
     return tuple(found)
@@ -345,9 +340,27 @@ def _reports(
 Interval = tuple[float, float]
 
 
-def _share(at_least: FloatArray, f: int) -> float:
-    """Of those reached, the share with so many showings: their number varies by as much."""
-    return float(at_least[f] / at_least[0]) if at_least[0] > 0.0 else 0.0
+def _limits(reports: tuple[CapReport, ...], people: int) -> Interval:
+    """Least and most people who can have been reached, by the bounds of a report at cap 1."""
+    bounds = [report.bounds for report in reports if report.cap == 1 and report.bounds is not None]
+    return bounds[0] if bounds else (0.0, float(people))
+
+
+def _interval(mean: float, std: float, freedom: float, level: float, limits: Interval) -> Interval:
+    half = float(stdtrit(freedom, 0.5 + level / 2.0)) * std
+    low, high = (min(max(end, limits[0]), limits[1]) for end in (mean - half, mean + half))
+    return float(low), float(high)
+
+
+def _ranges(
+    at_least: FloatArray, result: _Corrected, level: float, most: float
+) -> Iterator[Interval]:
+    """Of 1+, 2+, … people: the variance a cap adds, or as much as all reached people vary by."""
+    steps = np.sqrt(np.abs(np.diff(result.std**2, prepend=0.0)))
+    for f, mean in enumerate(at_least):
+        share = mean / at_least[0] if at_least[0] > 0.0 else 0.0
+        std = max(steps[f], result.std[0] * share)
+        yield _interval(mean, std, result.freedom[f], level, (0.0, most))
 
 
 def _ratio(targeted: float, unique: Interval, impressions: int) -> Interval:

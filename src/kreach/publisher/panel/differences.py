@@ -11,7 +11,7 @@ from kreach.numeric.panel import expanded, mean_deviation, pair_deviations
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.panel.sample import Panel
 
-__all__ = ["PanelDifferences", "PanelShowings"]
+__all__ = ["PanelDifferences", "PanelShowings", "true_at_least"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +46,22 @@ class PanelDifferences:
     people with f showings or more, and Σ_{f ≤ c} of them is reach at cap c.
     """
 
-    def __init__(
-        self, catalogue: Catalogue, panel: Panel, showings: PanelShowings, max_frequency: int
-    ) -> None:
-        self._panel, self.max_frequency = panel, max_frequency
-        order = np.lexsort((showings.at_us, showings.place))
-        model: GroupReach = group_reach(
-            catalogue, panel.groups, showings.place[order], showings.at_us[order]
-        )
-        self._model = model
-        self.truth = _true_at_least(showings, len(panel), max_frequency)
-        self.model = model.at_least(max_frequency)
+    def __init__(self, panel: Panel, truth: FloatArray, model: GroupReach) -> None:
+        """Of true numbers, a row per panel group, and what a model says of the same groups."""
+        self._panel, self._model = panel, model
+        self.max_frequency = truth.shape[1]
+        self.truth, self.model = truth, model.at_least(self.max_frequency)
         self.values: FloatArray = self.truth - self.model
+
+    @classmethod
+    def counted(
+        cls, catalogue: Catalogue, panel: Panel, showings: PanelShowings, max_frequency: int
+    ) -> "PanelDifferences":
+        """Of showings, by the model of a catalogue."""
+        order = np.lexsort((showings.at_us, showings.place))
+        place, at_us = showings.place[order], showings.at_us[order]
+        truth = true_at_least(showings.place, showings.person, len(panel), max_frequency)
+        return cls(panel, truth, group_reach(catalogue, panel.groups, place, at_us))
 
     @property
     def model_reach(self) -> float:
@@ -68,33 +72,30 @@ class PanelDifferences:
         """Σ N/n · (truth − model) for f = 1..F: what all groups are off by, estimated."""
         return expanded(self.values, self._panel.weights)
 
-    def spreads(self) -> tuple[FloatArray, FloatArray]:
-        """By cap: deviations within strata over those the model expects; and one person's effect.
+    def deviations(self) -> tuple[FloatArray, FloatArray]:
+        """By cap: deviations within strata, and those the model expects, in people.
 
         With D the difference between the two groups of a stratum in Σ_{f ≤ c} (truth − model),
-        the ratio is Σ |D| / Σ E|D|. A person moves one D by at most c. (Squares would say more of
-        the variance, but a single group with many people moves them far.)
+        Σ |D| and Σ E|D|. A person moves one D by at most c. (Squares would say more of the
+        variance, but a single group with many people moves them far.)
         """
-        caps = np.arange(1, self.max_frequency + 1)
         by_cap = np.cumsum(self.values, axis=1)
         found = pair_deviations(by_cap, self._panel.stratum).sum(axis=0)
-        expected = np.array([self._expected_deviation(int(cap)) for cap in caps])
-        return found / expected, caps / expected
+        caps = range(1, self.max_frequency + 1)
+        return found, np.array([self._expected_deviation(cap) for cap in caps])
 
     def _expected_deviation(self, cap: int) -> float:
-        """Σ E|D| over strata by the model, at least that of one person."""
+        """Σ E|D| over strata by the model."""
         variances, stratum = self._model.variances(cap), self._panel.stratum
         first = np.flatnonzero(np.diff(stratum, prepend=-1))
-        means = (variances[first] + variances[first + 1]) / 2.0
-        return max(float(mean_deviation(means).sum()), 1.0)
+        return float(mean_deviation(variances[first], variances[first + 1]).sum())
 
 
-def _true_at_least(showings: PanelShowings, groups: int, top: int) -> FloatArray:
+def true_at_least(place: IntArray, person: IntArray, groups: int, top: int) -> FloatArray:
     """A row per group: people with 1, 2, …, top or more showings."""
-    if len(showings) == 0:
+    if len(place) == 0:
         return np.zeros((groups, top))
-    pair = np.stack([showings.place, showings.person])
-    people, counts = np.unique(pair, axis=1, return_counts=True)
+    people, counts = np.unique(np.stack([place, person]), axis=1, return_counts=True)
     return np.stack(
         [np.bincount(people[0][counts >= f], minlength=groups) for f in range(1, top + 1)], axis=1
     ).astype(np.float64)

@@ -5,6 +5,9 @@ keyed hash of campaign and group picks two. The same key, campaign and catalogue
 panel, another campaign another one, and without the key every choice of two in each stratum is as
 likely as any other. Two is the fewest from which the spread within a stratum can be estimated, and
 so the finest stratification.
+
+Another part of the hash orders groups with as many visits. If the part that picks did that too,
+those of them that come before a cut between strata would be picked too often.
 """
 
 import hashlib
@@ -65,8 +68,8 @@ def choose_panel(
         raise KreachError.rule("key", "have at least 16 bytes", f"{len(key)} bytes")
     if len(catalogue) < _PER_STRATUM:
         raise KreachError.rule("groups", "be at least 2 for a panel", len(catalogue))
-    ranks = _ranks(catalogue, key, campaign)
-    order = np.lexsort((ranks, catalogue.sizes, visits))
+    ties, ranks = _ranks(catalogue, key, campaign)
+    order = np.lexsort((ties, catalogue.sizes, visits))
     if share == 1.0:
         everything = np.arange(len(order))
         pairs = np.minimum(everything // _PER_STRATUM, len(order) // _PER_STRATUM - 1)
@@ -85,16 +88,17 @@ def choose_panel(
     )
 
 
-def _ranks(catalogue: Catalogue, key: bytes, campaign: str) -> IntArray:
-    """A keyed number for each group, as good as random without the key."""
+def _ranks(catalogue: Catalogue, key: bytes, campaign: str) -> tuple[IntArray, IntArray]:
+    """Two keyed numbers for each group, as good as random without the key."""
     seed = hashlib.blake2b(
         f"{catalogue.version}\0{campaign}".encode("utf-8", "surrogatepass"),
         key=key[:64],
         person=b"panel",
         digest_size=32,
     ).digest()
-    ranks = [
-        int.from_bytes(hashlib.blake2b(group.encode(), key=seed, digest_size=8).digest(), "big")
+    digests = b"".join(
+        hashlib.blake2b(group.encode(), key=seed, digest_size=16).digest()
         for group in catalogue.groups
-    ]
-    return (np.array(ranks, dtype=np.uint64) >> np.uint64(1)).astype(np.int64)
+    )
+    ties, ranks = (np.frombuffer(digests, dtype=">u8").reshape(-1, 2).T >> 1).astype(np.int64)
+    return ties, ranks
