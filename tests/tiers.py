@@ -62,6 +62,7 @@ SLOW = (
     "tests/cli/test_plan.py",
     "tests/cli/test_reproduce.py",
     "tests/cli/test_studies.py",
+    "tests/contract/test_draws.py",
     "tests/contract/test_reports.py",
     "tests/contract/test_times.py",
     "tests/faults/test_clock.py",
@@ -78,6 +79,7 @@ SLOW = (
     "tests/publisher/grouping/test_laws.py",
     "tests/publisher/test_build.py",
     "tests/publisher/test_release_canaries.py",
+    "tests/publisher/test_replay.py",
     "tests/simulations/test_attacks.py",
     "tests/simulations/test_model_attack.py",
 )
