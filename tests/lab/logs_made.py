@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from kreach.adsystem.bidding import bidder
 from kreach.lab import buyers
 from kreach.lab.evaluate import Row, Task, study_campaign
 
@@ -65,9 +66,10 @@ def write_prices(path: Path, names: str = "ab") -> Path:
 def few_plans() -> Iterator[None]:
     """Bidders that plan ahead do it 4 times a flight, not 100: a study of seconds.
 
-    Only in this process; `study_quickly` is the same for another one.
+    Those with a visit model neither, which else plan in every part of the day. Only in this
+    process; `study_quickly` is the same for another one.
     """
-    with patch.object(buyers, "_PLANS", 4):
+    with patch.object(buyers, "_PLANS", 4), patch.object(bidder, "PART_US", 10**18):
         yield
 
 

@@ -143,12 +143,13 @@ class DrawLaw:
         """What one session more would add to the reach of a group."""
         table, kinds = self.rows, self._kinds
 
-        def mean(draws: FloatArray) -> FloatArray:
-            law = compound(kinds.sessions(draws, cap), self.batch(cap))
+        def mean(sessions: ExposureLaw) -> FloatArray:
+            law = compound(sessions, self.batch(cap))
             figure = law.survival()[..., cap] if at_least else law.capped_mean(cap)
             return np.asarray(table.targeted * figure)
 
-        return mean(table.draws + 1.0) - mean(table.draws)
+        more, now = kinds.sessions_of_each((table.draws + 1.0, table.draws), cap)
+        return mean(more) - mean(now)
 
 
 def _min_traffic(window: WindowDraws, model: VisitModel) -> float:

@@ -75,6 +75,7 @@ MEMORIES = {  # hours for which the gateway remembers whom it showed the ad
 _CAP = 1
 
 Row = dict[str, Any]
+_Bought = dict[float, dict[str, Outcome]]  # by share of the budget and buyer
 
 
 @dataclass(frozen=True)
@@ -232,36 +233,48 @@ def study_campaign(task: Task) -> list[Row]:
     for at, strategy in enumerate(task.strategies):
         grouped = task.grouped(strategy)
         buyers: Sequence[str] = list(BUYERS) if at == 0 else OTHER_STRATEGY_BUYERS
-        purchases, wins = _purchases(references, grouped, strategy, buyers, with_limits=at == 0)
+        purchases, bought = _purchases(references, grouped, strategy, buyers, with_limits=at == 0)
         generator = generator_for(task.seed, 2, task.at)
         base = {"kind": "measurement", "campaign": task.campaign.name, "strategy": strategy}
-        rows += judge_campaign(grouped, wins, generator, base)
+        rows += judge_campaign(grouped, _judged_wins(bought), generator, base)
         rows += purchases
-        rows += _gateway_memories(task, grouped, strategy)
+        rows += _gateway_memories(references, grouped, strategy, bought)
     return rows
 
 
-def _gateway_memories(task: Task, grouped: GroupedCampaign, strategy: str) -> list[Row]:
-    """Our buyer beside a gateway that remembers for each of the times, at all budgets."""
+def _judged_wins(bought: _Bought) -> dict[str, IntArray]:
+    return {
+        f"{name.replace('_', ' ')}, budget {share:.0%}": outcomes[name].won
+        for share, outcomes in bought.items()
+        for name in JUDGED_BUYERS
+        if name in outcomes
+    }
+
+
+def _gateway_memories(
+    references: Sequence[_Reference], grouped: GroupedCampaign, strategy: str, bought: _Bought
+) -> list[Row]:
+    """Our buyer beside a gateway that remembers for each of the times, at all budgets.
+
+    Beside one that remembers nothing it has bought already.
+    """
     if grouped.model is None:
         return []
     rows = []
-    everybody = full_reach_cost(task.campaign)
-    for share in BUDGET_SHARES:
-        budget = share * everybody
-        reference = buy_at_k1(task.campaign, budget, _CAP)
+    for known in references:
+        budget, reference = known.budget, known.paper
         for name, hours in MEMORIES.items():
             if hours:
                 outcome = buy_with_memory(grouped, budget, _CAP, hours)
             else:
-                outcome = buy("planning_visitors", grouped, budget, _CAP)
+                outcome = bought[known.share]["planning_visitors"]
             rows.append(
                 {
                     "kind": "gateway_memory",
-                    "campaign": task.campaign.name,
+                    "campaign": grouped.campaign.name,
                     "strategy": strategy,
                     "memory": name,
-                    "budget_share": share,
+                    "budget_share": known.share,
                     "budget": budget,
                     "spend": outcome.spend,
                     "impressions": outcome.impressions,
@@ -296,17 +309,15 @@ def _purchases(
     buyers: Sequence[str],
     *,
     with_limits: bool,
-) -> tuple[list[Row], dict[str, IntArray]]:
-    """Rows of all buyers at all budgets, and the wins of some, for the judge."""
-    wins: dict[str, IntArray] = {}
+) -> tuple[list[Row], _Bought]:
+    """Rows of all buyers at all budgets, and what they bought."""
+    bought: _Bought = {}
     rows = []
     limits = hindsight_reach(grouped, [reference.budget for reference in references])
     for reference, limit in zip(references, limits, strict=True):
         share, budget = reference.share, reference.budget
         outcomes = {name: buy(name, grouped, budget, _CAP) for name in buyers}
-        for name in JUDGED_BUYERS:
-            if name in outcomes:
-                wins[f"{name.replace('_', ' ')}, budget {share:.0%}"] = outcomes[name].won
+        bought[share] = dict(outcomes)
         if with_limits:
             outcomes["gateway_cap"] = buy_with_gateway_cap(grouped, budget, _CAP)
             outcomes["planning_k1"] = reference.own
@@ -314,7 +325,7 @@ def _purchases(
         rows += [
             _purchase_row(base, name, outcome, reference) for name, outcome in outcomes.items()
         ]
-    return rows, wins
+    return rows, bought
 
 
 def _purchase_row(base: Row, name: str, outcome: Outcome, reference: _Reference) -> Row:

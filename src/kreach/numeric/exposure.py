@@ -10,7 +10,7 @@ report is a sum of positive terms of these, so nothing cancels:
 Rows are people of one kind; all functions work row by row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 
@@ -19,7 +19,16 @@ import numpy as np
 from kreach.numeric.special import log_gamma_cross
 from kreach.numeric.types import BoolArray, FloatArray
 
-__all__ = ["ExposureLaw", "beta_binomial_law", "binomial_law", "exposure_law", "sum_of_laws"]
+__all__ = [
+    "ExposureLaw",
+    "beta_binomial_law",
+    "binomial_law",
+    "exposure_law",
+    "exposure_laws",
+    "sum_of_laws",
+]
+
+_FEW = 4_096
 
 LogRatios = Callable[[FloatArray, "BoolArray | EllipsisType"], FloatArray]
 """ln P(l)/P(l−1) for the given counts l and rows; −∞ beyond the number of trials."""
@@ -182,6 +191,20 @@ def exposure_law(
     ):
         pmf[mask], tail[mask] = law.pmf, law.tail
     return ExposureLaw(pmf, tail)
+
+
+def exposure_laws(
+    cases: Sequence[tuple[FloatArray, FloatArray, FloatArray]], top: int
+) -> list[ExposureLaw]:
+    """`exposure_law` of several (trials, group size, dispersion), all arrays of one shape.
+
+    Few rows are computed together: then calls cost more than numbers.
+    """
+    if not 1 < cases[0][0].size <= _FEW:
+        return [exposure_law(*case, top) for case in cases]
+    trials, group_size, dispersion = (np.stack(column) for column in zip(*cases, strict=True))
+    law = exposure_law(trials, group_size, dispersion, top)
+    return [ExposureLaw(law.pmf[at], law.tail[at]) for at in range(len(cases))]
 
 
 def sum_of_laws(first: ExposureLaw, second: ExposureLaw) -> ExposureLaw:

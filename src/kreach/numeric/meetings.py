@@ -66,13 +66,15 @@ def pair_weights(days: FloatArray) -> FloatArray:
     width = 1 << int(2 * count - 1).bit_length()
     transformed = np.fft.rfft(days, width, axis=0)
     ranges = day_range(np.arange(count))
+    cell = (ranges[:, None] * PARTS + np.arange(PARTS)).ravel()
+    cells = PARTS * result.shape[2]
     for p in range(PARTS):
         product = np.conj(transformed[:, p : p + 1]) * transformed
         apart = np.maximum(np.fft.irfft(product, width, axis=0)[:count], 0.0)
-        for q in range(PARTS):
-            column = apart[:, q].copy()
-            column[0] = 0.0 if q < p else 0.5 * column[0] if q == p else column[0]
-            result[p, q] = np.bincount(ranges, weights=column, minlength=result.shape[2])
+        apart[0, :p] = 0.0
+        apart[0, p] *= 0.5
+        sums = np.bincount(cell, weights=apart.ravel(), minlength=cells)
+        result[p] = sums.reshape(-1, PARTS).T
     return result
 
 

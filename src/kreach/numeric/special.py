@@ -51,12 +51,13 @@ def _stirling_cross(base: FloatArray, x: FloatArray, y: FloatArray) -> FloatArra
     """
     corners = base * (base + x) * (base + y) * (base + x + y)
     leading = -(x / corners) * y * (2.0 * base + x + y) / 12.0
-    return leading + (
-        _stirling_rest(base + y)
-        - _stirling_rest(base)
-        - _stirling_rest(base + x + y)
-        + _stirling_rest(base + x)
-    )
+    places = base + y, base, base + x + y, base + x
+    if base.size <= _FEW:
+        a, b, c, d = _stirling_rest(np.stack(places))
+    else:
+        a, b, c, d = map(_stirling_rest, places)
+    result: FloatArray = leading + (a - b - c + d)
+    return result
 
 
 def _stirling_rest(z: FloatArray) -> FloatArray:
@@ -108,9 +109,13 @@ def log_gamma_cross(base: FloatArray, x: FloatArray, y: FloatArray) -> FloatArra
         base = base.copy()
         base[small] = b + _STIRLING_FROM
     high = base + y
+    if base.size <= _FEW:
+        at_base, at_high = log1pmx(np.stack([x / base, x / high]))
+    else:
+        at_base, at_high = log1pmx(x / base), log1pmx(x / high)
     total += (
-        (base - 0.5) * log1pmx(x / base)
-        - (high - 0.5) * log1pmx(x / high)
+        (base - 0.5) * at_base
+        - (high - 0.5) * at_high
         - x * (y / (2.0 * base * high))
         - x * np.log1p(y / (base + x))
     )

@@ -19,7 +19,7 @@ the last because it is not known of which kind the targeted members are.
 
 import numpy as np
 
-from kreach.numeric.exposure import ExposureLaw, exposure_law
+from kreach.numeric.exposure import exposure_laws
 from kreach.numeric.types import FloatArray
 from kreach.numeric.visitors import VisitorKinds, sums_of_batches
 
@@ -44,20 +44,23 @@ def session_variance(
     shares = kinds.share, kinds.other_share
     size = 1.0 / (h * kinds.share + (1.0 - h) * kinds.other_share)
     top = cap - 1
-    laws = tuple(_sessions(draws, share, kinds.concentration, top) for share in shares)
+    pairs = _pairs(size, h)
+    cases = [(draws, 1.0 / share, kinds.concentration * share) for share in shares]
+    for i, j in pairs:
+        cases += [_given(draws, s, shares[i], shares[j], kinds.concentration) for s in range(cap)]
+    found = exposure_laws(cases, top)
+    laws, rests = found[:2], iter(found[2:])
     means = tuple(law.pmf @ first for law in laws)
     others = np.maximum(size - 1.0, 1e-9)  # a group of one has no pairs
     total = targeted * (size - targeted) / others * h * (1.0 - h) * (means[0] - means[1]) ** 2
     for people, law, mean in zip((h, 1.0 - h), laws, means, strict=True):
         total += targeted * people * np.maximum(law.pmf @ second - mean**2, 0.0)
     both_targeted = targeted * (targeted - 1.0) / (size * others)
-    for (i, j), pairs in _pairs(size, h).items():
+    for (i, j), count in pairs.items():
         both = np.zeros(len(draws))
         for s in range(cap):
-            left = np.maximum(draws - s, 0.0)
-            rest = _given(left, shares[i], shares[j], kinds.concentration, top)
-            both += laws[i].pmf[:, s] * first[s] * (rest.pmf @ first)
-        total += both_targeted * pairs * (both - means[i] * means[j])
+            both += laws[i].pmf[:, s] * first[s] * (next(rests).pmf @ first)
+        total += both_targeted * count * (both - means[i] * means[j])
     return np.maximum(total, 0.0)
 
 
@@ -77,19 +80,13 @@ def _shortfall(batch: FloatArray, cap: int, *, at_least: bool) -> tuple[FloatArr
     return sums @ short, sums @ short**2
 
 
-def _sessions(
-    draws: FloatArray, share: FloatArray, concentration: FloatArray, top: int
-) -> ExposureLaw:
-    return exposure_law(draws, 1.0 / share, concentration * share, top)
-
-
 def _given(
-    left: FloatArray,
+    draws: FloatArray,
+    taken: int,
     first: FloatArray,
     second: FloatArray,
     concentration: FloatArray,
-    top: int,
-) -> ExposureLaw:
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The sessions of a second member among those left when a first one had so many."""
     rest = np.maximum(1.0 - first, second)  # of everybody but the first; two may fill a group
-    return exposure_law(left, rest / second, concentration * second, top)
+    return np.maximum(draws - taken, 0.0), rest / second, concentration * second

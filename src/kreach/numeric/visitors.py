@@ -14,11 +14,12 @@ The number of sessions S of a regular among d draws is beta-binomial(d, Î±, A âˆ
 that of the others likewise. A session brings B impressions, so X = B_1 + ... + B_S.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.numeric.exposure import ExposureLaw, exposure_law
+from kreach.numeric.exposure import ExposureLaw, exposure_law, exposure_laws
 from kreach.numeric.types import FloatArray
 
 __all__ = ["VisitorKinds", "batch_law", "compound", "sums_of_batches", "visitor_kinds"]
@@ -43,14 +44,18 @@ class VisitorKinds:
 
     def sessions(self, draws: FloatArray, top: int) -> ExposureLaw:
         """The law of the sessions of a member taken at random, row by row, for whole draws."""
-        laws = []
-        for weight, share in (
-            (self.regulars, self.share),
-            (1.0 - self.regulars, self.other_share),
-        ):
-            law = exposure_law(draws, 1.0 / share, self.concentration * share, top)
-            laws.append((weight, law))
-        return _mixture(laws)
+        return self.sessions_of_each((draws,), top)[0]
+
+    def sessions_of_each(self, draws: Sequence[FloatArray], top: int) -> list[ExposureLaw]:
+        """`sessions` for several draws of the same rows."""
+        shares = self.share, self.other_share
+        cases = [(n, 1.0 / share, self.concentration * share) for n in draws for share in shares]
+        laws = exposure_laws(cases, top)
+        h = self.regulars
+        return [
+            _mixture([(h, regular), (1.0 - h, other)])
+            for regular, other in zip(laws[::2], laws[1::2], strict=True)
+        ]
 
     def sessions_of_next(self, draws: FloatArray, top: int) -> ExposureLaw:
         """The law of the sessions, among `draws` whole ones, of the person of one session more.
@@ -61,13 +66,13 @@ class VisitorKinds:
         sizes = self.regulars * self.share, (1.0 - self.regulars) * self.other_share
         fixed = np.isinf(self.concentration)
         total = np.where(fixed, 1.0, self.concentration)
-        laws = []
-        for size, share in zip(sizes, (self.share, self.other_share), strict=True):
+        cases = []
+        for share in (self.share, self.other_share):
             alpha = total * share + 1.0
             people = np.where(fixed, 1.0 / share, (total + 1.0) / alpha)
-            law = exposure_law(draws, people, np.where(fixed, np.inf, alpha), top)
-            laws.append((size / (sizes[0] + sizes[1]), law))
-        return _mixture(laws)
+            cases.append((draws, people, np.where(fixed, np.inf, alpha)))
+        weights = [size / (sizes[0] + sizes[1]) for size in sizes]
+        return _mixture(list(zip(weights, exposure_laws(cases, top), strict=True)))
 
 
 def _mixture(

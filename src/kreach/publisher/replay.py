@@ -145,6 +145,7 @@ def _case(
         return None
     window = draws_in_order(audience_of(won), won.group, won.at_us, model, hours=hours)
     law = DrawLaw(window, model)
+    reach = [law.reach(cap) for cap in CAPS]
     effects = [0.0 for _ in CAPS]
     if not known_traffic:
         more = _UNKNOWN_TRAFFIC
@@ -153,8 +154,8 @@ def _case(
             model,
             more,
         )
-        effects = [busier.reach(cap) / law.reach(cap) - 1.0 for cap in CAPS]
-    errors = [law.reach(cap) / true - 1.0 for cap, true in zip(CAPS, truth, strict=True)]
+        effects = [busier.reach(cap) / own - 1.0 for cap, own in zip(CAPS, reach, strict=True)]
+    errors = [own / true - 1.0 for own, true in zip(reach, truth, strict=True)]
     variances = [law.variance(cap) / true**2 for cap, true in zip(CAPS, truth, strict=True)]
     return (*errors, *variances, *effects)
 

@@ -1,7 +1,7 @@
 """Plans for a whole campaign: one multiplier for all groups, tables shared by groups of a kind."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -518,14 +518,27 @@ class Passing:
 
     under_cap: KindProbability
     share: float
+    _known: dict[int, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, kind: int, draws: FloatArray) -> FloatArray:
         recent = self.share * np.maximum(draws, 0.0)
-        whole = np.floor(recent)
-        low, high = self.under_cap(kind, whole), self.under_cap(kind, whole + 1.0)
-        first = np.maximum(self.under_cap(kind, np.zeros(1)), 1e-300)  # whom the campaign targets
+        whole = recent.astype(np.int64)
+        known = self._known_up_to(kind, int(whole.max(initial=0)) + 1)
+        low, high = known[whole], known[whole + 1]
+        first = max(float(known[0]), 1e-300)  # whom the campaign targets
         result: FloatArray = (low + (recent - whole) * (high - low)) / first
         return result
+
+    def _known_up_to(self, kind: int, most: int) -> FloatArray:
+        """P(under the cap) after 0, 1, ... draws; computed once."""
+        known = self._known.get(kind)
+        start = 0 if known is None else len(known)
+        if known is None or most >= start:
+            more = np.arange(start, max(most + 1, 2 * start, 64), dtype=np.float64)
+            added = self.under_cap(kind, more)
+            known = added if known is None else np.concatenate([known, added])
+            self._known[kind] = known
+        return known
 
 
 def kind_probabilities(
