@@ -17,6 +17,7 @@ from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.ledger.tokens import Claim
 from kreach.adsystem.settings import BidderSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
@@ -27,9 +28,9 @@ from kreach.boundary.visit_model import VisitModel
 from kreach.lab.auctions import Gateway, Stream
 from kreach.numeric.types import IntArray
 
-__all__ = ["Delivery", "ServedBidder", "serve"]
+__all__ = ["EXPIRY_SECONDS", "Delivery", "ServedBidder", "serve"]
 
-_EXPIRY_SECONDS = 900
+EXPIRY_SECONDS = 900
 
 
 @dataclass
@@ -85,20 +86,28 @@ class ServedBidder:
 
     def add(self, campaign: Campaign) -> int:
         """Add a campaign; returns its number."""
-        number = len(self.deliveries) + 1
-        daily = None
-        if campaign.daily_budget is not None:
-            daily = as_micros("daily_budget", campaign.daily_budget)
-        budget = as_micros("budget", campaign.budget)
-        account = Account(budget, daily, campaign.start.timestamp())
-        account.granted = budget
+        number, account = self._open_account(campaign)
         self._ledger.accounts[number] = account
         self.deliveries[number] = Delivery(campaign)
         if self._memory_hours is not None:
             remembered = self._memory_hours * HOUR_SECONDS
             self._gateways[number] = Gateway(campaign.largest_cap, remembered)
-        self.change(number, campaign)
+        self.bidder.update(number, campaign, account, lambda: self._audience)
         return number
+
+    def _open_account(self, campaign: Campaign) -> tuple[int, Account]:
+        """A number and an account that holds the whole budget."""
+        account = self.new_account(campaign)
+        account.granted = account.budget
+        return len(self.deliveries) + 1, account
+
+    @staticmethod
+    def new_account(campaign: Campaign) -> Account:
+        """An account that nothing is granted to yet."""
+        daily = None
+        if campaign.daily_budget is not None:
+            daily = as_micros("daily_budget", campaign.daily_budget)
+        return Account(as_micros("budget", campaign.budget), daily, campaign.start.timestamp())
 
     def change(self, number: int, campaign: Campaign) -> None:
         """Change a campaign: pause it, resume it, give it another budget."""
@@ -123,7 +132,7 @@ class ServedBidder:
         """
         pending = self.bidder.begin_request(group, now, self._request)
         imp = self._request.imp[0]
-        runtime, claim, _ = self.bidder.offer(pending, imp, 0, _EXPIRY_SECONDS)
+        runtime, claim, _ = self.bidder.offer(pending, imp, 0, EXPIRY_SECONDS)
         if runtime is None or claim is None:
             return None
         micros = max(round(price * MICROS), 1)
@@ -134,13 +143,16 @@ class ServedBidder:
             return None
         if gateway is not None:
             gateway.show(person, now)
-        self._ledger.post(claim, micros, now)
-        runtime.bidder.valuation.record(group, claim.issued_micros / MICROS)
-        self.bidder.learn(runtime, claim.micros, micros, won=True)
-        delivery = self.deliveries[runtime.number]
-        delivery.spend += micros / MICROS
-        delivery.wins.append(at)
+        self._won(runtime, claim, micros, now)
+        self.deliveries[runtime.number].wins.append(at)
         return runtime.number
+
+    def _won(self, runtime: CampaignRuntime, claim: Claim, micros: int, now: float) -> None:
+        """Book a billed impression."""
+        self._ledger.post(claim, micros, now)
+        runtime.bidder.valuation.record(claim.group, claim.issued_micros / MICROS)
+        self.bidder.learn(runtime, claim.micros, micros, won=True)
+        self.deliveries[runtime.number].spend += micros / MICROS
 
     def runtime(self, number: int) -> CampaignRuntime:
         """The state of a campaign in the bidder."""
