@@ -97,6 +97,11 @@ class Bidder(ABC):
     def multiplier(self) -> float:
         """λ: reach per unit of money."""
 
+    @property
+    def max_cost_per_reach(self) -> float | None:
+        """What a further reach may cost at most; None without a limit."""
+        return None
+
     def bid(self, group: int, now: float, floor: float = 0.0, auction: str | None = None) -> float:
         """What to bid for a request of this group; 0 means no bid."""
         if not floor >= 0.0:
@@ -201,6 +206,11 @@ class PaperBidder(Bidder):
         self._multiplier = self.multipliers[1]
         self._pending = False
         self._spent_before = 0.0
+
+    @property
+    def max_cost_per_reach(self) -> float | None:
+        """The largest base bid."""
+        return 1.0 / self.multipliers[0]
 
     @property
     def multiplier(self) -> float:
