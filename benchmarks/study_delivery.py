@@ -1,28 +1,36 @@
 """Thirty campaigns with mixed flights, budgets and caps on one bidder, beside each alone.
 
 python -m benchmarks.study_delivery --visits F --prices F [--split T] [--campaigns 30] [--seed 0]
-    [--together]
+    [--together] [--bidders 2]
 
 The live bidder's own code on simulated time (`kreach.lab.served`), real visits and prices. Each
 campaign is added when its flight begins. For each: share of the budget spent together and alone,
 reach together over reach alone, and the reason that the bidder shows where it cannot spend all.
 The last lines compare what was bought with the cheapest requests that the same money could buy.
+
+With `--bidders` campaigns run together on several bidders, which share budgets and counts through
+a Redis of the study's own; each request goes to one of them at random.
 """
 
 import argparse
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from simulations.fleet import RedisServer
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
-from kreach.adsystem.settings import BidderSettings
+from kreach.adsystem.settings import BidderSettings, RedisSettings
 from kreach.boundary.times import DAY_SECONDS, MICROS, as_instant
 from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Stream
 from kreach.lab.buyers import full_reach_cost
 from kreach.lab.evaluate import StudyOptions, site_of, tasks_of
 from kreach.lab.served import Delivery, ServedBidder, serve
+from kreach.lab.served_fleet import FleetBidder, serve_fleet
 
 _MAX_CPM = 10_000.0  # prices have a median of 1 an impression
 
@@ -55,22 +63,47 @@ def make_campaigns(grouped: GroupedCampaign, count: int, seed: int) -> list[Camp
     return campaigns
 
 
-def run(grouped: GroupedCampaign, campaigns: list[Campaign]) -> dict[str, Delivery]:
+def run(
+    grouped: GroupedCampaign, campaigns: list[Campaign], bidders: int = 1
+) -> dict[str, Delivery]:
     """Deliver campaigns side by side."""
     study = grouped.campaign
     begins = study.starts_us / MICROS
     settings = BidderSettings(market_mu=float(np.log(1_000.0)) + 0.5)
-    bidder = ServedBidder(grouped.sizes, grouped.model, begins - 1.0, settings)
+    numbers: dict[str, int] = {}
+
+    def add(to: Sequence[ServedBidder], campaign: Campaign) -> None:
+        for bidder in to:
+            numbers[campaign.id] = bidder.add(campaign)
+
     stream = Stream(
         study.person, grouped.groups, study.at + begins, study.price, study.people.count
     )
-    numbers: dict[str, int] = {}
 
-    def add(campaign: Campaign) -> None:
-        numbers[campaign.id] = bidder.add(campaign)
+    def events(to: Sequence[ServedBidder]) -> list[tuple[float, Callable[[], object]]]:
+        return [(one.start.timestamp(), partial(add, to, one)) for one in campaigns]
 
-    events = [(one.start.timestamp(), lambda one=one: add(one)) for one in campaigns]
-    found = serve(bidder, stream, events, tick_seconds=120.0)
+    if bidders == 1:
+        alone = ServedBidder(grouped.sizes, grouped.model, begins - 1.0, settings)
+        found = serve(alone, stream, events([alone]), tick_seconds=120.0)
+    else:
+        with TemporaryDirectory() as folder, RedisServer(Path(folder)) as redis:
+            names = tuple(f"b{at + 1}" for at in range(bidders))
+            shared = RedisSettings(url=redis.url, bidders=names)
+            fleet = [
+                FleetBidder(
+                    Path(folder) / name,
+                    name,
+                    shared,
+                    grouped.sizes,
+                    grouped.model,
+                    begins - 1.0,
+                    settings,
+                    seed,
+                )
+                for seed, name in enumerate(names)
+            ]
+            found = serve_fleet(fleet, stream, events(fleet))
     return {name: found[number] for name, number in numbers.items()}
 
 
@@ -85,7 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--strategy", default="random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--together", action="store_true", help="leave each alone out")
+    parser.add_argument("--bidders", type=int, default=1, help="that share; only together")
     given = parser.parse_args(arguments)
+    given.together |= given.bidders > 1
     options = StudyOptions(
         visits=given.visits,
         prices=given.prices,
@@ -98,7 +133,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     grouped = tasks_of(options, site_of(options), replays=False)[0].grouped(given.strategy)
     campaigns = make_campaigns(grouped, given.campaigns, given.seed)
-    together = run(grouped, campaigns)
+    together = run(grouped, campaigns, given.bidders)
     person, price = grouped.campaign.person, grouped.campaign.price
     spent, alone_spent, ratios = [], [], []
     print(f"{'':5} {'cap':>3} {'budget':>8} {'spent':>6} {'alone':>6} {'reach/alone':>11}  reason")
@@ -117,13 +152,17 @@ def main(arguments: list[str] | None = None) -> None:
         )
     money = sum(delivery.spend for delivery in together.values())
     wins = sum(len(delivery.wins) for delivery in together.values())
+    reach = sum(one.reach(person, one.campaign.largest_cap) for one in together.values())
     cheapest = int(np.searchsorted(np.cumsum(np.sort(price)), money))
     of_alone = np.array(spent) / np.maximum(alone_spent, 1e-9)
+    most = int((np.array(spent) >= 0.95).sum())
     print(f"spent: {np.mean(spent):.3f} of the budgets, at least {min(spent):.3f}")
+    print(f"95 % or more spent: {most} of {len(campaigns)}")
     if not given.together:
         print(f"of what is spent alone: {np.mean(of_alone):.3f}, at least {of_alone.min():.3f}")
         print(f"below 95 % of that: {int((of_alone < 0.95).sum())} of {len(campaigns)}")
         print(f"reach over reach alone: {np.mean(ratios):.3f} on average")
+    print(f"reach of all campaigns: {reach}")
     print(f"{wins} requests bought; the same money buys the {cheapest} cheapest of the flight")
 
 

@@ -59,6 +59,7 @@ def test_campaign(services: Services, page: Page) -> None:
     pace = status["pace"]
     expected = f"{100 * pace['win_rate']:.1f}%\n{pace['wins']} of {pace['bids']} bids"
     assert expected in text(named(page, "Win rate"))
+    assert "limit" in text(named(page, "Cost of a further person"))
     assert table(page, "by cap") == [
         [str(one["cap"]), whole(one["reach"]), span(one["interval"]), count(one["over_exposed"])]
         for one in document["reports"]

@@ -38,9 +38,11 @@ def campaign(name: str, budget: float, first: float = 0.0, **more: object) -> Ca
     return Campaign(**(given | more))  # type: ignore[arg-type]
 
 
-def served(model: kr.VisitModel | None = None) -> ServedBidder:
+def served(
+    model: kr.VisitModel | None = None, memory_hours: float | None = None, *, told: bool = True
+) -> ServedBidder:
     settings = BidderSettings(market_mu=MU + float(np.log(1_000.0)), market_sigma=0.8)
-    return ServedBidder(SIZES, model, START - 1.0, settings)
+    return ServedBidder(SIZES, model, START - 1.0, settings, memory_hours=memory_hours, told=told)
 
 
 @pytest.mark.parametrize("with_model", [False, True])
@@ -64,6 +66,47 @@ def test_one_campaign_buys_as_the_library_would(with_model: bool) -> None:
     outcome = run_auctions(twin, requests, 1)
     assert delivery.reach(requests.person, 1) == pytest.approx(outcome.reach, rel=0.03)
     assert 0.95 * 60.0 < delivery.spend <= 60.0
+
+
+def live_reach(seed: int, cap: int, budget: float, bidder: ServedBidder) -> int:
+    requests = stream(seed)
+    number = bidder.add(campaign("spring", budget, caps=(Cap(limit=cap),)))
+    delivery = serve(bidder, requests, tick_seconds=30.0)[number]
+    assert 0.95 * budget < delivery.spend <= budget
+    return delivery.reach(requests.person, cap)
+
+
+@pytest.mark.parametrize(("cap", "budget"), [(1, 100.0), (2, 150.0)])
+def test_beside_a_gateway_with_a_memory_it_buys_as_the_library_would(
+    cap: int, budget: float
+) -> None:
+    """The catalogue says how long the publisher remembers: reach is within 3 % of the library's
+    with the same memory, and above that without a gateway."""
+    model, hours, end = kr.VisitModel.flat(20), 12.0, START + 3_600.0 * HOURS
+    reach = live_reach(3, cap, budget, served(model, hours))
+    twin = kr.PlanningBidder(
+        kr.Audience.disjoint(SIZES),
+        cap,
+        kr.Purse(budget, START, end),
+        kr.LogNormalMarket(MU, 0.8),
+        model=model,
+        memory_seconds=3_600.0 * hours,
+        limits=kr.BidLimits(0.0, 20.0),
+        arrivals=Arrivals(len(SIZES), START, end),
+    )
+    outcome = run_auctions(
+        twin, stream(3), cap, gateway_cap=cap, gateway_memory_seconds=3_600.0 * hours
+    )
+    assert reach == pytest.approx(outcome.reach, rel=0.03)
+    assert reach > 1.03 * live_reach(3, cap, budget, served(model))
+
+
+def test_a_bidder_that_knows_the_memory_reaches_more_than_one_that_does_not() -> None:
+    """In three streams together: the same gateway, with and without its hours in the catalogue."""
+    model, hours, seeds = kr.VisitModel.flat(20), 12.0, (3, 4, 5)
+    told = sum(live_reach(seed, 1, 100.0, served(model, hours)) for seed in seeds)
+    not_told = sum(live_reach(seed, 1, 100.0, served(model, hours, told=False)) for seed in seeds)
+    assert told > 1.01 * not_told
 
 
 def test_campaigns_together_spend_their_budgets() -> None:

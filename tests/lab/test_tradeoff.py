@@ -12,7 +12,7 @@ from kreach.errors import KreachError
 from kreach.lab.evaluate import Row, StudyOptions
 from kreach.lab.exhibits import write_study
 from kreach.lab.site import Site
-from kreach.lab.tradeoff import advice_of, exhibits_of, summary_of, tradeoff
+from kreach.lab.tradeoff import advice_of, exhibits_of, memory_name, summary_of, tradeoff
 from tests.lab.logs_made import few_plans, write_prices, write_visits
 
 pytestmark = pytest.mark.xdist_group("tradeoff")  # what takes long is done once
@@ -125,6 +125,32 @@ def test_advice_with_one_way_of_grouping() -> None:
 
 
 MADE = {"planning_visitors": 0.9, "uniform": 0.8}
+
+
+def test_advice_with_memories_of_the_gateway() -> None:
+    names = MADE | {memory_name(24.0): 0.97, memory_name(float("inf")): 1.05}
+    made = {"relative_reach": {"random": {n: {"5": {"mean": m}} for n, m in names.items()}}}
+    (line,) = advice_of(made, [5])
+    assert line.endswith("lose 20%; where the gateway remembers for 24h -3%, flight +5%.")
+
+
+def test_a_gateway_that_remembers_reaches_more(tmp_path: Path) -> None:
+    """Groups of 12 lose people, and the longer the publisher remembers, the fewer."""
+    asked = StudyOptions(
+        write_visits(tmp_path / "visits.csv", 1_500),
+        write_prices(tmp_path / "prices.csv"),
+        campaigns=1,
+        campaign_size=240,
+        others=(),
+        seed=1,
+        processes=1,
+    )
+    with few_plans():
+        site, rows = tradeoff(asked, [12], memory_hours=[24.0, float("inf")])
+    found = summary_of(asked, site, rows)["relative_reach"]["random"]
+    reach = [found[name]["12"]["mean"] for name in ("planning_visitors", "memory_flight")]
+    assert reach[1] > 1.02 * reach[0]
+    assert "memory_24h" in found
 
 
 def test_files_are_the_same_for_one_and_two_processes(

@@ -1,6 +1,7 @@
 """`kreach evaluate` and `kreach tradeoff`: the paper's studies on the user's own logs."""
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,6 +135,13 @@ def tradeoff(
     campaigns: Campaigns = 5,
     campaign_size: CampaignSize = 5_000,
     target: Target = None,
+    memory_hours: Annotated[
+        str,
+        typer.Option(
+            help="Hours that the gateway remembers whom it showed an ad, comma-separated; "
+            "'flight': all of it."
+        ),
+    ] = "",
     seed: Seed = 0,
     processes: Processes = None,
     as_json: Json = False,
@@ -153,6 +161,7 @@ def tradeoff(
         sizes = []
     if not sizes or sizes[0] < 1:
         raise KreachError.rule("group-sizes", "be whole numbers ≥ 1, like 1,5,20", group_sizes)
+    hours = _hours(memory_hours)
     options = _options(
         visits,
         prices,
@@ -168,13 +177,24 @@ def tradeoff(
     )
     check_folder(out)
     with progress_spinner() as progress:
-        site, rows = study.tradeoff(options, sizes, progress)
+        site, rows = study.tradeoff(options, sizes, progress, memory_hours=hours)
         progress("drawing")
         summary = study.summary_of(options, site, rows)
         advice = study.advice_of(summary, sizes)
         exhibits = study.exhibits_of(options, summary, rows)
         write_study(out, "What anonymity costs", exhibits, summary | {"advice": advice}, advice)
     _show(summary | {"advice": advice}, advice, out, as_json)
+
+
+def _hours(text: str) -> list[float]:
+    """Hours > 0, in order; `flight` is all of it."""
+    try:
+        hours = sorted({inf if name == "flight" else float(name) for name in split_names(text)})
+    except ValueError:
+        hours = [0.0]
+    if any(not hour > 0.0 for hour in hours):
+        raise KreachError.rule("memory-hours", "be numbers > 0 or flight, like 4,24,flight", text)
+    return hours
 
 
 def _show(summary: dict[str, Any], advice: list[str], out: Path, as_json: bool) -> None:

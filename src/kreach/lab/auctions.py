@@ -10,7 +10,7 @@ from kreach.adsystem.bidding.bidder import Bidder
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Outcome", "Stream", "paper_stream", "run_auctions"]
+__all__ = ["Gateway", "Outcome", "Stream", "paper_stream", "run_auctions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +52,22 @@ def paper_stream(
     return Stream(person, person // group_size, np.arange(requests, dtype=float), price, people)
 
 
-class _Gateway:
-    """The publisher's cap by person, with a memory."""
+class Gateway:
+    """The publisher's cap by person on one campaign, with a memory."""
 
     def __init__(self, cap: int, memory_seconds: float) -> None:
         self._cap, self._memory = cap, memory_seconds
         self._shown: dict[int, deque[float]] = {}
 
     def allows(self, person: int, now: float) -> bool:
+        """Whether a bid for this person is let through."""
         shown = self._shown.get(person)
         while shown and shown[0] <= now - self._memory:
             shown.popleft()
         return not shown or len(shown) < self._cap
 
     def show(self, person: int, now: float) -> None:
+        """The person saw the ad."""
         self._shown.setdefault(person, deque()).append(now)
 
 
@@ -84,7 +86,7 @@ def run_auctions(
     the last `gateway_memory_seconds`: lost auctions.
     """
     seen = [0] * stream.people
-    gateway = None if gateway_cap is None else _Gateway(gateway_cap, gateway_memory_seconds)
+    gateway = None if gateway_cap is None else Gateway(gateway_cap, gateway_memory_seconds)
     won, expected = [], 0.0
     rows = zip(
         stream.person.tolist(),

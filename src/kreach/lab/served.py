@@ -1,7 +1,9 @@
 """Campaigns in the live bidder's own code, on simulated time: what the lab proves is what runs.
 
 Requests go through `CatalogueBidder` and the ledger as in the bidder's process, several campaigns
-side by side; only HTTP, the journal and the child process that solves plans are left out.
+side by side; only HTTP, the journal and the child process that solves plans are left out. With
+`memory_hours` a gateway drops bids for people who saw the ad as often as the campaign's cap in that
+time, and the bidder's catalogue says so (unless `told` is off).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,19 +17,20 @@ from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.ledger.tokens import Claim
 from kreach.adsystem.settings import BidderSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
 from kreach.boundary.openrtb import Banner, BidRequest, Imp
-from kreach.boundary.times import MICROS
+from kreach.boundary.times import HOUR_SECONDS, MICROS
 from kreach.boundary.visit_model import VisitModel
-from kreach.lab.auctions import Stream
+from kreach.lab.auctions import Gateway, Stream
 from kreach.numeric.types import IntArray
 
-__all__ = ["Delivery", "ServedBidder", "serve"]
+__all__ = ["EXPIRY_SECONDS", "Delivery", "ServedBidder", "serve"]
 
-_EXPIRY_SECONDS = 900
+EXPIRY_SECONDS = 900
 
 
 @dataclass
@@ -55,10 +58,23 @@ class ServedBidder:
         start: float,
         settings: BidderSettings | None = None,
         seed: int = 0,
+        *,
+        memory_hours: float | None = None,
+        told: bool = True,
     ) -> None:
         names = tuple(f"g{group}" for group in range(len(sizes)))
         created = datetime.fromtimestamp(start, UTC)
-        catalogue = Catalogue("served", created, int(sizes.min()), names, sizes, model=model)
+        catalogue = Catalogue(
+            "served",
+            created,
+            int(sizes.min()),
+            names,
+            sizes,
+            model=model,
+            memory_hours=memory_hours if told else None,
+        )
+        self._memory_hours = memory_hours
+        self._gateways: dict[int, Gateway] = {}
         self._ledger = Ledger(1)
         self._audience = Audience.disjoint(sizes)
         self.bidder = CatalogueBidder(
@@ -70,17 +86,28 @@ class ServedBidder:
 
     def add(self, campaign: Campaign) -> int:
         """Add a campaign; returns its number."""
-        number = len(self.deliveries) + 1
+        number, account = self._open_account(campaign)
+        self._ledger.accounts[number] = account
+        self.deliveries[number] = Delivery(campaign)
+        if self._memory_hours is not None:
+            remembered = self._memory_hours * HOUR_SECONDS
+            self._gateways[number] = Gateway(campaign.largest_cap, remembered)
+        self.bidder.update(number, campaign, account, lambda: self._audience)
+        return number
+
+    def _open_account(self, campaign: Campaign) -> tuple[int, Account]:
+        """A number and an account that holds the whole budget."""
+        account = self.new_account(campaign)
+        account.granted = account.budget
+        return len(self.deliveries) + 1, account
+
+    @staticmethod
+    def new_account(campaign: Campaign) -> Account:
+        """An account that nothing is granted to yet."""
         daily = None
         if campaign.daily_budget is not None:
             daily = as_micros("daily_budget", campaign.daily_budget)
-        budget = as_micros("budget", campaign.budget)
-        account = Account(budget, daily, campaign.start.timestamp())
-        account.granted = budget
-        self._ledger.accounts[number] = account
-        self.deliveries[number] = Delivery(campaign)
-        self.change(number, campaign)
-        return number
+        return Account(as_micros("budget", campaign.budget), daily, campaign.start.timestamp())
 
     def change(self, number: int, campaign: Campaign) -> None:
         """Change a campaign: pause it, resume it, give it another budget."""
@@ -98,25 +125,34 @@ class ServedBidder:
                     self.bidder.adopt(runtime, *task.run())
                     self.deliveries[runtime.number].shortfall = runtime.shortfall
 
-    def request(self, at: int, group: int, now: float, price: float) -> int | None:
-        """A request and its auction, won by at least the price; the campaign that won it."""
+    def request(self, at: int, group: int, now: float, price: float, person: int = 0) -> int | None:
+        """A request and its auction, won by at least the price; the campaign that won it.
+
+        Only a gateway with a memory looks at the person.
+        """
         pending = self.bidder.begin_request(group, now, self._request)
         imp = self._request.imp[0]
-        runtime, claim, _ = self.bidder.offer(pending, imp, 0, _EXPIRY_SECONDS)
+        runtime, claim, _ = self.bidder.offer(pending, imp, 0, EXPIRY_SECONDS)
         if runtime is None or claim is None:
             return None
         micros = max(round(price * MICROS), 1)
-        if claim.micros < micros:
+        gateway = self._gateways.get(runtime.number)
+        if claim.micros < micros or (gateway is not None and not gateway.allows(person, now)):
             self._ledger.void(claim, now)
-            self.bidder.learn(runtime, claim.micros, 0, won=False)
+            self.bidder.learn(runtime, claim.micros, 0, won=False, group=group)
             return None
-        self._ledger.post(claim, micros, now)
-        runtime.bidder.valuation.record(group, claim.issued_micros / MICROS)
-        self.bidder.learn(runtime, claim.micros, micros, won=True)
-        delivery = self.deliveries[runtime.number]
-        delivery.spend += micros / MICROS
-        delivery.wins.append(at)
+        if gateway is not None:
+            gateway.show(person, now)
+        self._won(runtime, claim, micros, now)
+        self.deliveries[runtime.number].wins.append(at)
         return runtime.number
+
+    def _won(self, runtime: CampaignRuntime, claim: Claim, micros: int, now: float) -> None:
+        """Book a billed impression."""
+        self._ledger.post(claim, micros, now)
+        runtime.bidder.valuation.record(claim.group, claim.issued_micros / MICROS)
+        self.bidder.learn(runtime, claim.micros, micros, won=True)
+        self.deliveries[runtime.number].spend += micros / MICROS
 
     def runtime(self, number: int) -> CampaignRuntime:
         """The state of a campaign in the bidder."""
@@ -131,14 +167,15 @@ def serve(
 ) -> dict[int, Delivery]:
     """Run a stream (times since 1970) through a bidder; `events` happen at their times."""
     waiting = sorted(events, key=lambda event: event[0])
-    rows = zip(stream.group.tolist(), stream.at.tolist(), stream.price.tolist(), strict=True)
+    columns = (stream.group, stream.at, stream.price, stream.person)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     next_tick = -np.inf
-    for at, (group, now, price) in enumerate(rows):
+    for at, (group, now, price, person) in enumerate(rows):
         while waiting and waiting[0][0] <= now:
             waiting.pop(0)[1]()
             next_tick = -np.inf
         if now >= next_tick:
             bidder.tick(now)
             next_tick = now + tick_seconds
-        bidder.request(at, group, now, price)
+        bidder.request(at, group, now, price, person)
     return bidder.deliveries

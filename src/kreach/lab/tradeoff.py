@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any
 
 import numpy as np
 
-from kreach.lab.buyers import buy, buy_at_k1, full_reach_cost
+from kreach.lab.buyers import buy, buy_at_k1, buy_with_memory, full_reach_cost
 from kreach.lab.evaluate import Row, StudyOptions, Task, site_of, tasks_of
 from kreach.lab.exhibits import COLOURS, MUTED, Exhibit, new_figure
 from kreach.lab.site import Site
 from kreach.lab.trials import Progress, generator_for, run_trials, silent
 
-__all__ = ["advice_of", "exhibits_of", "summary_of", "tradeoff"]
+__all__ = ["advice_of", "exhibits_of", "memory_name", "summary_of", "tradeoff"]
 
 _BUDGET_SHARE, _WIN_SHARE, _CAP = 0.2, 0.1, 1
 _BUYERS = ("uniform", "planning_visitors")
@@ -23,18 +24,27 @@ _ESTIMATORS = ("uniform", "dispersed", "model")
 class _Cell:
     task: Task
     group_size: int
+    memory_hours: tuple[float, ...]
 
 
 def tradeoff(
-    options: StudyOptions, group_sizes: Sequence[int], progress: Progress = silent
+    options: StudyOptions,
+    group_sizes: Sequence[int],
+    progress: Progress = silent,
+    *,
+    memory_hours: Sequence[float] = (),
 ) -> tuple[Site, list[Row]]:
-    """A row for each campaign, k, way of grouping and buyer or estimator."""
+    """A row for each campaign, k, way of grouping and buyer or estimator.
+
+    For each of `memory_hours` our buyer also buys beside a gateway that drops repeats for as long
+    (infinite: the flight), where there is a visit model: the buyer `memory_24h`.
+    """
     progress("reading visits and prices")
     site = site_of(options)
     cells = []
     for size in group_sizes:
         tasks = tasks_of(replace(options, group_size=size), site, progress, replays=False)
-        cells += [_Cell(task, size) for task in tasks]
+        cells += [_Cell(task, size, tuple(memory_hours)) for task in tasks]
     results = run_trials(
         _study_cell, cells, processes=options.processes, progress=progress, what="settings"
     )
@@ -53,8 +63,11 @@ def _study_cell(cell: _Cell) -> list[Row]:
     for strategy in task.strategies:
         grouped = task.grouped(strategy)
         base = {"campaign": campaign.name, "group_size": cell.group_size, "strategy": strategy}
-        for name in _BUYERS:
-            outcome = buy(name, grouped, budget, _CAP)
+        outcomes = {name: buy(name, grouped, budget, _CAP) for name in _BUYERS}
+        if grouped.model is not None:
+            for hours in cell.memory_hours:
+                outcomes[memory_name(hours)] = buy_with_memory(grouped, budget, _CAP, hours)
+        for name, outcome in outcomes.items():
             base_roas = reference.reach / max(reference.spend, 1e-12)
             per_spend = outcome.reach / max(outcome.spend, 1e-12)
             rows.append(
@@ -71,6 +84,11 @@ def _study_cell(cell: _Cell) -> list[Row]:
                 error = grouped.measure_reach(name, won) / reached - 1.0
                 rows.append(base | {"kind": "error", "approach": name, "error": error})
     return rows
+
+
+def memory_name(hours: float) -> str:
+    """The buyer beside a gateway that remembers for so many hours."""
+    return "memory_flight" if isinf(hours) else f"memory_{hours:g}h"
 
 
 def _cells(rows: Sequence[Row], kind: str, value: str) -> dict[tuple[str, str, int], list[float]]:
@@ -128,12 +146,20 @@ def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
         }
         best = min(lost, key=lambda key: lost[key])
         others = ", ".join(f"{name} {-value:+.0%}" for name, value in lost.items() if name != best)
-        paper = 1.0 - summary["relative_reach"][best]["uniform"][str(size)]["mean"]
+        buyers = summary["relative_reach"][best]
+        paper = 1.0 - buyers["uniform"][str(size)]["mean"]
+        remembered = [
+            f"{name.removeprefix('memory_')} {buyers[name][str(size)]['mean'] - 1.0:+.0%}"
+            for name in buyers
+            if name.startswith("memory_")
+        ]
         what = f"lose {lost[best]:.0%}" if lost[best] >= 0.0 else f"gain {-lost[best]:.0%}"
         lines.append(
             f"k = {size}: {best} groups {what} of reach at equal budget"
             + (f" ({others})" if others else "")
-            + f"; with the paper's bidder they lose {paper:.0%}."
+            + f"; with the paper's bidder they lose {paper:.0%}"
+            + (f"; where the gateway remembers for {', '.join(remembered)}" if remembered else "")
+            + "."
         )
     return lines
 

@@ -9,11 +9,12 @@ from kreach.adsystem.console.status import (
     CampaignView,
     data_note,
     display_state,
+    further_cost,
     reach_line,
     spend_pace,
     withheld_note,
 )
-from kreach.adsystem.reports.report import CapReport, Suppressed
+from kreach.adsystem.reports.report import CapReport, Pace, Suppressed
 from tests.adsystem.console.documents import (
     STATUS,
     campaign_status,
@@ -143,3 +144,21 @@ def test_reach_to_date_ends_the_line_where_its_data_ends() -> None:
         START, START + timedelta(hours=3), [curve_point(2, 20, report(16.0))], newer, 2
     )
     assert line[-1][0] == parse_time(end)
+
+
+@pytest.mark.parametrize(
+    ("cost", "limit", "own", "lines"),
+    [
+        (None, None, None, ("—",)),
+        (0.004, None, None, ("0.0040 USD", "no limit yet")),
+        (0.004, 0.02, None, ("0.0040 USD", "limit 0.0200 USD, by default")),
+        (0.004, 0.5, 0.5, ("0.0040 USD", "limit 0.50 USD, set")),
+    ],
+)
+def test_the_cost_of_a_further_person(
+    cost: float | None, limit: float | None, own: float | None, lines: tuple[str, ...]
+) -> None:
+    ts = "2026-11-02T00:00:00Z"
+    pace = Pace(ts=ts, spent_micros=0, cost_per_reach=cost, max_cost_per_reach=limit)
+    shown = further_cost(campaign_status(max_cost_per_reach=own), pace, "USD")
+    assert tuple(line.replace("\u00a0", " ") for line in shown) == lines

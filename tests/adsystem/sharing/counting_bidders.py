@@ -66,6 +66,7 @@ class CountingBidder:
         self.peers = PeerCounts(self.pool, log.folder)
         self.heard: Shown = Counter()
         self.moments: Counter[tuple[int, str, int, int]] = Counter()
+        self.feed_moments: Counter[tuple[int, str, int, int]] = Counter()  # without rolling caps
         self._joined = False
 
     def _connect(self, settings: RedisSettings) -> FaultyRedis:
@@ -115,8 +116,8 @@ class CountingBidder:
         ):
             self.heard[new.campaign, new.version, group] += count
             if new.times is not None:
-                moment = int(new.times[at])
-                self.moments[new.campaign, new.version, group, moment] += count
+                moments = self.moments if new.campaign == ROLLING else self.feed_moments
+                moments[new.campaign, new.version, group, int(new.times[at])] += count
 
     def close(self) -> None:
         self.pool.close()
@@ -135,10 +136,18 @@ def moments_of_others(
     logs: Mapping[str, SampleLog], name: str
 ) -> Counter[tuple[int, str, int, int]]:
     """When others showed what, of the campaign with rolling caps."""
+    total = all_moments_of_others(logs, name)
+    return Counter({key: n for key, n in total.items() if key[0] == ROLLING})
+
+
+def all_moments_of_others(
+    logs: Mapping[str, SampleLog], name: str
+) -> Counter[tuple[int, str, int, int]]:
+    """When others showed what."""
     total: Counter[tuple[int, str, int, int]] = Counter()
     for who, log in logs.items():
         if who != name:
-            total.update({key: n for key, n in log.moments.items() if key[0] == ROLLING})
+            total.update(log.moments)
     return total
 
 
@@ -146,3 +155,4 @@ def check_never_more(bidder: CountingBidder, logs: Mapping[str, SampleLog]) -> N
     """What was heard of others is part of what they have shown."""
     assert bidder.heard <= of_others(logs, bidder.name)
     assert bidder.moments <= moments_of_others(logs, bidder.name)
+    assert bidder.feed_moments <= all_moments_of_others(logs, bidder.name)

@@ -40,6 +40,20 @@ def test_slices_get_smaller_towards_the_end(
     assert lease_size(limit, left, bidders) == expected
 
 
+@pytest.mark.parametrize(
+    ("limit", "left", "bid", "expected"),
+    [
+        (100 * UNIT, 100 * UNIT, 1_000, 2 * UNIT),  # it holds thousands of bids as it is
+        (100 * UNIT, 100 * UNIT, UNIT, 4 * UNIT),  # four bids
+        (10 * UNIT, 6 * UNIT, UNIT, 3 * UNIT),  # not more than an equal share,
+        (10 * UNIT, UNIT + 1, UNIT, UNIT),  # and at last one bid,
+        (10 * UNIT, UNIT // 2, UNIT, UNIT // 2),  # or what is left
+    ],
+)
+def test_slices_hold_several_bids(limit: int, left: int, bid: int, expected: int) -> None:
+    assert lease_size(limit, left, 2, bid) == expected
+
+
 def test_more_is_asked_for_when_half_a_slice_is_left() -> None:
     made = account(granted=2 * UNIT)
     assert told(made) == BudgetStatus(7, 100 * UNIT, 0, 2 * UNIT)

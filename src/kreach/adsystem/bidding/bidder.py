@@ -97,6 +97,11 @@ class Bidder(ABC):
     def multiplier(self) -> float:
         """λ: reach per unit of money."""
 
+    @property
+    def max_cost_per_reach(self) -> float | None:
+        """What a further reach may cost at most; None without a limit."""
+        return None
+
     def bid(self, group: int, now: float, floor: float = 0.0, auction: str | None = None) -> float:
         """What to bid for a request of this group; 0 means no bid."""
         if not floor >= 0.0:
@@ -158,7 +163,7 @@ class Bidder(ABC):
     def remember(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 - some learn nothing
         """Take up what an earlier run learned."""
 
-    def learn_losses(self, bid: float, count: int, auction: str | None = None) -> None:
+    def learn_losses(self, bid: float, count: float, auction: str | None = None) -> None:
         """What several losses at about the same bid teach."""
         self.markets.learn_losses(bid, count, auction)
 
@@ -201,6 +206,11 @@ class PaperBidder(Bidder):
         self._multiplier = self.multipliers[1]
         self._pending = False
         self._spent_before = 0.0
+
+    @property
+    def max_cost_per_reach(self) -> float | None:
+        """The largest base bid."""
+        return 1.0 / self.multipliers[0]
 
     @property
     def multiplier(self) -> float:
@@ -443,15 +453,23 @@ class PlanningBidder(Bidder):
         return memory | self.markets.memory()
 
     def lost(self, group: int, bid: float, auction: str | None = None) -> None:
-        if not (self._forgets and isinstance(self.valuation, VisitorValuation)):
-            super().lost(group, bid, auction)
-            return
         self.withdraw(group, bid)
-        # a bid that the publisher dropped says nothing about prices
-        passed = self.valuation.passing(group)
+        self.learn_losses(bid, self.outbid(self.passing(group), bid, auction), auction)
+
+    def passing(self, group: int) -> float:
+        """The probability that the publisher did not drop a bid for the group's last request."""
+        if self._forgets and isinstance(self.valuation, VisitorValuation | BoardVisitors):
+            return self.valuation.passing(group)
+        return 1.0
+
+    def outbid(self, passed: float, bid: float, auction: str | None = None) -> float:
+        """The probability that a lost bid was outbid, if it passed the publisher's cap with
+        probability `passed`: one that was dropped says nothing about prices."""
+        if passed >= 1.0:
+            return 1.0
         win = float(self.markets.of(auction).win_probability(np.array(bid)))
         losing = passed * (1.0 - win)
-        self.markets.learn_losses(bid, losing / max(losing + 1.0 - passed, 1e-12), auction)
+        return losing / max(losing + 1.0 - passed, 1e-12)
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self._multiplier = self._limited(float(memory["multiplier"]))

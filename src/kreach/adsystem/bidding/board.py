@@ -11,104 +11,38 @@ for seconds; going down it, a bidder can stop where the next could not come befo
 """
 
 from array import array
-from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from kreach.adsystem.bidding.competition import PREFERENCE
-from kreach.adsystem.bidding.planning import KindProbability, Plan
-from kreach.numeric.planning import Response
+from kreach.adsystem.bidding.worth import SessionValues, Worth
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Board", "BoardValuation", "Rank", "SessionValues", "Worth", "worth_table"]
+__all__ = ["Board", "BoardValuation", "Rank"]
 
-_ROWS = 32
-_FEWEST_COLUMNS = 64
-_MAX_CELLS = 1 << 21
 _MAX_COMBINATIONS = 1 << 12
 _RANKED = 16
 _MAX_RANKINGS = 4_000
 _RANKING_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Worth:
-    """Worth by (kind, requests to come, impressions): of one request, in units of reach.
-
-    Row r is for r² times `row_requests` requests to come, or what is nearer to that than to another
-    row's: few groups have many requests to come, so rows are close where most groups are.
-    """
-
-    table: FloatArray  # kinds × rows × columns
-    row_requests: float
-
-
-def worth_table(
-    kinds: int,
-    probability: KindProbability,
-    max_impressions: int,
-    max_left: float,
-    plan: Plan | None,
-) -> Worth:
-    """p(n) times the plan's discount; columns reach beyond `max_impressions`."""
-    columns = _FEWEST_COLUMNS
-    while columns < 1.5 * max_impressions + 16:
-        columns *= 2
-    rows = 1 if plan is None else max(2, min(_ROWS, _MAX_CELLS // (kinds * columns)))
-    step = max(max_left, 1e-9) / max(rows - 1, 1) ** 2
-    impressions = np.arange(columns)
-    table = np.empty((kinds, rows, columns))
-    for kind in range(kinds):
-        table[kind] = probability(kind, impressions.astype(np.float64))
-        if plan is not None:
-            left = np.repeat(np.arange(rows) ** 2 * step, columns)
-            tiled = np.tile(impressions, rows)
-            table[kind] *= plan.discounts(kind, tiled, left).reshape(rows, columns)
-    if plan is not None and plan.more > 0.0:  # of one request of a session
-        table = plan.multiplier * plan.response.request_value(table / plan.multiplier)
-    return Worth(table, step)
-
-
-class SessionValues:
-    """The value of a session for that of one of its requests, and back; quick for one value."""
-
-    def __init__(self, response: Response) -> None:
-        assert response.request_values is not None
-        self._sessions: list[float] = response.values.tolist()
-        self._requests: list[float] = response.request_values.tolist()
-
-    def part(self, value: float, share: float) -> float:
-        """What a request is worth whose session is so worth with this probability only.
-
-        `value` is that of a request of a session that nobody has won.
-        """
-        session = _between(value, self._requests, self._sessions)
-        return _between(share * session, self._sessions, self._requests)
-
-
-def _between(x: float, xs: list[float], ys: list[float]) -> float:
-    at = bisect_right(xs, x)
-    if at >= len(xs):
-        return x * ys[-1] / xs[-1]
-    if at == 0:
-        return ys[0]
-    low, high = xs[at - 1], xs[at]
-    return ys[at - 1] + (x - low) / (high - low) * (ys[at] - ys[at - 1])
+Parts = Mapping[int, float] | None
+"""By slot: the value of a request over that of one of a fresh session; 1 for other slots."""
 
 
 class Rank(NamedTuple):
     """A campaign's place in a ranking, with all that its exact value takes."""
 
-    score: float  # the most that it could value a request, whatever its impressions, times luck
+    score: float  # `most` times luck
     slot: int
     luck: float
-    fresh: float  # the value with no impressions yet
+    fresh: float  # the value with no impressions yet, without the limit
     cell: int  # of no impressions
     last_column: int
     multiplier: float
-    limit: float
+    most: float  # that it could value a request, whatever its impressions
 
 
 class Board:
@@ -141,7 +75,7 @@ class Board:
         self._ceilings = np.zeros(0)
         self.paper = False
         self._sessions: list[SessionValues | None] = []
-        self._peaks: list[FloatArray] = []  # of each slot: the most by kind and row
+        self._bounds: list[FloatArray] = []  # of each slot: the most by kind and row
         self._combination = array("H", bytes(2 * group_count))  # of kinds, by group
         self._combinations = 1  # 0: too many to rank by
         self._rankings: dict[int, list[Rank]] = {}
@@ -206,7 +140,7 @@ class Board:
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.full(slots, fill, dtype=old.dtype)]))
         self._room += [(0, 0)] * slots
-        self._peaks += [np.zeros((1, 1))] * slots
+        self._bounds += [np.zeros((1, 1))] * slots
         self._sessions += [None] * slots
         self.slots = more
         self._buffers()
@@ -239,7 +173,7 @@ class Board:
         self.columns[slot], self._last_column[slot] = columns, columns - 1
         self._last_row[slot] = rows - 1
         self._per_row[slot] = left_per_second / worth.row_requests
-        self._peaks[slot] = worth.table.max(axis=2)
+        self._bounds[slot] = worth.bound.astype(self._cells.dtype)  # rounded as cells are
         self.forget_rankings()
 
     def set_paper(self, slot: int, step_size: float, least: float, most: float) -> None:
@@ -260,7 +194,9 @@ class Board:
         """Something changed: a table, a multiplier, or who may bid."""
         self._rankings.clear()
 
-    def ranks(self, group: int, requests: int, share: float) -> tuple[list[Rank], bool]:
+    def ranks(
+        self, group: int, requests: int, share: float, parts: Parts = None
+    ) -> tuple[list[Rank], bool]:
         """Campaigns by the most they could value a request of this group, times luck; and if that
         is all.
 
@@ -268,7 +204,7 @@ class Board:
         can be shared (the paper's multipliers move with every request) values are exact.
         """
         if self.paper or not self._combinations:
-            return self.all_ranks(group, share), True
+            return self.all_ranks(group, share, parts), True
         level = requests
         if requests >= 16:
             bits = requests.bit_length()
@@ -281,14 +217,20 @@ class Board:
             ranking = self._rankings[key] = self._rank(group, share)
         return ranking, len(ranking) < _RANKED
 
-    def all_ranks(self, group: int, share: float) -> list[Rank]:
-        """All campaigns by their exact value for this group now."""
-        values = self.value(group, share)
+    def all_ranks(self, group: int, share: float, parts: Parts = None) -> list[Rank]:
+        """All campaigns by the most that they could value a request of this group now."""
+        self.value(group, share)
+        values = np.where(self.multipliers < np.inf, self._picked / self.multipliers, 0.0)
+        most = values.copy()
+        for slot, part in (parts or {}).items():
+            most[slot] *= max(part, 1.0)
         luck = self._luck(self.weights)
-        scores = values * luck
+        np.minimum(most, self.most, out=most)
+        scores = most * luck
         ordered = np.argsort(-scores)[: int(np.count_nonzero(scores))].tolist()
-        exact, lucky = values.tolist(), luck.tolist()
-        return [Rank(exact[s] * lucky[s], s, lucky[s], exact[s], -1, 0, 1.0, 0.0) for s in ordered]
+        score, fresh, lucky = scores.tolist(), values.tolist(), luck.tolist()
+        limits = most.tolist()
+        return [Rank(score[s], s, lucky[s], fresh[s], -1, 0, 1.0, limits[s]) for s in ordered]
 
     def luck(self, weight: float) -> float:
         """The factor of one campaign that is not on the board."""
@@ -313,35 +255,39 @@ class Board:
             kind, row = kinds[slot], rows[slot]
             columns = int(self.columns[slot])
             cell = int(self._first[slot] + kind * self._kind_cells[slot] + row * columns)
-            multiplier, limit = float(self.multipliers[slot]), float(self.most[slot])
-            most = min(float(self._peaks[slot][kind, row]) / multiplier, limit)
-            fresh = min(float(self._cells[cell]) / multiplier, limit)
+            multiplier = float(self.multipliers[slot])
+            most = min(float(self._bounds[slot][kind, row]) / multiplier, float(self.most[slot]))
+            fresh = float(self._cells[cell]) / multiplier
             if most > 0.0:
                 ranking.append(
-                    Rank(most * luck, slot, luck, fresh, cell, columns - 1, multiplier, limit)
+                    Rank(most * luck, slot, luck, fresh, cell, columns - 1, multiplier, most)
                 )
         ranking.sort(reverse=True)
         return ranking[:_RANKED]
 
-    def exact(self, rank: Rank, group: int, share: float = 1.0) -> float:
+    def exact(self, rank: Rank, group: int, part: float = 1.0) -> float:
         """What a request of a group is worth to a campaign of a ranking, in money.
 
-        `share` is the value of the request over that of a request of a fresh session.
+        `part` is the value of the request over that of a request of a fresh session.
         """
         value = rank.fresh
         if rank.cell >= 0:
             counted = min(self.counts.item(group, rank.slot), rank.last_column)
             if counted:
                 whole = int(counted)
-                part, cell = counted - whole, rank.cell + whole
+                above, cell = counted - whole, rank.cell + whole
                 worth = self._cells.item(cell)
-                if part:
-                    worth += part * (self._cells.item(cell + 1) - worth)
-                value = min(worth / rank.multiplier, rank.limit)
-        if share == 1.0:
-            return value
-        sessions = self._sessions[rank.slot]
-        return value * share if sessions is None else sessions.part(value, share)
+                if above:
+                    worth += above * (self._cells.item(cell + 1) - worth)
+                value = worth / rank.multiplier
+        if part != 1.0:
+            value = self._in_part(rank.slot, value, part)
+        return value if value < rank.most else rank.most
+
+    def _in_part(self, slot: int, value: float, part: float) -> float:
+        """What a request is worth whose session is worth a part of a fresh one's."""
+        sessions = self._sessions[slot]
+        return value * part if sessions is None else sessions.part(value, part)
 
     def value(self, group: int, share: float) -> FloatArray:
         """What a request of a group is worth to each slot, in money; `share` of all requests.
@@ -372,10 +318,14 @@ class Board:
         np.minimum(values, self.most, out=values)
         return values
 
-    def unlimited(self, group: int, slot: int, share: float) -> float:
-        """What a request of a group is worth to one slot, whatever it may bid at most."""
+    def unlimited(self, group: int, slot: int, share: float, part: float = 1.0) -> float:
+        """What a request of a group is worth to one slot, whatever it may bid at most.
+
+        `part` is the value of the request over that of a request of a fresh session.
+        """
         self.value(group, share)
-        return float(self._picked[slot] / self.multipliers[slot])
+        value = float(self._picked[slot] / self.multipliers[slot])
+        return value if part == 1.0 else self._in_part(slot, value, part)
 
     def rise(self, slot: int, step: float) -> None:
         """Something was spent: the paper's multiplier moves up by ε·r with the next request."""

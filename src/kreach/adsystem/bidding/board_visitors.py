@@ -3,15 +3,20 @@
 The board's tables value a request as one of a fresh session. Where a campaign has won a request of
 the group lately, the filter says what share of that the request is worth. `RecentWins` tells which
 campaigns have, so that all other requests, which are most, cost nothing more.
+
+Beside a gateway that drops repeats the filter is that of `memory_filter.py`, and a group has wins
+lately while the gateway remembers any. A request that passes may then be worth more than one of a
+fresh session without a gateway: its share is above 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from kreach.adsystem.bidding.board import Board, BoardValuation
+from kreach.adsystem.measurement.memory_filter import MemoryFilter
 from kreach.adsystem.measurement.visitor_filter import VisitorFilter
 from kreach.adsystem.measurement.visitor_table import ModelProbability
 from kreach.boundary.audience import Audience
@@ -21,6 +26,7 @@ from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["BoardVisitors", "RecentWins"]
 
+_FIRST_DRAWS = 32
 _SWEEP = 20_000  # groups with recent wins until those that are over are looked for
 
 
@@ -66,8 +72,10 @@ class RecentWins:
 class BoardVisitors(BoardValuation):
     """The valuation of a campaign with a visit model: one cap for the whole flight.
 
-    Of a log that was folded, and of other bidders, only impressions by group are known: each is
-    taken for `draws_per_impression`, as those that this bidder counted were.
+    Of a log that was folded only impressions by group are known: each is taken for
+    `draws_per_impression`, as those that this bidder counted were. With `memory_seconds` the
+    publisher drops bids for people whom it showed the ad `cap` times in that time; of impressions
+    that it may remember the times are needed too (`load_shown`).
     """
 
     def __init__(
@@ -78,9 +86,16 @@ class BoardVisitors(BoardValuation):
         cap: int,
         model: VisitModel,
         recent: RecentWins,
+        *,
+        memory_seconds: float | None = None,
     ) -> None:
         super().__init__(board, slot)
-        self.filter = VisitorFilter(audience, model, [cap], draws=_Column(board, slot))
+        self.filter = VisitorFilter(
+            audience, model, [cap], memory_seconds=memory_seconds, draws=_Column(board, slot)
+        )
+        self._kind = self.filter.audience.kind_numbers
+        self._table: ModelProbability | None = None  # what the board's table is made of
+        self._rows: dict[int, list[float]] = {}  # of it, by kind
         self._recent = recent
         self._wins = 0
         self._won_draws = 0.0
@@ -94,30 +109,75 @@ class BoardVisitors(BoardValuation):
         before = self._board.counts.item(group, self.slot)
         self.filter.won(group, now)
         self._wins += 1
+        self._count(group)
         self._won_draws += self._board.counts.item(group, self.slot) - before
-        if self.filter.holds(group):
-            self._recent.add(group, self)
 
     def revert(self, group: int, won_at: float) -> None:
         try:
             self.filter.revert(group, won_at)
         except KreachError:  # too long ago: its session is over
-            self._board.revert(group, self.slot)
+            self.filter.drop_win(group, won_at)
+        self._count(group)
+
+    def _count(self, group: int) -> None:
+        """Have the board know the draws of a group, and that it has wins lately."""
+        if isinstance(self.filter, MemoryFilter):
+            self._board.set_count(group, self.slot, self.filter.draws(group))
+        if self.filter.holds(group):
+            self._recent.add(group, self)
 
     def share(self, group: int, now: float) -> float:
-        """The value of a request over that of one of a fresh session; records the request."""
-        fresh = self.filter.fresh_value(group)
+        """The value of a request over what the board's table has; records the request."""
+        fresh = self._tabled(group)
         value = self.filter.request(group, now)
         assert isinstance(value, float)  # there is one cap
-        return min(value / fresh, 1.0) if fresh > 0.0 else 1.0
+        share = value / fresh if fresh > 0.0 else 1.0
+        return share if self.drops_repeats else min(share, 1.0)
+
+    @property
+    def drops_repeats(self) -> bool:
+        """Whether the publisher drops bids for people at the cap."""
+        return isinstance(self.filter, MemoryFilter)
+
+    def passing(self, group: int) -> float:
+        """The probability that the publisher did not drop a bid for the group's last request."""
+        return self.filter.passing(group) if self.filter.holds(group) else 1.0
 
     def kind_probability(self, now: float) -> ModelProbability:
-        """The value of a request of a fresh session now, by kind of group and draws."""
-        return self.filter.kind_probability(now)
+        """The value of a request of a fresh session now, by kind of group and draws.
+
+        For the board's table: shares are of this from now on.
+        """
+        self._table = self.filter.kind_probability(now)
+        self._rows = {}
+        return self._table
+
+    def _tabled(self, group: int) -> float:
+        """The value of a request of a fresh session when the board's table was made."""
+        if self._table is None:
+            return self.filter.fresh_value(group)
+        counted = self._board.counts.item(group, self.slot)
+        draws = min(counted, self._board.columns.item(self.slot) - 1)  # the last that it has
+        whole, kind = int(draws), 0 if self._kind is None else self._kind[group]
+        row = self._rows.get(kind, [])
+        if whole + 1 >= len(row):
+            size = max(2 * len(row), whole + 2, _FIRST_DRAWS)
+            row = self._rows[kind] = self._table(kind, np.arange(size, dtype=np.float64)).tolist()
+        return row[whole] + (draws - whole) * (row[whole + 1] - row[whole])
 
     def load(self, groups: IntArray, impressions: IntArray) -> None:
         draws: FloatArray = impressions * np.float64(self.draws_per_impression)
         self._board.load(self.slot, groups, draws)
+        for group, more in zip(groups.tolist(), draws.tolist(), strict=True):
+            if self.filter.holds(group):
+                self.filter.shift_held(group, more)
+
+    def load_shown(self, recent: Sequence[tuple[int, float]]) -> None:
+        """Add impressions of an earlier run that the publisher may remember: groups and times."""
+        assert isinstance(self.filter, MemoryFilter)
+        for group, moment in recent:
+            self.filter.shown(group, moment)
+            self._count(group)
 
     def memory(self) -> dict[str, Any]:
         """What was learned about sessions, as plain values."""

@@ -79,7 +79,7 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         found = {}
         for catalogue_bidder in state.catalogue_bidders.values():
             for runtime in catalogue_bidder.runtimes.values():
-                most = getattr(runtime.bidder, "max_cost_per_reach", None)
+                most = runtime.bidder.max_cost_per_reach
                 if most is not None:
                     found[runtime.campaign.id] = most
         return found

@@ -26,7 +26,7 @@ from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudi
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
-from kreach.boundary.times import DAY_SECONDS
+from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS
 from kreach.boundary.visit_model import VisitModel
 
 __all__ = [
@@ -35,11 +35,13 @@ __all__ = [
     "board_valuation",
     "individual_valuation",
     "make_bidder",
+    "memory_seconds_of",
     "visit_model_of",
 ]
 
 _MAX_KINDS = 2_000
 _MAX_SAMPLED = 10_000.0
+_PASSING_STEP = 0.01
 
 
 class AccountPurse(Purse):
@@ -96,8 +98,17 @@ def visit_model_of(
     return catalogue.model if isinstance(audience, DisjointAudience) else None
 
 
+def memory_seconds_of(catalogue: Catalogue, model: VisitModel | None) -> float | None:
+    """How long the publisher remembers whom it showed a campaign that is valued with a model."""
+    hours = catalogue.memory_hours
+    return None if hours is None or model is None else hours * HOUR_SECONDS
+
+
 def individual_valuation(
-    campaign: Campaign, audience: Audience, model: VisitModel | None
+    campaign: Campaign,
+    audience: Audience,
+    model: VisitModel | None,
+    memory_seconds: float | None = None,
 ) -> Valuation | None:
     """A valuation for campaigns that need their own; None for those that the board can value."""
     if campaign.cap is None:
@@ -106,7 +117,7 @@ def individual_valuation(
     if isinstance(audience, DisjointAudience) and len(audience.kinds) <= _MAX_KINDS:
         return None
     if model is not None:
-        return VisitorValuation(audience, campaign.cap, model)
+        return VisitorValuation(audience, campaign.cap, model, memory_seconds=memory_seconds)
     return CapValuation(audience, campaign.cap)
 
 
@@ -118,6 +129,7 @@ def board_valuation(
     slot: int,
     recent: RecentWins,
     before: "CampaignRuntime | None",
+    memory_seconds: float | None = None,
 ) -> Valuation:
     """The valuation of a campaign on the board; what it knew before stays, unless its cap moved."""
     if model is None or campaign.cap is None:
@@ -127,7 +139,9 @@ def board_valuation(
         if isinstance(known, BoardVisitors):
             return known
     recent.forget(slot)
-    return BoardVisitors(board, slot, audience, campaign.cap, model, recent)
+    return BoardVisitors(
+        board, slot, audience, campaign.cap, model, recent, memory_seconds=memory_seconds
+    )
 
 
 def make_bidder(
@@ -141,6 +155,7 @@ def make_bidder(
     plans: int,
     hourly: Sequence[float] | None,
     model: VisitModel | None,
+    memory_seconds: float | None,
     first_bid_share: float,
 ) -> Bidder:
     """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM)."""
@@ -168,6 +183,7 @@ def make_bidder(
         purse,
         believed,
         model=model,
+        memory_seconds=memory_seconds,
         valuation=valuation,
         ahead=not stacked and not isinstance(audience, OverlappingAudience),
         plans=plans,
@@ -203,6 +219,7 @@ class CampaignRuntime:
     active: bool = False
     weight: float = 1.0  # money left per second of flight left: its claim to requests
     shortfall: str | None = None  # why the plan cannot spend the budget
+    passing: float = 1.0  # of its bids lately: the part that the publisher did not drop
     bids: int = 0
     wins: int = 0
     losses: int = 0
@@ -235,6 +252,18 @@ class CampaignRuntime:
         if self._shading is None:
             self._shading = shading_of(self.bidder.markets.of("first_price"))
         return self._shading
+
+    def note_passing(self, group: int) -> None:
+        """It bids for the group's last request: how likely does the publisher drop the bid?"""
+        if isinstance(self.bidder, PlanningBidder):
+            self.passing += _PASSING_STEP * (self.bidder.passing(group) - self.passing)
+
+    def outbid(self, micros: int, auction: str, group: int | None = None) -> float:
+        """The probability that a lost bid was outbid and not dropped; of any group if None."""
+        if not isinstance(self.bidder, PlanningBidder):
+            return 1.0
+        passed = self.passing if group is None else self.bidder.passing(group)
+        return self.bidder.outbid(passed, micros / MICROS, auction)
 
     def forget_shading(self) -> None:
         """What the bidder believes of its market has changed."""

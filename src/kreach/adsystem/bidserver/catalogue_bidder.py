@@ -8,15 +8,18 @@ import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
-from kreach.adsystem.bidding.board import Board, BoardValuation, SessionValues, Worth, worth_table
+from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.competition import PREFERENCE, Competition
 from kreach.adsystem.bidding.planning import Plan, kind_probabilities
+from kreach.adsystem.bidding.valuation import VisitorValuation
+from kreach.adsystem.bidding.worth import SessionValues, Worth, worth_table
 from kreach.adsystem.bidserver.campaign_runtime import (
     CampaignRuntime,
     board_valuation,
     individual_valuation,
     make_bidder,
+    memory_seconds_of,
     visit_model_of,
 )
 from kreach.adsystem.bidserver.exchanges import (
@@ -116,14 +119,15 @@ class CatalogueBidder:
         before = self.runtimes.get(number)
         at, people = self._audience(campaign.audience, audience)
         model = visit_model_of(campaign, people, self.catalogue)
-        valuation = individual_valuation(campaign, people, model)
+        memory = memory_seconds_of(self.catalogue, model)
+        valuation = individual_valuation(campaign, people, model, memory)
         slot = before.slot if before is not None else None
         if before is not None:
             valuation = before.bidder.valuation if before.slot is None else None
         if valuation is None:
             slot = self._free_slot() if slot is None else slot
             valuation = board_valuation(
-                campaign, people, model, self.board, slot, self.recent_wins, before
+                campaign, people, model, self.board, slot, self.recent_wins, before, memory
             )
             if at is None:
                 kinds = kind_probabilities(people, campaign.largest_cap)[1]
@@ -140,11 +144,13 @@ class CatalogueBidder:
             plans=settings.plans,
             hourly=settings.hourly or (None if model is None else model.hourly_traffic.tolist()),
             model=model,
+            memory_seconds=memory,
             first_bid_share=settings.first_bid_share,
         )
         runtime = CampaignRuntime(number, campaign, at, bidder, account, slot, bidder.multiplier)
         if before is not None:
             runtime.bids, runtime.wins, runtime.losses = before.bids, before.wins, before.losses
+            runtime.passing = before.passing
             if runtime.same_eligibility(before):
                 runtime.sampled_requests, runtime.eligible_requests = (
                     before.sampled_requests,
@@ -196,17 +202,19 @@ class CatalogueBidder:
 
     def _worth(self, runtime: CampaignRuntime, max_left: float) -> Callable[[Plan | None], Worth]:
         bidder = runtime.bidder
+        passing = False
         if isinstance(bidder, PlanningBidder):
             probability, kinds = bidder.kind_probability, bidder.kind_of_group
             if isinstance(bidder.valuation, BoardVisitors):
                 probability = bidder.valuation.kind_probability(self._now)
+                passing = bidder.valuation.drops_repeats
         else:
             people = self._audiences[runtime.campaign.audience][1]
             probability, kinds = kind_probabilities(people, runtime.campaign.largest_cap)
         assert runtime.slot is not None
         most = int(self.board.max_counted[runtime.slot])
         count = int(kinds.max(initial=0)) + 1
-        return partial(worth_table, count, probability, most, max_left)
+        return partial(worth_table, count, probability, most, max_left, passing=passing)
 
     def _set_worth(self, runtime: CampaignRuntime, worth: Worth, plan: Plan | None = None) -> None:
         assert runtime.slot is not None
@@ -308,6 +316,7 @@ class CatalogueBidder:
                     number, self.number, group, wanted, now, seconds, minimum, pending.venue
                 )
                 if claim is not None:
+                    runtime.note_passing(group)
                     pending.bidding = (*pending.bidding, runtime)
                     return runtime, claim, ""
                 reason = "no budget"
@@ -320,7 +329,8 @@ class CatalogueBidder:
             if runtime.slot is None:
                 value = next(own for own, _, other in pending.individual if other is runtime)
             else:
-                value = self.board.unlimited(pending.group, runtime.slot, pending.share)
+                part = (pending.shares or {}).get(runtime.slot, 1.0)
+                value = self.board.unlimited(pending.group, runtime.slot, pending.share, part)
         shading = self.exchanges.shading(pending.venue) or runtime.shading
         return shading(value)
 
@@ -329,7 +339,7 @@ class CatalogueBidder:
     ) -> tuple[float, CampaignRuntime | None]:
         """An eligible campaign that wants the request, and its value: likely the highest one."""
         board, group = self.board, pending.group
-        ranks, complete = board.ranks(group, pending.requests, pending.share)
+        ranks, complete = board.ranks(group, pending.requests, pending.share, pending.shares)
         best, worth, winner = 0.0, 0.0, None
         shares = pending.shares
         while True:
@@ -347,7 +357,7 @@ class CatalogueBidder:
                     best, worth, winner = score, value, runtime
             if complete:
                 break
-            ranks, complete = board.all_ranks(group, pending.share), True
+            ranks, complete = board.all_ranks(group, pending.share, pending.shares), True
         for unlimited, luck, runtime in pending.individual:
             value = min(unlimited, runtime.max_micros / _MICROS)
             score = value * luck
@@ -364,7 +374,7 @@ class CatalogueBidder:
             if runtime is None or not runtime.active or not _is_eligible(runtime, pending, imp):
                 values[slot] = 0.0
         for slot, share in (pending.shares or {}).items():
-            values[slot] *= share
+            values[slot] = min(values[slot] * share, board.most[slot])
         others = sum(runtime.weight * value**PREFERENCE for value, _, runtime in pending.individual)
         self.competition.record(values, board.multipliers, board.weights, others)
 
@@ -411,20 +421,42 @@ class CatalogueBidder:
                 self.board.multipliers[runtime.slot] = runtime.bidder.multiplier
                 self.board.forget_rankings()
 
-    def load_counts(self, number: int, groups: IntArray, impressions: IntArray) -> None:
-        """Add the impressions of the log at the start."""
-        self.add_impressions(number, groups, impressions)
+    def load_counts(
+        self,
+        number: int,
+        groups: IntArray,
+        impressions: IntArray,
+        recent: Sequence[tuple[int, float]] = (),
+    ) -> None:
+        """Add the impressions of the log at the start.
+
+        `recent`: groups and times of those among them that the publisher may remember.
+        """
         runtime = self.runtimes[number]
+        valuation = runtime.bidder.valuation
+        if not isinstance(valuation, BoardVisitors | VisitorValuation):
+            recent = ()
+        late = np.array([group for group, _ in recent], dtype=np.int64)
+        groups, at = np.unique(np.concatenate([groups, late]), return_inverse=True)
+        counts = np.concatenate([impressions, np.full(len(late), -1)])
+        impressions = np.bincount(at, weights=counts, minlength=len(groups)).astype(np.int64)
+        self.add_impressions(number, groups, impressions)
+        if isinstance(valuation, BoardVisitors) and recent:
+            valuation.load_shown(recent)
+        elif recent:
+            for group, moment in sorted(recent, key=lambda row: row[1]):
+                valuation.record(group, moment)
         if runtime.slot is not None:
             self._set_worth(runtime, self._worth(runtime, 0.0)(None))
 
     def add_impressions(
         self, number: int, groups: IntArray, impressions: IntArray, times: IntArray | None = None
     ) -> None:
-        """Add impressions by group; with their times (in µs) for rolling caps."""
+        """Add impressions by group; with their times (in µs), where these count."""
         runtime = self.runtimes[number]
         valuation = runtime.bidder.valuation
-        if isinstance(valuation, BoardValuation):
+        of_sessions = isinstance(valuation, BoardVisitors) and times is not None
+        if isinstance(valuation, BoardValuation) and not of_sessions:
             valuation.load(groups, impressions)
             return
         record = valuation.record
@@ -444,18 +476,35 @@ class CatalogueBidder:
         *,
         won: bool,
         venue: int = SECOND_PRICE,
+        group: int | None = None,
     ) -> None:
-        """Learn from the outcome of a bid."""
+        """Learn from the outcome of a bid for a request of a group."""
         if won:
             runtime.wins += 1
             if runtime.slot is not None and isinstance(runtime.bidder, PaperBidder):
                 self._spend(runtime, price)
         else:
             runtime.losses += 1
-        if micros > 0:
+        if micros > 0 and won:
             bid, auction = micros / _MICROS, auction_of(venue)
-            runtime.bidder.learn(bid, price / _MICROS, won=won, auction=auction)
-            self.exchanges.learn(venue, bid, won=won)
+            runtime.bidder.learn(bid, price / _MICROS, won=True, auction=auction)
+            self.exchanges.learn(venue, bid, won=True)
+        elif micros > 0:
+            self.learn_losses(runtime, micros, 1, venue, group)
+
+    def learn_losses(
+        self,
+        runtime: CampaignRuntime,
+        micros: int,
+        count: int,
+        venue: int,
+        group: int | None = None,
+    ) -> None:
+        """Learn from losses at about the same bid, as far as the publisher did not drop it."""
+        bid, auction = micros / _MICROS, auction_of(venue)
+        outbid = count * runtime.outbid(micros, auction, group)
+        runtime.bidder.learn_losses(bid, outbid, auction)
+        self.exchanges.learn(venue, bid, won=False, count=outbid)
 
     def _spend(self, runtime: CampaignRuntime, price: int) -> None:
         """The other half of the paper's rule: λ rises with what was spent."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.adsystem.ledger.plan_rows import cost_limit_row, shortfall_row
 from kreach.adsystem.ledger.request_rows import request_row
-from kreach.adsystem.ledger.shortfall_rows import shortfall_row
 from kreach.boundary.times import DAY_SECONDS, MICROS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class CheckpointStore:
 
     def __init__(self, state: "BidderState") -> None:
         self._state = state
-        self._shortfalls: dict[int, str] = {}  # as written
+        self._plan_rows: dict[str, bytes] = {}  # as written
 
     async def run(self) -> None:
         """Write pacing at short intervals, then what was learned."""
@@ -49,7 +49,7 @@ class CheckpointStore:
                 continue
             requests = bids = wins = losses = 0
             multiplier = None
-            reasons = []
+            reasons, limits = [], []
             for bidder in state.catalogue_bidders.values():
                 runtime = bidder.runtimes.get(number)
                 if runtime is not None:
@@ -58,14 +58,22 @@ class CheckpointStore:
                     losses += runtime.losses
                     multiplier = bidder.multiplier(runtime)
                     reasons.append(runtime.shortfall)
+                    limits.append(runtime.bidder.max_cost_per_reach)
             reason = reasons[0] if reasons and all(reasons) else None
-            if self._shortfalls.get(number) != (reason or ""):
-                self._shortfalls[number] = reason or ""
-                state.journal.submit("memory", shortfall_row(number, reason, stamp))
+            self._write_plan(shortfall_row(number, reason, stamp))
+            limit = max((most for most in limits if most is not None), default=None)
+            self._write_plan(cost_limit_row(number, limit, stamp))
             row = (number, stamp, multiplier, account.spent, account.reserved, account.carried)
             state.journal.submit("pacing", (*row, requests, bids, wins, losses))
         oldest = stamp - int(state.settings.pacing_days * DAY_SECONDS * MICROS)
         state.journal.submit("forget_pacing", (oldest,))
+
+    def _write_plan(self, row: tuple[str, int, bytes]) -> None:
+        """Write what a plan comes to, if it has changed."""
+        name, _, value = row
+        if self._plan_rows.get(name) != value:
+            self._plan_rows[name] = value
+            self._state.journal.submit("memory", row)
 
     def write_memory(self) -> Iterator[None]:
         """Write what was learned, piece by piece: requests can be answered in between."""

@@ -68,7 +68,7 @@ class Exchanges:
         """How to shade bids at an exchange; None while too little is known."""
         return self._shadings.get(venue)
 
-    def learn(self, venue: int, bid: float, *, won: bool, count: int = 1) -> None:
+    def learn(self, venue: int, bid: float, *, won: bool, count: float = 1.0) -> None:
         """Learn from the outcome of a bid, or of several lost ones."""
         learner = self._learners.get(venue)
         if learner is None:

@@ -12,11 +12,12 @@ __all__ = ["LocalGrants", "grant_size"]
 
 _GRANTS = 50  # a budget is granted in about so many parts
 _MIN_GRANT = 50_000  # micros
+_MIN_BIDS = 4
 
 
 def grant_size(account: Account) -> int:
-    """How much to grant at a time, in micros."""
-    return max(account.budget // _GRANTS, _MIN_GRANT)
+    """How much to grant at a time, in micros: bids are cut to what is left of it."""
+    return max(account.budget // _GRANTS, _MIN_GRANT, _MIN_BIDS * account.largest_bid)
 
 
 class LocalGrants:

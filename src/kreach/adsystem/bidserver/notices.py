@@ -77,7 +77,8 @@ class Notices:
             bidder = state.bidder_of(claim)
             if bidder is not None and claim.campaign in bidder.runtimes:
                 runtime = bidder.runtimes[claim.campaign]
-                bidder.learn(runtime, claim.micros, 0, won=False, venue=claim.venue)
+                group, venue = claim.group, claim.venue
+                bidder.learn(runtime, claim.micros, 0, won=False, venue=venue, group=group)
         return self._answer("loss", outcome)
 
     async def billing(self, request: Request) -> Response:

@@ -12,8 +12,8 @@ import struct
 import sys
 from typing import BinaryIO
 
-from kreach.adsystem.bidding.board import Worth
 from kreach.adsystem.bidding.planning import Plan
+from kreach.adsystem.bidding.worth import Worth
 from kreach.adsystem.bidserver.catalogue_bidder import PlanTask
 
 __all__ = ["PlanWorker"]

@@ -13,7 +13,7 @@ from kreach.adsystem.bidserver.background import BackgroundTasks, Task
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.checkpoints import CheckpointStore
 from kreach.adsystem.bidserver.compactor import LogCompactor
-from kreach.adsystem.bidserver.exchanges import Exchanges, auction_of
+from kreach.adsystem.bidserver.exchanges import Exchanges
 from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
 from kreach.adsystem.bidserver.planner import PlanWorker
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
@@ -29,7 +29,7 @@ from kreach.adsystem.sharing.fleet_member import FleetMember, PeerImpressions, S
 from kreach.adsystem.store_layout import token_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
-from kreach.boundary.times import MICROS
+from kreach.boundary.times import HOUR_SECONDS, MICROS
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
@@ -118,11 +118,7 @@ class BidderState:
             self._add_catalogue(catalogue, self._catalogue_number(catalogue), now)
         campaigns = self.campaigns.all()
         starts = {stored.number: stored.campaign.start.timestamp() for stored in campaigns}
-        since = {
-            stored.number: now - stored.campaign.longest_span(now)
-            for stored in campaigns
-            if stored.campaign.cap is None
-        }
+        since = self._times_since(campaigns, now)
         folded = fold_log(self.journal, store, starts, since, now)
         for stored in campaigns:
             self._load_campaign(stored)
@@ -138,6 +134,19 @@ class BidderState:
             catalogues=list(self.catalogue_bidders),
             files_swept=swept,
         )
+
+    def _times_since(self, campaigns: Iterable[StoredCampaign], now: float) -> dict[int, float]:
+        """Campaigns whose impressions count by their times, and since when: rolling caps, and
+        caps that the publisher enforces as long as it remembers."""
+        hours = [each.catalogue.memory_hours or 0.0 for each in self._by_number.values()]
+        remembered = max(hours, default=0.0) * HOUR_SECONDS
+        since = {}
+        for stored in campaigns:
+            capped = stored.campaign.cap is not None
+            span = remembered if capped else stored.campaign.longest_span(now)
+            if span > 0.0:
+                since[stored.number] = now - span
+        return since
 
     def _add_catalogue(self, catalogue: Catalogue, number: int, now: float) -> None:
         bidder = CatalogueBidder(catalogue, number, self.ledger, self.settings, now, self.exchanges)
@@ -157,10 +166,16 @@ class BidderState:
             account.carry(grants.get(number, 0), until)
         for (number, catalogue), (groups, counts) in folded.counts.items():
             bidder = self._by_number.get(catalogue)
-            if bidder is not None and number in bidder.runtimes and number not in folded.times:
-                bidder.load_counts(number, groups, counts)
-        for number, times in folded.times.items():
-            for catalogue, group, moment in sorted(times, key=lambda row: row[2]):
+            if bidder is None or number not in bidder.runtimes:
+                continue
+            if bidder.runtimes[number].campaign.cap is not None:
+                times = folded.times.get(number, ()) if bidder.catalogue.memory_hours else ()
+                recent = [(group, moment) for at, group, moment in times if at == catalogue]
+                bidder.load_counts(number, groups, counts, recent)
+        for number, rows in folded.times.items():
+            if self.stored_campaigns[number].campaign.cap is not None:
+                continue
+            for catalogue, group, moment in sorted(rows, key=lambda row: row[2]):
                 bidder = self._by_number.get(catalogue)
                 if bidder is not None and number in bidder.runtimes:
                     bidder.runtimes[number].bidder.valuation.record(group, moment)
@@ -374,9 +389,7 @@ class BidderState:
                 runtime = bidder.runtimes.get(number)
                 if runtime is not None and bids:  # without a notice: taken as lost, at the average
                     runtime.losses += bids
-                    bid = micros // bids / MICROS
-                    runtime.bidder.learn_losses(bid, bids, auction_of(venue))
-                    self.exchanges.learn(venue, bid, won=False, count=bids)
+                    bidder.learn_losses(runtime, micros // bids, bids, venue)
                     break
 
     def revert(self, claim: Claim) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import UnsetType
 
-from kreach.adsystem.console.formatting import count, date_time, parse_time, percent
+from kreach.adsystem.console.formatting import count, date_time, money, parse_time, percent
 from kreach.adsystem.reports.report import (
     CampaignDefinition,
     CampaignStatus,
@@ -14,6 +14,7 @@ from kreach.adsystem.reports.report import (
     CapReport,
     CorrectionInfo,
     CurvePoint,
+    Pace,
     ReachDocument,
     Status,
     Summary,
@@ -27,6 +28,7 @@ __all__ = [
     "data_note",
     "display_state",
     "flight_of",
+    "further_cost",
     "max_cap",
     "reach_line",
     "spend_pace",
@@ -125,6 +127,17 @@ def spend_pace(campaign: CampaignStatus | CampaignSummary, now: datetime) -> Spe
     else:
         text = f"{percent(abs(ahead), 0)} {'ahead of' if ahead > 0 else 'behind'} even pace"
     return SpendPace(share, even, text)
+
+
+def further_cost(campaign: CampaignDefinition, pace: Pace, currency: str) -> tuple[str, ...]:
+    """What the bidder pays for a further person at most, and the limit of that with its source."""
+    if not isinstance(pace.cost_per_reach, float):
+        return ("—",)
+    cost = money(pace.cost_per_reach, currency)
+    if not isinstance(pace.max_cost_per_reach, float):
+        return (cost, "no limit yet")
+    source = "by default" if campaign.max_cost_per_reach is None else "set"
+    return (cost, f"limit {money(pace.max_cost_per_reach, currency)}, {source}")
 
 
 def data_note(status: Summary) -> str | None:

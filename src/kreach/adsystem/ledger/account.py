@@ -22,6 +22,8 @@ class Account:
     `granted` is written down before it is used and bids are not: after a crash nobody knows which
     bids were out, but they came to `granted` − `spent` at most. That much is `carried` by the next
     run until the last of them must have expired.
+
+    `largest_bid` is the largest amount that a bid wanted lately: grants should hold several.
     """
 
     def __init__(self, budget: int, daily: int | None, start: float) -> None:
@@ -32,6 +34,7 @@ class Account:
         self.carried = 0
         self.carried_until = 0.0
         self.granted = 0
+        self.largest_bid = 0
         self.day_grants: dict[int, int] | None = None  # None: all of a day's budget is ours
         self.spent_elsewhere = 0
         self.spent_elsewhere_on: dict[int, int] = {}

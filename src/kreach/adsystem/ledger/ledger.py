@@ -15,6 +15,7 @@ from kreach.errors import KreachError
 
 __all__ = ["Expired", "Ledger", "Outcome"]
 
+_FADING = 8  # of the largest bid: half of it is left after 2^8·ln 2, some 180 smaller ones
 _CHUNK = 1 << 16
 _OUT, _WON, _POSTED, _VOID = 1, 2, 3, 4
 
@@ -92,6 +93,8 @@ class Ledger:
     ) -> Claim | None:
         """Reserve what a bid wants, or what is left; None if that is below the minimum."""
         account = self.accounts[campaign]
+        largest = account.largest_bid
+        account.largest_bid = wanted if wanted >= largest else largest - (largest >> _FADING)
         issued = int(now * MICROS)
         day = account.day_of(issued)
         micros = account.take(wanted, minimum, day)

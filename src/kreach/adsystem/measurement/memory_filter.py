@@ -32,8 +32,7 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from math import inf
 
-import numpy as np
-
+from kreach.adsystem.measurement.draw_reach import DrawReach
 from kreach.adsystem.measurement.recent_requests import (
     NOT_WON,
     OPEN,
@@ -42,7 +41,7 @@ from kreach.adsystem.measurement.recent_requests import (
     State,
     after_win,
 )
-from kreach.adsystem.measurement.visitor_filter import Moment, VisitorFilter, as_micros
+from kreach.adsystem.measurement.visitor_filter import Draws, Moment, VisitorFilter, as_micros
 from kreach.boundary.audience import Audience
 from kreach.boundary.times import MICROS
 from kreach.boundary.visit_model import VisitModel
@@ -53,7 +52,6 @@ from kreach.numeric.types import FloatArray
 __all__ = ["MemoryFilter"]
 
 _LEAST = 1e-9  # probability that a bid is not dropped
-_MAX_DRAWS_PER_MEMBER = 16
 
 
 class _Shown:
@@ -78,8 +76,9 @@ class MemoryFilter(VisitorFilter):
         traffic: float = 1.0,
         *,
         memory_seconds: float | None = None,
+        draws: Draws | None = None,
     ) -> None:
-        super().__init__(audience, model, caps, traffic)
+        super().__init__(audience, model, caps, traffic, draws=draws)
         if len(self.caps) != 1:
             raise KreachError.rule("caps", "name the gateway's cap alone, with a memory", caps)
         seconds = inf if memory_seconds is None else memory_seconds
@@ -91,8 +90,7 @@ class MemoryFilter(VisitorFilter):
         self._share: list[float] = (kinds.targeted / kinds.size).tolist()
         self._shown: dict[int, _Shown] = {}
         self._passing: dict[int, float] = {}
-        self._reached: list[list[float]] = [[0.0] for _ in self._share]  # D of 0, 1, ... draws
-        self._max_draws = [int(_MAX_DRAWS_PER_MEMBER * size) + 64 for size in self._table.sizes]
+        self._reach = DrawReach(self._table, self._share)
 
     @property
     def memory_seconds(self) -> float:
@@ -109,11 +107,42 @@ class MemoryFilter(VisitorFilter):
         shown = self._shown.get(group)
         if shown is None:
             return self._draws[group]
-        return shown.old + self._recent_draws(group, shown.at_us)
+        return shown.old + self._recent_draws(group, shown.at_us, included=True)
+
+    def holds(self, group: int) -> bool:
+        """Whether a group has recent wins, or some that the gateway remembers."""
+        return group in self._recent or group in self._shown
+
+    def shown(self, group: int, now: Moment, impressions: int = 1) -> None:
+        """Count impressions of a group that an earlier run won at a time.
+
+        What they say about the calendar is known already (`remember`); sessions are over.
+        """
+        at_us = as_micros(now)
+        if at_us >= self._next_refresh_us:
+            self._tidy(at_us)
+        known = self._shown.get(group)
+        if known is None:
+            known = self._shown[group] = _Shown(at_us, self._draws[group])
+        self._now(group, at_us)
+        for _ in range(impressions):
+            insort(known.wins, at_us)
+
+    def drop_win(self, group: int, now: Moment) -> None:
+        shown, at_us = self._shown.get(group), as_micros(now)
+        if shown is not None and at_us in shown.wins:
+            shown.wins.remove(at_us)
+        else:
+            super().drop_win(group, now)
+
+    def shift_held(self, group: int, draws: float) -> None:
+        super().shift_held(group, draws)
+        if group in self._shown:
+            self._shown[group].old = max(self._shown[group].old + draws, 0.0)
 
     @property
     def draws_by_group(self) -> FloatArray:
-        draws = np.array(self._draws)
+        draws = super().draws_by_group
         for group in self._shown:
             draws[group] = self.draws(group)
         return draws
@@ -171,6 +200,7 @@ class MemoryFilter(VisitorFilter):
         self._replay(group, recent, index + 1)
         if not any(request[1][0] for request in recent.requests):
             del self._recent[group]
+            self._drop_if_over(group, self._shown[group].old)
 
     # One request: its value, and what a win changes.
 
@@ -221,7 +251,7 @@ class MemoryFilter(VisitorFilter):
         after = old
         if self._share[kind] > 0.0:
             new = values[0] / self._share[kind]
-            total = self._draws_for(kind, self._reach_of(kind, draws + old) + new)
+            total = self._reach.draws_for(kind, self._reach.of(kind, draws + old) + new)
             after = max(total - self._recent_draws(group, at_us, included=True), 0.0)
         requests[index] = (at_us, after_win(before), before, old, draw, values)
         self._count(at_us, before, values, 1)
@@ -311,7 +341,7 @@ class MemoryFilter(VisitorFilter):
         last = at_us if included else at_us - 1
         first = bisect_right(shown.wins, at_us - self._memory_us)
         end = max(bisect_right(shown.wins, last), first)
-        return self._draws_for(self._kind_of(group), float(end - first))
+        return self._reach.draws_for(self._kind_of(group), float(end - first))
 
     def _now(self, group: int, at_us: int) -> float:
         """Draws of forgotten wins at a time; what was forgotten since is added."""
@@ -324,46 +354,10 @@ class MemoryFilter(VisitorFilter):
             left = min(bisect_right(shown.wins, at_us - self._memory_us), end)
             if left > first:
                 kind = self._kind_of(group)
-                shown.old += self._draws_for(kind, float(end - first))
-                shown.old -= self._draws_for(kind, float(end - left))
+                shown.old += self._reach.draws_for(kind, float(end - first))
+                shown.old -= self._reach.draws_for(kind, float(end - left))
             shown.at_us = at_us
         return shown.old
-
-    def _reach_of(self, kind: int, draws: float) -> float:
-        """D: how many people of a group so many draws reach."""
-        whole = int(draws)
-        reached = self._reached_up_to(kind, whole + 1)
-        if whole + 1 >= len(reached):
-            return reached[-1]
-        return reached[whole] + (draws - whole) * (reached[whole + 1] - reached[whole])
-
-    def _draws_for(self, kind: int, people: float) -> float:
-        """D⁻¹: how many draws reach so many people of a group."""
-        if people <= 0.0:
-            return 0.0
-        size, most = 16, self._max_draws[kind]
-        reached = self._reached_up_to(kind, size)
-        while reached[-1] <= people and len(reached) <= most:
-            size *= 2
-            reached = self._reached_up_to(kind, size)
-        whole = bisect_right(reached, people) - 1
-        if whole + 1 >= len(reached):
-            return float(len(reached) - 1)
-        return whole + (people - reached[whole]) / (reached[whole + 1] - reached[whole])
-
-    def _reached_up_to(self, kind: int, draws: int) -> list[float]:
-        reached, share = self._reached[kind], self._share[kind]
-        draws = min(draws, self._max_draws[kind])
-        if len(reached) <= draws:
-            rows = self._table.rows[kind]
-            if len(rows) < draws + 1:
-                rows = self._table.grow(kind, draws)
-            more = self._table.more_impressions()
-            while len(reached) <= draws:
-                row = rows[len(reached) - 1]
-                new = sum(p * under for p, under in zip(more, reversed(row), strict=True))
-                reached.append(reached[-1] + max(new / share if share > 0.0 else 1.0, _LEAST))
-        return reached
 
     def _kind_of(self, group: int) -> int:
         return 0 if self._kind is None else self._kind[group]
@@ -378,7 +372,7 @@ class MemoryFilter(VisitorFilter):
             self._table.refresh(old, sessions, at_us)
         else:
             self._table.refresh(self._draws_by_part, self._sessions, at_us)
-        self._reached = [[0.0] for _ in self._share]
+        self._reach.forget()
 
     def _tidy(self, at_us: int) -> None:
         super()._tidy(at_us)
@@ -387,6 +381,13 @@ class MemoryFilter(VisitorFilter):
             old = shown.old if recent else self._now(group, at_us)
             first_us = min(shown.at_us, recent.requests[0][0] if recent else at_us)
             del shown.wins[: bisect_right(shown.wins, first_us - self._memory_us)]
-            if not shown.wins and not recent:
-                self._draws[group] = old
-                del self._shown[group]
+            self._drop_if_over(group, old)
+        sweep = self._seen + len(self._shown)
+        self._next_tidy_seen = min(self._next_refresh_seen, max(self._next_tidy_seen, sweep))
+
+    def _drop_if_over(self, group: int, old: float) -> None:
+        """Hold nothing but its draws of a group whose wins are all forgotten."""
+        if not self._shown[group].wins and group not in self._recent:
+            self._draws[group] = old
+            del self._shown[group]
+            self._passing.pop(group, None)

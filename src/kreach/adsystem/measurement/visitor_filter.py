@@ -49,7 +49,7 @@ from kreach.numeric.draws import HOUR_US
 from kreach.numeric.meetings import PART_US
 from kreach.numeric.types import FloatArray
 
-__all__ = ["VisitorFilter", "as_micros"]
+__all__ = ["Draws", "VisitorFilter", "as_micros"]
 
 Moment = datetime | float | int
 _MAX_CAP = 1000
@@ -188,6 +188,21 @@ class VisitorFilter:
     def fresh_value(self, group: int) -> float:
         """What a request of a session of its own would be worth, for the largest cap."""
         return self._values(group, self._draws[group], self._fresh)[self._caps.index(self._top)]
+
+    def drop_win(self, group: int, now: Moment) -> None:
+        """Take back a win that is not held any more: its session is over, so it is one draw."""
+        del now  # one is as good as another
+        self._draws[group] = max(self._draws[group] - 1.0, 0.0)
+        self.shift_held(group, -1.0)
+
+    def shift_held(self, group: int, draws: float) -> None:
+        """The draws of a group were raised by so many: have its recent requests know it."""
+        recent = self._recent.get(group)
+        if recent is not None:
+            recent.requests[:] = [
+                (*request[:3], max(request[3] + draws, 0.0), *request[4:])
+                for request in recent.requests
+            ]
 
     def kind_probability(self, now: Moment) -> ModelProbability:
         """`fresh_value` by kind of group and draws, as of now."""

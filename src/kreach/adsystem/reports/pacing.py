@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kreach.adsystem.ledger.shortfall_rows import read_shortfall
+from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall
 from kreach.adsystem.log.snapshot import journal_reader
 from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
@@ -20,7 +20,7 @@ _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 def last_pace(store: Path, campaign: int) -> Pace | None:
     """The newest entry of a campaign, if there is one; summed over bidders."""
-    rows, reasons = [], []
+    rows, reasons, limits = [], [], []
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
             if reader is not None:
@@ -30,18 +30,23 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
                     (campaign,),
                 ).fetchall()
                 reasons.append(read_shortfall(reader, campaign))
+                limits.append(read_cost_limit(reader, campaign))
     if not rows:
         return None
     # of several bidders all must fall short: what one cannot spend another may
     reason = reasons[0] if all(reasons) else None
-    return msgspec.structs.replace(_pace(_together(rows)), under_delivery=reason)
+    limit = max((most for most in limits if most is not None), default=None)
+    return msgspec.structs.replace(
+        _pace(_together(rows)), under_delivery=reason, max_cost_per_reach=limit
+    )
 
 
 def pacing_of(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:
     """The entries of a window; of more than `points`, the last in each of so many stretches.
 
     With several bidders, each entry sums the newest of each. Where the window has the campaign's
-    newest entry, that is `last_pace`: only it says why a campaign will not spend its budget.
+    newest entry, that is `last_pace`: only it says why a campaign will not spend its budget, and
+    what a further reach may cost.
     """
     entries = _entries(store, campaign, window, points)
     newest = last_pace(store, campaign) if entries else None

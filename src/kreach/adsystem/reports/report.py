@@ -356,9 +356,10 @@ class CurveDocument(_Document, frozen=True, kw_only=True):
 class Pace(_Document, frozen=True, kw_only=True):
     """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only.
 
-    `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ. `under_delivery`
-    says why the plan cannot spend the budget, in the newest record of a campaign: too few eligible
-    requests, the bid limit, other campaigns, or the limit on the cost of a reach.
+    `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ. The newest record
+    of a campaign also has the limit of that, `max_cost_per_reach`: the campaign's own, or the
+    default by the market as it is known. `under_delivery` says why the plan cannot spend the
+    budget: too few eligible requests, the bid limit, other campaigns, or that limit.
     """
 
     ts: str
@@ -366,6 +367,7 @@ class Pace(_Document, frozen=True, kw_only=True):
     impressions: int | None = None
     multiplier: MayWithhold[float] = None
     cost_per_reach: MayWithhold[float] = None
+    max_cost_per_reach: MayWithhold[float] = None
     reserved_micros: MayWithhold[int] = None
     carried_micros: MayWithhold[int] = None
     requests: MayWithhold[int] = None

@@ -202,14 +202,15 @@ class FleetMember:
         if number in self._exhausted or self._idle(number, self._bidder.now()):
             return False
         account = self._bidder.accounts[number]
-        size = lease_size(account.budget, account.left(), self._bidders)
+        bid = account.largest_bid
+        size = lease_size(account.budget, account.left(), self._bidders, bid)
         if account.granted < account.budget and account.granted - account.used() < size // 2:
             return True
         if account.daily is None or account.day_grants is None:
             return False
         day = account.day_at(self._bidder.now())
         granted = account.day_grants.get(day, 0)
-        size = lease_size(account.daily, account.left_today(day), self._bidders)
+        size = lease_size(account.daily, account.left_today(day), self._bidders, bid)
         return granted < account.daily and granted - account.used_on(day) < size // 2
 
     def _idle(self, number: int, now: float) -> bool:
@@ -312,8 +313,8 @@ class FleetMember:
         """Use a grant once the log has it: after a crash, bids with it may be out."""
         account = self._bidder.accounts[number]
         account.granted = max(account.granted, granted)
-        low = lease_size(account.budget, account.left(), self._bidders) // 2
-        self._bidder.set_low_funds(number, low)
+        size = lease_size(account.budget, account.left(), self._bidders, account.largest_bid)
+        self._bidder.set_low_funds(number, size // 2)
 
     # -- in the thread ------------------------------------------------------------------------
 

@@ -7,15 +7,18 @@ __all__ = ["apply_day_lease", "budget_status", "lease_size"]
 
 _LEASES = 50  # a budget is leased in about so many parts
 _MIN_LEASE = 50_000  # micros
+_MIN_BIDS = 4  # in a lease: bids are cut to what is left of it
 
 
-def lease_size(limit: int, left: int, bidders: int) -> int:
+def lease_size(limit: int, left: int, bidders: int, bid: int = 0) -> int:
     """How much to have at hand: a small part of the limit, smaller when little is left.
 
     What one bidder holds another cannot spend: with a quarter of an equal share of what is left,
-    three quarters remain for whoever has the traffic.
+    three quarters remain for whoever has the traffic. Where a budget is worth few bids (`bid`: the
+    largest lately) it is some bids, up to an equal share of what is left, and at last one bid.
     """
-    return max(min(limit // _LEASES, left // (4 * bidders)), _MIN_LEASE)
+    several = min(_MIN_BIDS * bid, max(left // bidders, min(bid, left)))
+    return max(min(limit // _LEASES, left // (4 * bidders)), several, _MIN_LEASE)
 
 
 def budget_status(
@@ -27,14 +30,14 @@ def budget_status(
     bids. Without `asking`, report what is held and ask for no more. Money that is given up leaves
     the account before another bidder can lease it.
     """
-    size = lease_size(account.budget, account.left(), bidders)
+    size = lease_size(account.budget, account.left(), bidders, account.largest_bid)
     held, used = account.granted, account.used()
     account.granted = held = min(held, max(used, _retained(held, used, size, idle)))
     wanted = _wanted(held, used, size, account.budget, idle) if asking else held
     budget = min(account.budget, MAX_MICROS)
     if day is None or account.daily is None or account.day_grants is None:
         return BudgetStatus(number, budget, account.spent, wanted)
-    size = lease_size(account.daily, account.left_today(day), bidders)
+    size = lease_size(account.daily, account.left_today(day), bidders, account.largest_bid)
     held, used = account.day_grants.get(day, 0), account.used_on(day)
     account.day_grants[day] = held = min(held, max(used, _retained(held, used, size, idle)))
     # What an earlier run may have out is reported as held, and nobody may bid with it: the log has

@@ -26,7 +26,7 @@ _LONGEST_WAIT = 30.0
 
 @dataclass(frozen=True)
 class PeerImpressions:
-    """Impressions of others: by group, or (rolling caps) one by one with their times."""
+    """Impressions of others: one by one with their times, or by group where counts were read."""
 
     campaign: int
     version: str
@@ -84,7 +84,7 @@ class PeerCounts:
                 new = table[(table["campaign"] == campaign) & (table["row"] > base.get(name, 0))]
                 if place in self._synced and len(new):
                     base[name] = int(new["row"][-1])
-                    self._unread.append(self._rows(place, new, campaign in rolling))
+                    self._unread.append(self._rows(place, new, rolling=campaign in rolling))
         self._read_counts(places, groups, rolling, own_row)
 
     def take(self) -> list[PeerImpressions]:
@@ -97,15 +97,13 @@ class PeerCounts:
         self._retry_at = 0.0
 
     def _rows(
-        self, place: SharedPlace, rows: "np.ndarray[Any, Any]", one_by_one: bool
+        self, place: SharedPlace, rows: "np.ndarray[Any, Any]", *, rolling: bool
     ) -> PeerImpressions:
         groups = rows["group"].astype(np.int64)
-        if one_by_one:
-            times = rows["bid_micros"].astype(np.int64)
-            return PeerImpressions(*place, groups, np.ones_like(groups), times)
-        groups, counts = np.unique(groups, return_counts=True)
-        self._others[place][groups] += counts.astype(self._others[place].dtype)
-        return PeerImpressions(*place, groups, counts)
+        if not rolling:
+            np.add.at(self._others[place], groups, 1)
+        times = rows["bid_micros"].astype(np.int64)
+        return PeerImpressions(*place, groups, np.ones_like(groups), times)
 
     def _read_counts(
         self,

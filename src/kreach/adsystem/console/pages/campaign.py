@@ -24,6 +24,7 @@ from kreach.adsystem.console.status import (
     data_note,
     display_state,
     flight_of,
+    further_cost,
     spend_pace,
     withheld_note,
 )
@@ -68,6 +69,7 @@ class _CampaignPage:
                 with box("k-tiles k-live"):
                     self._spend, self._reach_tiles = Tile("Spend"), ReachTiles()
                     self._win_rate = Tile("Win rate")
+                    self._cost = Tile("Cost of a further person")
                 self._window = WindowPanel(frame, name)
                 with box("k-grid k-live"):
                     self._add_reach_cards()
@@ -225,9 +227,11 @@ class _CampaignPage:
         self._spend.show(spend, f"of {budget}", pace.text + late)
         if bidding is None or bidding.bids is None:
             self._win_rate.show(fmt.WITHHELD)
+            self._cost.show(fmt.WITHHELD)
         else:
             bids = f"{fmt.count(bidding.wins)} of {fmt.plural(bidding.bids, 'bid')}"
             self._win_rate.show(fmt.percent(bidding.win_rate), bids)
+            self._cost.show(*further_cost(campaign, bidding, self._currency))
 
     def _show_reach(self, reach: ReachDocument, cap: int) -> None:
         truth = self._console.truth.content
