@@ -10,19 +10,16 @@ beside them is a live bidder that does not.
 """
 
 import argparse
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
+from simulations.replay import serve_campaign, study_campaign
 
-from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
-from kreach.adsystem.settings import BidderSettings
-from kreach.boundary.times import HOUR_SECONDS, MICROS, as_instant
+from kreach.boundary.times import MICROS, as_instant
 from kreach.lab.approaches import GroupedCampaign
 from kreach.lab.auctions import Stream
 from kreach.lab.buyers import buy, buy_with_memory, full_reach_cost
 from kreach.lab.evaluate import BUDGET_SHARES, StudyOptions, site_of, tasks_of
-from kreach.lab.served import Delivery, ServedBidder, serve
+from kreach.lab.served import Delivery
 
 
 def run(
@@ -32,33 +29,11 @@ def run(
     *,
     told: bool = True,
 ) -> Delivery:
-    """One campaign in the live bidder's code, with the lab's prior, hours and limit.
-
-    `told`: whether the bidder knows the memory of the gateway.
-    """
+    """The whole flight. `told`: whether the bidder knows the memory of the gateway."""
     study = grouped.campaign
-    begins = study.starts_us / MICROS
-    hours = study.before.at_us // (HOUR_SECONDS * MICROS) % 24
-    hourly = tuple((np.bincount(hours, minlength=24) + 1.0).tolist())
-    mu = 0.5 + float(np.log(1_000.0))
-    settings = BidderSettings(hourly=hourly, market_mu=mu, market_sigma=1.0)
-    bidder = ServedBidder(
-        grouped.sizes, grouped.model, begins, settings, memory_hours=memory_hours, told=told
-    )
-    number = bidder.add(
-        Campaign(
-            id="c",
-            budget=budget,
-            start=datetime.fromtimestamp(begins, UTC),
-            end=datetime.fromtimestamp(begins + study.seconds + 1.0, UTC),
-            caps=(Cap(limit=1),),
-            max_cpm=10_000.0,
-            creative=Creative(id="x", markup="<a></a>", width=300, height=250),
-        )
-    )
-    times = study.at + begins
+    times = study.at + study.starts_us / MICROS
     stream = Stream(study.person, grouped.groups, times, study.price, study.people.count)
-    return serve(bidder, stream)[number]
+    return serve_campaign(grouped, study_campaign(grouped, budget), stream, memory_hours, told=told)
 
 
 def main(arguments: list[str] | None = None) -> None:

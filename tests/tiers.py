@@ -68,6 +68,7 @@ SLOW = (
     "tests/faults/test_clock.py",
     "tests/lab/test_evaluate.py",
     "tests/lab/test_reproduce.py",
+    "tests/lab/test_served.py",
     "tests/lab/test_tradeoff.py",
     "tests/numeric/test_bounds.py",
     "tests/numeric/test_overlap.py",

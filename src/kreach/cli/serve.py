@@ -77,7 +77,9 @@ def bidder(
     def reload_settings() -> AdSystemSettings:
         return ConfigFile(config).load(AdSystemSettings, "adsystem")
 
-    clock = file.load(ClockSettings, "clock").steady
+    times = file.load(ClockSettings, "clock")
+    times.check_host(settings.host)
+    clock = times.steady
     state = BidderState(shared, settings, log, redis=redis, clock=clock, reload=reload_settings)
     sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
     site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
@@ -138,7 +140,9 @@ def reporting(
     async def refuse_reload() -> None:
         log.warning("restart to take up changed settings")
 
-    clock = file.load(ClockSettings, "clock").steady()
+    times = file.load(ClockSettings, "clock")
+    times.check_host(settings.host)
+    clock = times.steady()
     app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders)
     run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: refuse_reload})
 
@@ -200,6 +204,7 @@ def console(
     file = ConfigFile(config)
     settings = file.load(ConsoleSettings, "console")
     clock = file.load(ClockSettings, "clock")
+    clock.check_host(settings.host)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:

@@ -1,5 +1,8 @@
 """The clock of the services: never backwards, and faster in a demonstration."""
 
+import ipaddress
+import mmap
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +10,9 @@ from pathlib import Path
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 
-__all__ = ["FASTEST", "Clock", "ClockSettings", "SteadyClock"]
+__all__ = ["FASTEST", "Clock", "ClockSettings", "ReplayClock", "SteadyClock"]
 
+_TIME = struct.Struct("d")
 FASTEST = 100_000.0  # simulated seconds per second
 
 Clock = Callable[[], float]
@@ -50,11 +54,15 @@ class ClockSettings(Settings, frozen=True, kw_only=True):
     The clock stands at `start_seconds` (since 1970) until `start_file` exists. That file holds the
     real time, in seconds since 1970, from which simulated time runs `speed` times as fast. All
     services of a system need the same settings.
+
+    For replays of a log only, `time_file` holds the time itself, which whoever replays sets
+    (`ReplayClock`). Services take it on loopback addresses only.
     """
 
     speed: float = 1.0
     start_seconds: float = 0.0
     start_file: Path | None = None
+    time_file: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.speed <= FASTEST:
@@ -64,13 +72,52 @@ class ClockSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("start_seconds", rule, self.start_seconds)
         if self.speed != 1.0 and self.start_file is None:
             raise KreachError.rule("speed", "be 1 without start_file", self.speed)
+        if self.time_file is not None and self.start_file is not None:
+            raise KreachError.rule("time_file", "be left out beside start_file", self.time_file)
+
+    def check_host(self, host: str) -> None:
+        """Refuse a clock that somebody sets where others can reach the service."""
+        if self.time_file is None or host == "localhost":
+            return
+        try:
+            loopback = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            loopback = False
+        if not loopback:
+            rule = "be left out unless the host is a loopback address: it is for replays"
+            raise KreachError.rule("time_file", rule, host)
 
     def steady(self, not_before: float = 0.0) -> SteadyClock:
         """A clock with these settings."""
+        if self.time_file is not None:
+            # the file alone moves it, and never back
+            return SteadyClock(not_before, ReplayClock(self.time_file), lambda: 0.0)
         if self.start_file is None:
             return SteadyClock(not_before)
         clock = _SimulatedClock(self.speed, self.start_seconds, self.start_file)
         return SteadyClock(not_before, clock, clock)
+
+
+class ReplayClock:
+    """The time in a file that several processes map: seconds since 1970, 8 bytes."""
+
+    def __init__(self, path: Path, now: float | None = None) -> None:
+        """With `now` the file is made."""
+        if now is not None:
+            path.write_bytes(_TIME.pack(now))
+        try:
+            with path.open("r+b") as file:
+                self._time = mmap.mmap(file.fileno(), _TIME.size)
+        except (OSError, ValueError):
+            raise KreachError.rule("time_file", "hold a time", str(path)) from None
+
+    def __call__(self) -> float:
+        now: float = _TIME.unpack_from(self._time)[0]
+        return now
+
+    def set(self, now: float) -> None:
+        """Let it be this time in all processes."""
+        self._time[:] = _TIME.pack(now)  # at once: pack_into would write 0 first
 
 
 class _SimulatedClock:
