@@ -36,8 +36,9 @@ from scipy.special import stdtrit
 import kreach as kr
 from benchmarks.study_visit_model import PATTERNS, Flight, read_flight, won_requests
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.adsystem.reports.corrected import ModelFigures, PanelError, corrected, priors_of
+from kreach.adsystem.reports.corrected import corrected
 from kreach.adsystem.reports.measure import cap_reports
+from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, priors_of
 from kreach.adsystem.reports.report import CapReport
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.discrete_noise import Draw

@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.reports.corrected import (
-    CorrectedWindow,
+from kreach.adsystem.reports.corrected import CorrectedWindow, corrected
+from kreach.adsystem.reports.measure import cap_reports
+from kreach.adsystem.reports.panel_error import (
     ModelFigures,
     PanelError,
     Prior,
-    corrected,
     pooled_prior,
     priors_of,
 )
-from kreach.adsystem.reports.measure import cap_reports
 from kreach.adsystem.reports.report import CapReport
 from kreach.boundary.correction import Correction, PanelRelease
 from kreach.publisher.panel.ledger import Terms

@@ -12,7 +12,7 @@ from kreach.adsystem.log.counts import check_period_count
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.corrected import CorrectedWindow
-from kreach.adsystem.reports.corrections import MeasuredWindow
+from kreach.adsystem.reports.corrections import CountWindow, MeasuredWindow
 from kreach.adsystem.reports.measure import described
 from kreach.adsystem.reports.policy import Figures, Series, Subject
 from kreach.adsystem.reports.report import CurvePoint, CurveReport, SeriesPeriod, Suppressed
@@ -145,12 +145,16 @@ class CountingView(ABC):
         self, subject: Subject, windows: Sequence[MeasuredWindow]
     ) -> list[CorrectedWindow | None]:
         """Windows that begin with the campaign, by what a publisher's panel says of it."""
+        return self.store.corrections.correct(subject, windows, self._counter(subject))
+
+    def _counter(self, subject: Subject) -> CountWindow:
+        """Counts of a campaign in a window, as this view may see them."""
 
         def count(window: Window) -> GroupTally | None:
             counted = self.count(subject, window)
             return None if counted is None else counted.tally
 
-        return self.store.corrections.correct(subject, windows, count)
+        return count
 
     def people_reached(self, subject: Subject, tally: GroupTally) -> float:
         """The one figure of a list: unique reach so far, corrected."""
@@ -208,13 +212,11 @@ class CountingView(ABC):
                 )
             )
             windows.append((period.end, running))
-        if windows and self.store.corrections.correction(subject, windows[-1][1]) is not None:
-            full, audience = self.store.reports.full, subject.audience
-            measured = [(end, tally, full(audience, tally, caps, level)) for end, tally in windows]
-            for at, fixed in enumerate(self._corrected(subject, measured)):
-                if fixed is not None:
-                    short = tuple(CurveReport.short(report) for report in fixed.reports)
-                    points[at] = structs.replace(points[at], reports=short)
+        fixed = self.store.corrections.curve(subject, windows, self._counter(subject), caps, level)
+        for at, short in fixed.items():
+            known = {report.cap: report for report in short}
+            reports = tuple(known.get(report.cap, report) for report in points[at].reports)
+            points[at] = structs.replace(points[at], reports=reports)
         return tuple(points), ()
 
     def curve_reports(

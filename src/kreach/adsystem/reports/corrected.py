@@ -1,12 +1,7 @@
 """Reports corrected by a publisher's panel: model + what the panel says it is off by.
 
-With R the model's reach at a cap when the correction was released and δ the panel's truth − model,
-e = δ/R estimates how far the model is off, whatever the model is. Its variance is
-
-    v = (noise + (G/m − 1) · r² · Var_model) / R²
-
-with m of G groups in the panel and r how much groups deviate beside what the model expects (the
-panel's spread, joined with what is usual where the panel is small). The number shown is
+With e and v how far off the model is by the panel and the variance of that (`panel_error.py`), the
+number shown is
 
     R · (1 + κ e + (1 − κ) μ),   κ = τ²/(τ² + v)
 
@@ -24,161 +19,19 @@ from math import inf, isfinite, sqrt
 import numpy as np
 from scipy.special import stdtrit
 
-from kreach.adsystem.measurement.exposure import Exposure
-from kreach.adsystem.measurement.report import ReachReport
-from kreach.adsystem.reports.report import CapReport, CorrectionInfo
+from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior
+from kreach.adsystem.reports.report import CapReport, CorrectionInfo, CurveReport
 from kreach.boundary.correction import Correction, PanelRelease
 from kreach.boundary.times import iso_text
 from kreach.numeric.falling import nearest_falling
 from kreach.numeric.types import FloatArray
 
-__all__ = [
-    "CorrectedWindow",
-    "ModelFigures",
-    "PanelError",
-    "Prior",
-    "corrected",
-    "pooled_prior",
-    "priors_of",
-]
+__all__ = ["CorrectedWindow", "corrected", "corrected_curve"]
 
-_USUAL_SPREAD = 1.1  # of groups beside the model, where it is right: three real logs, 0.8 to 1.3
-_SPREAD_STD = 0.25  # of that from site to site
 _ALARM = 1.96  # standard deviations between panel and model
 _MIN_FREEDOM = 3.0
 
-
-@dataclass(frozen=True, eq=False)
-class ModelFigures:
-    """What the model says of a window, at caps 1..F."""
-
-    reach: FloatArray
-    variance: FloatArray
-    at_least: FloatArray  # 1+, 2+, ...: as many as a report shows
-    error: tuple[float, float] | None  # of reach at cap 1 and above, in replays of history
-    impressions: int
-    people: int
-
-    @classmethod
-    def of(cls, exposure: Exposure, impressions: int, people: int, top: int) -> "ModelFigures":
-        """Of an exposure.
-
-        Reach is the sum of 1+, 2+, …, which a panel compares group by group. A report cuts it off
-        at what the impressions allow, all groups together; that comes after the correction.
-        """
-        reports = [ReachReport(cap, impressions, people, exposure) for cap in range(1, top + 1)]
-        error = exposure.model_error
-        at_least = reports[0].at_least(max(top, 10))
-        return cls(
-            np.cumsum(at_least[:top]),
-            np.array([report.variance for report in reports]),
-            at_least,
-            None if error is None else (error.spread, error.higher_spread),
-            impressions,
-            people,
-        )
-
-    def stated_error(self, cap: int) -> float:
-        """The model's own error at a cap; infinite where it states none.
-
-        At higher caps at least that of cap 1: traffic and loyalty move both, and replays see fewer
-        people with many showings.
-        """
-        if self.error is None:
-            return inf
-        return self.error[0] if cap == 1 else max(self.error)
-
-
-@dataclass(frozen=True)
-class PanelError:
-    """How far off the model is by a panel, relative to its reach, at one cap."""
-
-    error: float
-    variance: float
-    freedom: float  # degrees of, behind the variance
-
-    @classmethod
-    def of(
-        cls, correction: Correction, release: PanelRelease, then: ModelFigures, cap: int
-    ) -> "PanelError | None":
-        """None where the model reached nobody."""
-        reach = float(then.reach[cap - 1])
-        if reach <= 0.0:
-            return None
-        noise = cap * release.noise_std**2
-        ratio = correction.groups / correction.panel_groups - 1.0
-        spread, freedom = _spread(correction, release, cap)
-        sampling = ratio * spread**2 * float(then.variance[cap - 1])
-        error = sum(release.differences[:cap]) / reach
-        if noise > sampling:  # noise is known, so only the rest of the variance is uncertain
-            freedom *= ((noise + sampling) / max(sampling, 1e-12)) ** 2
-        return cls(error, (noise + sampling) / reach**2, freedom)
-
-
-def _spread(correction: Correction, release: PanelRelease, cap: int) -> tuple[float, float]:
-    """The spread between groups beside the model's, and the degrees of freedom of its square.
-
-    What the panel found, with |D| of m/2 pairs known to √((π/2 − 1)/(m/2)), and what is usual,
-    each by its precision. What is usual is only known to √(usual), which is at least as large as a
-    gap between the two that chance and noise do not explain: a wrong model is not usual.
-    """
-    pairs = max(correction.panel_groups / 2.0, 1.0)
-    found, noise = release.spreads[cap - 1], release.spread_std[cap - 1]
-    chance = max(found, _USUAL_SPREAD) ** 2 * (np.pi / 2.0 - 1.0) / pairs
-    own = chance + noise**2
-    usual = max(_SPREAD_STD**2, (found - _USUAL_SPREAD) ** 2 - own)
-    weight = usual / (usual + own)
-    spread = max(weight * found + (1.0 - weight) * _USUAL_SPREAD, 0.25)
-    relative = 4.0 * weight * own / spread**2  # of the square
-    return spread, max(2.0 / max(relative, 1e-9), _MIN_FREEDOM)
-
-
-@dataclass(frozen=True)
-class Prior:
-    """How far off the model is on campaigns of a site: mean μ, standard deviation τ, how many."""
-
-    mean: float
-    std: float
-    campaigns: int
-
-
-def pooled_prior(stated: float, errors: Sequence[PanelError]) -> Prior:
-    """Random effects over campaigns (DerSimonian and Laird), the model's own error among them.
-
-    The model says of itself that it is off by 0 give or take `stated`. τ is at least half of that:
-    campaigns that agree do not make all others like them. With one campaign μ is 0.
-    """
-    if not errors or not isfinite(stated):
-        own = max((each.error**2 - each.variance for each in errors), default=0.0)
-        return Prior(0.0, inf if not isfinite(stated) else max(stated, sqrt(max(own, 0.0))), 0)
-    if len(errors) == 1:
-        own = errors[0].error ** 2 - errors[0].variance
-        return Prior(0.0, sqrt(max(stated**2, own)), 1)
-    values = np.array([0.0, *(each.error for each in errors)])
-    variances = np.array([stated**2, *(each.variance for each in errors)])
-    weights = 1.0 / np.maximum(variances, 1e-12)
-    mean = float(weights @ values / weights.sum())
-    heterogeneity = float(weights @ (values - mean) ** 2)
-    scale = float(weights.sum() - (weights @ weights) / weights.sum())
-    between = max((heterogeneity - (len(values) - 1)) / scale, 0.0)
-    between = max(between, (stated / 2.0) ** 2)
-    weights = 1.0 / (variances + between)
-    return Prior(float(weights @ values / weights.sum()), sqrt(between), len(errors))
-
-
-def priors_of(
-    then: ModelFigures, own: tuple[Correction, PanelRelease], others: Sequence[list[PanelError]]
-) -> list[Prior]:
-    """By cap: how far off the model is, by this campaign, others of the site and itself.
-
-    `others` has a list by cap for each campaign.
-    """
-    priors = []
-    for cap in range(1, len(own[1].differences) + 1):
-        mine = PanelError.of(*own, then, cap)
-        errors = [each[cap - 1] for each in others if len(each) >= cap]
-        priors.append(pooled_prior(then.stated_error(cap), [*([mine] if mine else []), *errors]))
-    return priors
+_Point = tuple[ModelFigures, ModelFigures, PanelRelease]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,15 +63,63 @@ def corrected(
     `priors` are by cap, up to the largest that the panel knows. Numbers do not fall with time or
     rise with frequency.
     """
-    results = [_correct(*window[1:], correction, priors) for window in windows]
-    at_least = np.diff(np.array([each.reach for each in results]), axis=1, prepend=0.0)
-    # no number is above a later one: the newest rests on the most, and stays as it is
-    at_least = np.minimum.accumulate(np.maximum(at_least, 0.0)[::-1], axis=0)[::-1]
+    found = _people([window[1:] for window in windows], correction, priors)
+    return [
+        CorrectedWindow(_reports(reports, now, people, result), result.info)
+        for (reports, now, _, _), (people, result) in zip(windows, found, strict=True)
+    ]
+
+
+def corrected_curve(
+    points: Sequence[_Point],
+    correction: Correction,
+    priors: Sequence[Prior],
+    caps: Sequence[int],
+    level: float,
+) -> list[tuple[CurveReport, ...]]:
+    """The same in short, for charts of many points; caps that the panel knows.
+
+    Of each point: the model's figures, those at the time of the release, and the release.
+    """
     found = []
-    for (reports, now, _, _), result, row in zip(windows, results, at_least, strict=True):
-        people = np.minimum(nearest_falling(row), now.people)
-        found.append(CorrectedWindow(_reports(reports, now, people, result), result.info))
+    for people, result in _people(points, correction, priors):
+        reach = np.cumsum(people)
+        found.append(
+            tuple(
+                CurveReport(
+                    cap=cap,
+                    reach=float(reach[cap - 1]),
+                    std=float(result.std[cap - 1]),
+                    interval=_interval(
+                        reach[cap - 1],
+                        result.std[cap - 1],
+                        result.freedom[cap - 1],
+                        level,
+                        (0.0, inf),
+                    ),
+                    level=level,
+                    interval_method="panel",
+                )
+                for cap in caps
+            )
+        )
     return found
+
+
+def _people(
+    points: Sequence[_Point], correction: Correction, priors: Sequence[Prior]
+) -> list[tuple[FloatArray, _Corrected]]:
+    """1+, 2+, … people at each point: none above a later number, none below a higher frequency.
+
+    The newest number rests on the most, and stays as it is.
+    """
+    results = [_correct(*point, correction, priors) for point in points]
+    at_least = np.diff(np.array([each.reach for each in results]), axis=1, prepend=0.0)
+    at_least = np.minimum.accumulate(np.maximum(at_least, 0.0)[::-1], axis=0)[::-1]
+    return [
+        (np.minimum(nearest_falling(row), point[0].people), result)
+        for point, result, row in zip(points, results, at_least, strict=True)
+    ]
 
 
 def _correct(

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -12,15 +13,10 @@ from kreach.adsystem.log.draws import window_draws
 from kreach.adsystem.log.snapshot import LiveLog
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
-from kreach.adsystem.reports.corrected import (
-    CorrectedWindow,
-    ModelFigures,
-    PanelError,
-    corrected,
-    priors_of,
-)
+from kreach.adsystem.reports.corrected import CorrectedWindow, corrected, corrected_curve
+from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior, priors_of
 from kreach.adsystem.reports.policy import Subject, Withheld
-from kreach.adsystem.reports.report import CapReport
+from kreach.adsystem.reports.report import CapReport, CurveReport
 from kreach.boundary.audience import Audience
 from kreach.boundary.correction import Correction, PanelRelease, model_digest, read_corrections
 from kreach.boundary.times import Window
@@ -34,8 +30,20 @@ _LOOK_SECONDS = 1.0
 _MAX_FIGURES = 20_000
 _MAX_OTHERS = 50
 
+CountedWindow = tuple[datetime | None, GroupTally]
+"""The end of a window that began with the campaign (None: now), and its counts."""
 MeasuredWindow = tuple[datetime | None, GroupTally, tuple[CapReport, ...]]
-"""The end of a window that began with the campaign (None: now), its counts and reports."""
+"""The same with its reports."""
+CountWindow = Callable[[Window], GroupTally | None]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A correction, and for each window that it covers the model now, the model then, a release."""
+
+    correction: Correction
+    points: dict[int, tuple[ModelFigures, ModelFigures, PanelRelease]]
+    priors: list[Prior]
 
 
 class CorrectionFiles:
@@ -129,27 +137,52 @@ class PanelCorrections:
         )[1]
 
     def correct(
-        self,
-        subject: Subject,
-        windows: Sequence[MeasuredWindow],
-        count: Callable[[Window], GroupTally | None],
+        self, subject: Subject, windows: Sequence[MeasuredWindow], count: CountWindow
     ) -> list[CorrectedWindow | None]:
         """Correct windows that began with the campaign, in order of time.
 
         None where there was no release yet. `count` gives the counts up to a release, if they may
         be seen; else the release is taken to be of the window itself.
         """
-        none: list[CorrectedWindow | None] = [None] * len(windows)
-        if not windows:
-            return none
-        correction = self.correction(subject, windows[-1][1])
+        result: list[CorrectedWindow | None] = [None] * len(windows)
+        panel = self._panel(subject, [window[:2] for window in windows], count)
+        if panel is None:
+            return result
+        rows = [(windows[at][2], *point) for at, point in panel.points.items()]
+        found = corrected(rows, panel.correction, panel.priors)
+        for at, each in zip(panel.points, found, strict=True):
+            result[at] = each
+        self.alarms[subject.stored.campaign.id] = found[-1].info.alarm is not None
+        return result
+
+    def curve(
+        self,
+        subject: Subject,
+        windows: Sequence[CountedWindow],
+        count: CountWindow,
+        caps: Sequence[int],
+        level: float,
+    ) -> dict[int, tuple[CurveReport, ...]]:
+        """The same for charts: by place in the list, caps that the panel knows."""
+        panel = self._panel(subject, windows, count)
+        if panel is None:
+            return {}
+        known = [cap for cap in caps if cap <= len(panel.correction.releases[-1].differences)]
+        points = list(panel.points.values())
+        found = corrected_curve(points, panel.correction, panel.priors, known, level)
+        return dict(zip(panel.points, found, strict=True))
+
+    def _panel(
+        self, subject: Subject, windows: Sequence[CountedWindow], count: CountWindow
+    ) -> "_Panel | None":
+        """What a panel says of windows; None without one, or before its first release."""
+        correction = self.correction(subject, windows[-1][1]) if windows else None
         if correction is None:
-            return none
+            return None
         top = len(correction.releases[-1].differences)
-        at_end = {end: tally for end, tally, _ in windows if end is not None}
-        rows: list[tuple[tuple[CapReport, ...], ModelFigures, ModelFigures, PanelRelease]] = []
-        places = []
-        for at, (end, tally, reports) in enumerate(windows):
+        at_end = {end: tally for end, tally in windows if end is not None}
+        points = {}
+        for at, (end, tally) in enumerate(windows):
             release = correction.release_at(end)
             if release is None:
                 continue
@@ -160,18 +193,12 @@ class PanelCorrections:
                 except Withheld:
                     then = tally
             now = self.figures(subject.audience, tally, top)
-            rows.append((reports, now, self.figures(subject.audience, then, top), release))
-            places.append(at)
-        if not rows:
-            return none
-        others = self._errors_of_others(correction)
-        found = corrected(
-            rows, correction, priors_of(rows[-1][2], (correction, rows[-1][3]), others)
-        )
-        for at, each in zip(places, found, strict=True):
-            none[at] = each
-        self.alarms[subject.stored.campaign.id] = found[-1].info.alarm is not None
-        return none
+            points[at] = (now, self.figures(subject.audience, then, top), release)
+        if not points:
+            return None
+        _, last, release = points[max(points)]
+        priors = priors_of(last, (correction, release), self._errors_of_others(correction))
+        return _Panel(correction, points, priors)
 
     def _errors_of_others(self, own: Correction) -> list[list[PanelError]]:
         """How far off the model is on other campaigns of the site, by cap."""

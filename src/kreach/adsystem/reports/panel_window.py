@@ -9,14 +9,9 @@ from msgspec import structs
 from kreach.adsystem.log.impression_log import ImpressionLog
 from kreach.adsystem.log.tables import GroupTable
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.adsystem.reports.corrected import (
-    ModelFigures,
-    PanelError,
-    Prior,
-    corrected,
-    priors_of,
-)
+from kreach.adsystem.reports.corrected import corrected
 from kreach.adsystem.reports.measure import cap_reports, model_info
+from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior, priors_of
 from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
 from kreach.adsystem.reports.window import SeriesReport, WindowReport, measure_window
 from kreach.boundary.correction import Correction, PanelRelease, model_digest
