@@ -208,6 +208,7 @@ class Demo:
 
     def start(self) -> dict[str, str]:
         """Start the services. Returns their addresses."""
+        self._say("starting gateway, bidder, reporting" + self._console_text())
         self._write_settings()
         folder = self.options.folder
         config = folder / "kreach.toml"
@@ -219,6 +220,9 @@ class Demo:
         if self.options.console_port is not None:
             self._start_console(self.options.console_port)
         return self._addresses
+
+    def _console_text(self) -> str:
+        return "" if self.options.console_port is None else " and the console"
 
     def _start_console(self, port: int) -> None:
         folder = self.options.folder
