@@ -47,6 +47,9 @@ _ROWS = "SELECT user, shown_as, at_us FROM showing WHERE campaign = ?"
 _CAMPAIGNS = "SELECT campaign, min(at_us), max(at_us) FROM showing GROUP BY campaign"
 
 
+_NOBODY = PanelShowings(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+
+
 @dataclass(frozen=True, eq=False)
 class _Sample:
     """A campaign's panel on a catalogue: where each group is in it, −1 for those outside."""
@@ -70,6 +73,7 @@ class GatewayPanel:
         self._settings, self._log = settings, log
         self._draw = draw or opendp_draw("[gateway.panel]")
         self._quiet: set[str] = set()
+        self._written: tuple[Correction, ...] = ()
         self.showings = ShowingStore(store / PANEL_FOLDER, self._prune_before)
         self._clock: Clock = clock or SteadyClock(self.showings.latest_us / MICROS)
         self._ledger_file = store / PANEL_FOLDER / LEDGER
@@ -191,8 +195,10 @@ class GatewayPanel:
             corrections += self._of_the_past(publisher, ledger, corrections)
         finally:
             ledger.close()
-        if corrections:
+        written = (tuple(corrections), self._settings.out.exists())
+        if corrections and written != (self._written, True):
             write_corrections(corrections, self._settings.out)
+            self._written = tuple(corrections)
         return tuple(corrections)
 
     def _released(
@@ -214,7 +220,7 @@ class GatewayPanel:
             new = []
         if not known and not new:
             return None
-        showings = self._showings(campaign, version)
+        showings = self._showings(campaign, version) if new else _NOBODY
         if len(showings) == 0 and not known:
             return None
         sample = self._sample(campaign, version)
@@ -240,12 +246,10 @@ class GatewayPanel:
             if (campaign, version) in here or version not in self._builds:
                 continue
             sample, catalogue = self._sample(campaign, version), self._builds[version].catalogue
-            none = np.zeros(0, dtype=np.int64)
             terms = ledger.terms(campaign, version)
             if terms is not None:
-                nobody = PanelShowings(none, none, none)
                 found.append(
-                    publisher.release(campaign, catalogue, sample.panel, nobody, terms, [])
+                    publisher.release(campaign, catalogue, sample.panel, _NOBODY, terms, [])
                 )
         return found
 
