@@ -6,6 +6,8 @@ and recorded before the file is written, so that a gateway that is killed repeat
 """
 
 import asyncio
+import sqlite3
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +78,8 @@ class GatewayPanel:
         self._written: tuple[Correction, ...] = ()
         self.showings = ShowingStore(store / PANEL_FOLDER, self._prune_before)
         self._clock: Clock = clock or SteadyClock(self.showings.latest_us / MICROS)
-        self._ledger_file = store / PANEL_FOLDER / LEDGER
+        self._ledger = PanelLedger(store / PANEL_FOLDER / LEDGER)
+        self._lock = threading.RLock()  # of the ledger and the samples
         self._builds: dict[str, PanelBuild] = {}
         self._indices: dict[str, dict[str, int]] = {}
         self._samples: dict[tuple[str, str], _Sample] = {}
@@ -111,6 +114,8 @@ class GatewayPanel:
             with suppress(asyncio.CancelledError):
                 await self._task
         await asyncio.to_thread(self.showings.stop)
+        with self._lock:
+            self._ledger.close()
 
     # -- counting -----------------------------------------------------------------------------
 
@@ -125,7 +130,10 @@ class GatewayPanel:
         if key not in self._samples:
             if len(self._samples) >= _MAX_CAMPAIGNS:
                 return
-            await asyncio.to_thread(self._sample, *key)
+            try:
+                await asyncio.to_thread(self._sample, *key)
+            except sqlite3.Error as error:
+                raise StoreUnavailable(f"the ledger cannot be read: {error}") from None
         place = int(self._samples[key].place[self._indices[version][group]])
         if place < 0:
             return
@@ -150,16 +158,13 @@ class GatewayPanel:
         """The panel of a campaign; one that has releases keeps its share when settings change."""
         known = self._samples.get((campaign, version))
         if known is None:
-            build = self._builds[version]
-            ledger = PanelLedger(self._ledger_file)
-            try:
-                terms = ledger.terms(campaign, version) or self._settings.terms()
-            finally:
-                ledger.close()
-            key = panel_key(build.key)
-            panel = choose_panel(build.catalogue, build.visits, terms.share, key, campaign)
-            known = _Sample(panel, panel.positions())
-            self._samples[campaign, version] = known
+            with self._lock:
+                build = self._builds[version]
+                terms = self._ledger.terms(campaign, version) or self._settings.terms()
+                key = panel_key(build.key)
+                panel = choose_panel(build.catalogue, build.visits, terms.share, key, campaign)
+                known = _Sample(panel, panel.positions())
+                self._samples[campaign, version] = known
         return known
 
     def _prune_before(self, campaign: str) -> int | None:
@@ -172,29 +177,28 @@ class GatewayPanel:
         while True:
             try:
                 await asyncio.to_thread(self.release_due)
-            except (KreachError, StoreUnavailable, OSError) as error:
+            except (KreachError, StoreUnavailable, sqlite3.Error, OSError) as error:
                 self._failures.add()
                 self._log.error("panel release failed", why=str(error))
             await asyncio.sleep(_CHECK_SECONDS)
 
     def release_due(self) -> tuple[Correction, ...]:
         """Make the releases that are due, and write the file if there is anything in it."""
-        now_us = self.now_us()
-        ledger = PanelLedger(self._ledger_file)
+        with self._lock:
+            return self._release_due(self._ledger, self.now_us())
+
+    def _release_due(self, ledger: PanelLedger, now_us: int) -> tuple[Correction, ...]:
         floors = Floors(self._settings.min_people, self._settings.min_reach)
         publisher = PanelPublisher(ledger, self._draw, floors)
         corrections: list[Correction] = []
-        try:
-            for campaign, first_us, last_us in self.showings.read(_CAMPAIGNS):
-                for version in self._builds:
-                    made = self._released(publisher, ledger, campaign, version, first_us, now_us)
-                    if made is not None:
-                        corrections.append(made)
-                if now_us - last_us > self._settings.quiet_days * DAY_SECONDS * MICROS:
-                    self._quiet.add(campaign)
-            corrections += self._of_the_past(publisher, ledger, corrections)
-        finally:
-            ledger.close()
+        for campaign, first_us, last_us in self.showings.read(_CAMPAIGNS):
+            for version in self._builds:
+                made = self._released(publisher, ledger, campaign, version, first_us, now_us)
+                if made is not None:
+                    corrections.append(made)
+            if now_us - last_us > self._settings.quiet_days * DAY_SECONDS * MICROS:
+                self._quiet.add(campaign)
+        corrections += self._of_the_past(publisher, ledger, corrections)
         written = (tuple(corrections), self._settings.out.exists())
         if corrections and written != (self._written, True):
             write_corrections(corrections, self._settings.out)
