@@ -232,3 +232,9 @@ def test_corrections_of_something_else_are_refused(folder: Path, tmp_path: Path)
     other.write_text("nothing")
     done = kreach(*measure_command(folder, "--panel", str(other), *spring))
     assert "panel must be a file made by `kreach panel`" in done.err
+
+
+def test_two_campaigns_are_not_measured_as_one(folder: Path) -> None:
+    done = kreach(*measure_command(folder, "--campaign", "spring", "--campaign", "tiny"))
+    assert (done.code, done.out) == (1, "")
+    assert "campaign must be given once" in done.err

@@ -48,7 +48,9 @@ def measure(
     classes: Annotated[
         str | None, typer.Option(help="Membership classes of overlapping groups.")
     ] = None,
-    campaign: Annotated[str | None, typer.Option(help="Measure only this campaign.")] = None,
+    campaigns: Annotated[
+        list[str] | None, typer.Option("--campaign", help="Measure only this campaign.")
+    ] = None,
     start: Annotated[str | None, typer.Option(help="Start of the window (UTC).")] = None,
     end: Annotated[str | None, typer.Option(help="End of the window (UTC), exclusive.")] = None,
     by: Annotated[str | None, typer.Option(help="Also a series by hour, day or week.")] = None,
@@ -101,6 +103,7 @@ def measure(
     from kreach.boundary.correction import read_corrections
 
     _check_options(level, start, end, by)
+    campaign = _one_campaign(campaigns)
     corrections = () if panel is None else read_corrections(panel)
     with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
         progress("reading the groups")
@@ -137,6 +140,13 @@ def _check_options(level: float, start: str | None, end: str | None, by: str | N
     Window.between(start, end)
     if by is not None:
         as_period(by)
+
+
+def _one_campaign(campaigns: list[str] | None) -> str | None:
+    if campaigns and len(campaigns) > 1:
+        rule = "be given once: reach of several campaigns does not add up"
+        raise KreachError.rule("campaign", rule, f"{len(campaigns)} campaigns")
+    return campaigns[0] if campaigns else None
 
 
 def with_model(groups: "GroupTable", model: str | None, traffic: float) -> "GroupTable":
