@@ -170,6 +170,28 @@ def test_prior_of_a_site(stated: float, errors: list[tuple[float, float]]) -> No
     assert pooled_prior(inf, panels).std == inf
 
 
+@pytest.mark.parametrize("impressions", [1, 2, 30])
+def test_model_is_corrected_before_it_is_cut_off(impressions: int) -> None:
+    """The law may exceed what two impressions allow; a panel compares it group by group."""
+    site = shown_campaign(40, 20)
+    catalogue = replace(site.catalogue, model=kr.VisitModel.flat(group_size=20))
+    first = np.searchsorted(site.won.group, np.arange(40))
+    place = np.arange(len(site.won)) - first[site.won.group]
+    here = Campaign(catalogue, site.past_visits, site.won.where(place < impressions))
+    sums = np.cumsum(here.model.people.sum(axis=0))
+    assert here.figures.reach == pytest.approx(sums, rel=1e-9)
+    for report in here.reports:
+        assert report.reach <= report.bounds.most
+
+
+def test_higher_caps_are_no_surer_than_the_first() -> None:
+    figures = window(5)[1]
+    for error in ((0.15, 0.05), (0.03, 0.05)):
+        stated = [replace(figures, error=error).stated_error(cap) for cap in (1, 2, 3)]
+        assert stated == [error[0], max(error), max(error)]
+    assert replace(figures, error=None).stated_error(1) == inf
+
+
 @cache
 def campaign(uniform: bool) -> Campaign:
     site = shown_campaign(400, 10, uniform=uniform)
