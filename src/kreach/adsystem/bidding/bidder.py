@@ -44,6 +44,8 @@ __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder", "best_bid"]
 
 
 _TOO_EARLY = 0.005  # of a flight
+_FIRST_CLASSES = 4  # of kinds of group, in a first plan
+_SOON = 0.05  # of the time between plans: until the second
 _SESSION_EVIDENCE = 0.3  # of a session, in independent ones: who comes often comes in streaks
 _DELIVERY_MEMORY = 0.9  # of one plan to the next
 _DELIVERY_PRIOR = 0.03  # of the budget, taken to have been spent as expected
@@ -313,8 +315,7 @@ class PlanningBidder(Bidder):
         step = -(-len(kind_of_group) // _PLANNED_GROUPS)
         self._planned = np.arange(0, len(kind_of_group), step) if step > 1 else None
         self._plans_itself = plans_itself
-        more = 0.0
-        self._weight = 1.0
+        more, self._weight = 0.0, 1.0
         if model is not None:
             self._weight = _SESSION_EVIDENCE
             # above a cap of 1 a session that was won is still worth its next request
@@ -325,7 +326,10 @@ class PlanningBidder(Bidder):
             remembered = min(memory_seconds / (purse.end - purse.start), 1.0)
             passing = Passing(probability, remembered)
         self._forgets = memory_seconds is not None
-        self._planner = Planner(kinds, probability, ahead=ahead, more=more, passing=passing)
+        planner = partial(Planner, kinds, probability, ahead=ahead, more=more, passing=passing)
+        # a bidder of many campaigns has its first plans soon, and better ones soon after
+        first = None if plans_itself else planner(max_classes=_FIRST_CLASSES)
+        self._planner, self._first_planner = planner(), first
         self._interval = (purse.end - purse.start) / plans
         if model is not None:  # with the part of the day another share of people is about
             self._interval = min(self._interval, PART_US / 1e6)
@@ -404,7 +408,10 @@ class PlanningBidder(Bidder):
         budget: the error is below what re-planning mends anyway.
         """
         self.markets.refresh()
-        self._next_plan_at = now + self._interval
+        planner, soon = self._planner, 1.0
+        if self._first_planner is not None and not self._has_plan:
+            planner, soon = self._first_planner, _SOON
+        self._next_plan_at = now + soon * self._interval
         time_left = max(self.purse.end - now, 1e-9)
         self.left_per_time = self.arrivals.left(now) / time_left
         left = self.arrivals.left_by_group(now, self._planned)
@@ -417,7 +424,7 @@ class PlanningBidder(Bidder):
         guess = self._multiplier if self._has_plan else None
         conditions = Conditions(self.limits.most, availability, self._delivery(now))
         return partial(
-            self._planner.solve,
+            planner.solve,
             state,
             budget,
             self.markets.planned(),
