@@ -47,6 +47,7 @@ _TOO_EARLY = 0.005  # of a flight
 _SESSION_EVIDENCE = 0.3  # of a session, in independent ones: who comes often comes in streaks
 _DELIVERY_MEMORY = 0.9  # of one plan to the next
 _DELIVERY_PRIOR = 0.03  # of the budget, taken to have been spent as expected
+_TYPICAL_WORTH = 0.5  # of a request that is bought
 _PLANNED_GROUPS = 20_000  # a plan for more is made with every so-manieth of them
 
 
@@ -122,6 +123,7 @@ class Bidder(ABC):
         self.valuation.record(group, now)  # first: it refuses a group that does not exist
         self.purse.release(bid)
         self.purse.pay(price, now)
+        self.markets.turn_to(now)
         self.learn(bid, price, won=True, auction=auction)
 
     def lost(self, group: int, bid: float, auction: str | None = None) -> None:
@@ -143,7 +145,7 @@ class Bidder(ABC):
 
     def wanted(self, group: int, now: float, auction: str | None = None) -> float:
         """The bid before limits and budget; it is asked once for each request."""
-        market = self.markets.of(auction)
+        market = self.markets.at(now, auction)
         value = self.value(group, now)
         self.markets.count(auction)
         return best_bid(market, value)
@@ -420,7 +422,7 @@ class PlanningBidder(Bidder):
             self._planner.solve,
             state,
             budget,
-            self.markets.planned(),
+            self.markets.planned(self.arrivals.shares_left(now)),
             guess,
             conditions,
             max_cost_per_reach=self._max_cost_per_reach,
@@ -432,7 +434,8 @@ class PlanningBidder(Bidder):
         plan, spent = self._plan, self.purse.spent_by_all
         if plan is not None and self._planned_at is not None:
             expected = plan.expected_spend * self._sample_share
-            part = self.arrivals.part(self._planned_at, now)
+            costs = self.markets.cost_by_hour(_TYPICAL_WORTH / plan.multiplier)
+            part = self.arrivals.part(self._planned_at, now, costs)
             for sums, amount in ((self._expected, expected * part), (self._paid, spent)):
                 sums[0] = _DELIVERY_MEMORY * sums[0] + amount - sums[1]
             self._paid[1] = spent
