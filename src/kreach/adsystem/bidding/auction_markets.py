@@ -21,6 +21,7 @@ from kreach.numeric.types import FloatArray
 __all__ = ["AuctionMarkets"]
 
 _MAX_COUNTED = 10_000.0
+_TYPICAL_WORTH = 0.5  # reach, of a request that is bought
 _FEW = 0.005  # of all requests: an auction type that is not planned for
 
 
@@ -158,8 +159,9 @@ class AuctionMarkets:
             return scaled(base, parts[0][0])
         return MarketByHour(base, tuple(parts))
 
-    def cost_by_hour(self, value: float) -> FloatArray | None:
-        """What a request worth so much costs on average, by hour of the day; None if alike."""
+    def cost_by_hour(self, multiplier: float) -> FloatArray | None:
+        """What a typical request costs on average, by hour of the day; None if alike."""
+        value = _TYPICAL_WORTH / multiplier
         total, rhythm = np.zeros(HOURS), False
         for auction, count in self.requests.items():
             if count <= 0.0:

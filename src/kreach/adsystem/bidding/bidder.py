@@ -47,7 +47,6 @@ _TOO_EARLY = 0.005  # of a flight
 _SESSION_EVIDENCE = 0.3  # of a session, in independent ones: who comes often comes in streaks
 _DELIVERY_MEMORY = 0.9  # of one plan to the next
 _DELIVERY_PRIOR = 0.03  # of the budget, taken to have been spent as expected
-_TYPICAL_WORTH = 0.5  # of a request that is bought
 _PLANNED_GROUPS = 20_000  # a plan for more is made with every so-manieth of them
 
 
@@ -434,13 +433,11 @@ class PlanningBidder(Bidder):
         plan, spent = self._plan, self.purse.spent_by_all
         if plan is not None and self._planned_at is not None:
             expected = plan.expected_spend * self._sample_share
-            costs = self.markets.cost_by_hour(_TYPICAL_WORTH / plan.multiplier)
+            costs = self.markets.cost_by_hour(plan.multiplier)
             part = self.arrivals.part(self._planned_at, now, costs)
             for sums, amount in ((self._expected, expected * part), (self._paid, spent)):
                 sums[0] = _DELIVERY_MEMORY * sums[0] + amount - sums[1]
-            self._paid[1] = spent
-        else:
-            self._paid[1] = spent
+        self._paid[1] = spent
         self._planned_at = now
         prior = _DELIVERY_PRIOR * self.purse.budget
         return float(np.clip((self._paid[0] + prior) / (self._expected[0] + prior), 0.25, 4.0))
