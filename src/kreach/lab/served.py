@@ -139,7 +139,7 @@ class ServedBidder:
         gateway = self._gateways.get(runtime.number)
         if claim.micros < micros or (gateway is not None and not gateway.allows(person, now)):
             self._ledger.void(claim, now)
-            self.bidder.learn(runtime, claim.micros, 0, won=False, group=group)
+            self.bidder.learn(runtime, claim.micros, 0, won=False, group=group, issued=now)
             return None
         if gateway is not None:
             gateway.show(person, now)
@@ -151,7 +151,7 @@ class ServedBidder:
         """Book a billed impression."""
         self._ledger.post(claim, micros, now)
         runtime.bidder.valuation.record(claim.group, claim.issued_micros / MICROS)
-        self.bidder.learn(runtime, claim.micros, micros, won=True)
+        self.bidder.learn(runtime, claim.micros, micros, won=True, issued=now)
         self.deliveries[runtime.number].spend += micros / MICROS
 
     def runtime(self, number: int) -> CampaignRuntime:

@@ -88,10 +88,36 @@ class Arrivals:
         all_shares = traffic.total + prior * len(traffic.by_group)
         return left * (traffic.by_group[group] + prior) / all_shares
 
-    def part(self, start: float, now: float) -> float:
-        """Of the requests expected from `start` to the end, the part until now."""
+    def part(self, start: float, now: float, by_hour: FloatArray | None = None) -> float:
+        """Of the requests expected from `start` to the end, the part until now.
+
+        `by_hour`: what a request counts for, by hour of the day.
+        """
+        if by_hour is not None:
+            whole = float(by_hour @ self._by_hour(start, self._end))
+            gone = float(by_hour @ self._by_hour(start, min(now, self._end)))
+            return gone / whole if whole > 0.0 else 1.0
         whole = self._weight(start, self._end)
         return self._weight(start, min(now, self._end)) / whole if whole > 0.0 else 1.0
+
+    def shares_left(self, now: float) -> FloatArray:
+        """Of the requests from now to the end, the share of each hour of the day (UTC)."""
+        left = self._by_hour(now, self._end)
+        total = float(left.sum())
+        result: FloatArray = left / total if total > 0.0 else np.full(24, 1.0 / 24.0)
+        return result
+
+    def _by_hour(self, low: float, high: float) -> FloatArray:
+        """Weight by hour of the day. Whole days have each hour once, the rest some of them."""
+        first, last = low / HOUR_SECONDS, max(high, low) / HOUR_SECONDS
+        days = int((last - first) // 24.0)
+        hours = np.full(24, float(days))
+        first += 24.0 * days
+        for hour in range(int(first // 1.0), int(last // 1.0) + 1):
+            hours[hour % 24] += max(min(last, hour + 1.0) - max(first, float(hour)), 0.0)
+        weights = np.ones(24) if self._hourly is None else np.diff(self._hourly)
+        result: FloatArray = hours * weights
+        return result
 
     def evidence(self, now: float) -> float:
         """Requests, seen or assumed at first, behind each that is expected, in any group."""

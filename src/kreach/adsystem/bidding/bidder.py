@@ -124,6 +124,7 @@ class Bidder(ABC):
         self.valuation.record(group, now)  # first: it refuses a group that does not exist
         self.purse.release(bid)
         self.purse.pay(price, now)
+        self.markets.turn_to(now)
         self.learn(bid, price, won=True, auction=auction)
 
     def lost(self, group: int, bid: float, auction: str | None = None) -> None:
@@ -145,7 +146,7 @@ class Bidder(ABC):
 
     def wanted(self, group: int, now: float, auction: str | None = None) -> float:
         """The bid before limits and budget; it is asked once for each request."""
-        market = self.markets.of(auction)
+        market = self.markets.at(now, auction)
         value = self.value(group, now)
         self.markets.count(auction)
         return best_bid(market, value)
@@ -427,7 +428,7 @@ class PlanningBidder(Bidder):
             planner.solve,
             state,
             budget,
-            self.markets.planned(),
+            self.markets.planned(self.arrivals.shares_left(now)),
             guess,
             conditions,
             max_cost_per_reach=self._max_cost_per_reach,
@@ -439,12 +440,11 @@ class PlanningBidder(Bidder):
         plan, spent = self._plan, self.purse.spent_by_all
         if plan is not None and self._planned_at is not None:
             expected = plan.expected_spend * self._sample_share
-            part = self.arrivals.part(self._planned_at, now)
+            costs = self.markets.cost_by_hour(plan.multiplier)
+            part = self.arrivals.part(self._planned_at, now, costs)
             for sums, amount in ((self._expected, expected * part), (self._paid, spent)):
                 sums[0] = _DELIVERY_MEMORY * sums[0] + amount - sums[1]
-            self._paid[1] = spent
-        else:
-            self._paid[1] = spent
+        self._paid[1] = spent
         self._planned_at = now
         prior = _DELIVERY_PRIOR * self.purse.budget
         return float(np.clip((self._paid[0] + prior) / (self._expected[0] + prior), 0.25, 4.0))

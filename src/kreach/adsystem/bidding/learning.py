@@ -9,6 +9,7 @@ Rates per cell are made monotone by isotonic regression.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class MarketLearner:
         self._growth = 2.0 ** (1.0 / half_life_auctions)
         self._weight = 1.0
         self.auction = prior.auction
-        low, high = _quantile(prior, 0.25), _quantile(prior, 0.75)
+        low, high = self.quartiles = _quantile(prior, 0.25), _quantile(prior, 0.75)
         edges = np.exp(np.linspace(np.log(low) - _SPREAD, np.log(high) + _SPREAD, _CELLS))
         self._edges = edges  # cell i holds prices in (edges[i−1], edges[i]]
         cumulative = prior.win_probability(edges)
@@ -73,7 +74,7 @@ class MarketLearner:
             self._lost[self._cell(bid)] += self._weight * count
             self._next(count)
 
-    def memory(self) -> dict[str, list[float]]:
+    def memory(self) -> dict[str, Any]:
         """What was seen, as plain values."""
         self._rescale()
         return {
@@ -84,15 +85,19 @@ class MarketLearner:
             "auctions": [float(self.auctions)],
         }
 
-    def remember(self, memory: Mapping[str, Sequence[float]]) -> None:
+    def remember(self, memory: Mapping[str, Any]) -> None:
         """Take up what was seen before; a memory on another grid of prices is of no use."""
+        self._take_up(memory)
+
+    def _take_up(self, memory: Mapping[str, Sequence[float]]) -> bool:
         edges = [float(self._edges[0]), float(self._edges[-1])]
         if list(memory["edges"]) != edges or len(memory["seen"]) != _CELLS:
-            return
+            return False
         self._seen = np.array(memory["seen"], dtype=np.float64)
         self._price_sum = np.array(memory["price_sum"], dtype=np.float64)
         self._lost = np.array(memory["lost"], dtype=np.float64)
         self._weight, self.auctions = 1.0, float(memory["auctions"][0])
+        return True
 
     def _cell(self, value: float) -> int:
         return min(int(np.searchsorted(self._edges, value, side="left")), _CELLS - 1)

@@ -9,7 +9,7 @@ request worth v units of money solves h(b)/w(b) = v (equation 12 of the paper):
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from scipy import special
 from kreach.boundary.money import AUCTIONS
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from kreach.adsystem.bidding.hourly_market import MarketByHour
 
 __all__ = ["EmpiricalMarket", "LogNormalMarket", "Market", "MarketMix"]
 
@@ -45,9 +48,9 @@ class Market(Protocol):
 @dataclass(frozen=True)
 class MarketMix:
     """Requests of several markets, each with its share of them. It can be planned for, not bid in:
-    every bid is made in one of its markets."""
+    every bid is made in one of its markets. These may be `MarketByHour`."""
 
-    parts: tuple[tuple[Market, float], ...]
+    parts: tuple[tuple["Market | MarketByHour", float], ...]
 
     def __post_init__(self) -> None:
         shares = [share for _, share in self.parts]

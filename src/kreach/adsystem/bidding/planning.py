@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kreach.adsystem.bidding.competition import Availability
-from kreach.adsystem.bidding.market import Market, MarketMix
+from kreach.adsystem.bidding.responses import PlannedMarket, market_response
 from kreach.adsystem.measurement.baselines import EveryImpression
 from kreach.adsystem.measurement.probability import profile_reach_probability
 from kreach.adsystem.measurement.visitor_table import ModelProbability
@@ -44,39 +44,6 @@ KindProbability = Callable[[int, FloatArray], FloatArray]
 """(kind, impressions) → reach probability."""
 
 
-def market_response(market: Market | MarketMix) -> Response:
-    """The market's answer on a grid of values that covers its prices, whatever their unit."""
-    if isinstance(market, MarketMix):
-        return _mixed_response(market)
-    coarse = np.exp(np.linspace(-60.0, 60.0, 481))
-    win = market.win_probability(coarse)
-    lowest = coarse[np.argmax(win > 1e-7)] / 2.0
-    highest = coarse[np.argmax(win >= win[-1] * (1.0 - 1e-7))] * 2.0
-    if market.auction == "first_price":
-        highest *= 1e3  # bids are shaded, so values reach further than prices
-    grid = np.exp(np.linspace(np.log(lowest), np.log(highest), 1024))
-    bids = market.optimal_bid(grid)
-    zero = np.zeros(1)
-    return Response(
-        np.concatenate([zero, grid]),
-        np.concatenate([zero, bids]),
-        np.concatenate([zero, market.win_probability(bids)]),
-        np.concatenate([zero, market.expected_cost(bids)]),
-    )
-
-
-def _mixed_response(mix: MarketMix) -> Response:
-    """A request is of one of the markets: chances to win and costs are averages by their shares."""
-    parts = [(market_response(market), share) for market, share in mix.parts]
-    values = np.unique(np.concatenate([response.values for response, _ in parts]))
-    win, cost = np.zeros(len(values)), np.zeros(len(values))
-    for response, share in parts:
-        own_win, own_cost = response.win_and_cost(values)
-        win += share * own_win
-        cost += share * own_cost
-    return Response(values, values, win, cost)
-
-
 @dataclass(frozen=True)
 class GroupState:
     """Where each group stands: its kind, impressions so far, and requests still expected.
@@ -102,9 +69,9 @@ class Conditions:
     availability: Availability | None = None
     delivered: float = 1.0
 
-    def response(self, market: Market | MarketMix) -> Response:
+    def response(self, market: PlannedMarket) -> Response:
         """How the market answers at most that bid."""
-        return market_response(market).limited(self.max_bid)
+        return market_response(market, self.max_bid)
 
     def at(self, response: Response, multiplier: float) -> Response:
         """How it answers with what others leave over at this multiplier."""
@@ -266,7 +233,7 @@ class Planner:
         self,
         state: GroupState,
         budget: float,
-        market: Market | MarketMix,
+        market: PlannedMarket,
         guess: float | None = None,
         conditions: Conditions = _FREE,
         *,
@@ -310,7 +277,7 @@ class Planner:
         return plan
 
     def _shortfall(
-        self, state: GroupState, plan: Plan, market: Market | MarketMix, conditions: Conditions
+        self, state: GroupState, plan: Plan, market: PlannedMarket, conditions: Conditions
     ) -> str:
         """Why the budget cannot be spent: what would let most more be spent if it were gone."""
         reasons = {}
@@ -328,7 +295,7 @@ class Planner:
                 best, most = reason, spend
         return best
 
-    def first_reach_cost(self, state: GroupState, market: Market | MarketMix) -> float:
+    def first_reach_cost(self, state: GroupState, market: PlannedMarket) -> float:
         """What it costs to reach somebody first: the price of who wins nine auctions of ten, over
         the chance that the person behind a request is targeted."""
         response = market_response(market)
@@ -370,9 +337,7 @@ class Planner:
             low, high = (middle, high) if spend > budget else (low, middle)
         return float(np.exp(high)) / 2.0  # requests do get worth less, so bids must be higher
 
-    def at_multiplier(
-        self, state: GroupState, market: Market | MarketMix, multiplier: float
-    ) -> Plan:
+    def at_multiplier(self, state: GroupState, market: PlannedMarket, multiplier: float) -> Plan:
         """The plan at a given multiplier, with what it will spend and reach."""
         response = market_response(market).of_sessions(self._more)
         return self._plan(multiplier, *self._evaluate(state, multiplier, response), response)

@@ -250,7 +250,7 @@ class CampaignRuntime:
     def shading(self) -> Shading:
         """How to shade a first-price bid by the campaign's own auctions, as of its last plan."""
         if self._shading is None:
-            self._shading = shading_of(self.bidder.markets.of("first_price"))
+            self._shading = shading_of(*self.bidder.markets.with_factors("first_price"))
         return self._shading
 
     def note_passing(self, group: int) -> None:

@@ -332,7 +332,7 @@ class CatalogueBidder:
                 part = (pending.shares or {}).get(runtime.slot, 1.0)
                 value = self.board.unlimited(pending.group, runtime.slot, pending.share, part)
         shading = self.exchanges.shading(pending.venue) or runtime.shading
-        return shading(value)
+        return shading.at(pending.now, value)
 
     def _best(
         self, pending: PendingRequest, imp: Imp, skip: tuple[CampaignRuntime, ...]
@@ -477,8 +477,9 @@ class CatalogueBidder:
         won: bool,
         venue: int = SECOND_PRICE,
         group: int | None = None,
+        issued: float | None = None,
     ) -> None:
-        """Learn from the outcome of a bid for a request of a group."""
+        """Learn from the outcome of a bid for a request of a group; `issued`: when it was made."""
         if won:
             runtime.wins += 1
             if runtime.slot is not None and isinstance(runtime.bidder, PaperBidder):
@@ -487,10 +488,12 @@ class CatalogueBidder:
             runtime.losses += 1
         if micros > 0 and won:
             bid, auction = micros / _MICROS, auction_of(venue)
+            issued = self._now if issued is None else issued
+            runtime.bidder.markets.turn_to(issued)
             runtime.bidder.learn(bid, price / _MICROS, won=True, auction=auction)
-            self.exchanges.learn(venue, bid, won=True)
+            self.exchanges.learn(venue, bid, won=True, moment=issued)
         elif micros > 0:
-            self.learn_losses(runtime, micros, 1, venue, group)
+            self.learn_losses(runtime, micros, 1, venue, group, issued)
 
     def learn_losses(
         self,
@@ -499,12 +502,15 @@ class CatalogueBidder:
         count: int,
         venue: int,
         group: int | None = None,
+        issued: float | None = None,
     ) -> None:
         """Learn from losses at about the same bid, as far as the publisher did not drop it."""
         bid, auction = micros / _MICROS, auction_of(venue)
+        issued = self._now if issued is None else issued
+        runtime.bidder.markets.turn_to(issued)
         outbid = count * runtime.outbid(micros, auction, group)
         runtime.bidder.learn_losses(bid, outbid, auction)
-        self.exchanges.learn(venue, bid, won=False, count=outbid)
+        self.exchanges.learn(venue, bid, won=False, count=outbid, moment=issued)
 
     def _spend(self, runtime: CampaignRuntime, price: int) -> None:
         """The other half of the paper's rule: λ rises with what was spent."""

@@ -2,7 +2,8 @@
 
 In a second-price auction the best bid is the value, at every exchange. In a first-price auction it
 depends on what others bid there, so bids are shaded by what was won and lost at the exchange. All
-campaigns learn together: other buyers' bids are the exchange's, not the campaign's.
+campaigns learn together: other buyers' bids are the exchange's, not the campaign's. Where these
+have a daily rhythm, bids are shaded by the prices of the hour.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
-from kreach.adsystem.bidding.learning import MarketLearner
+from kreach.adsystem.bidding.hourly_learning import HourlyLearner
 from kreach.adsystem.bidding.market import LogNormalMarket
 from kreach.adsystem.bidding.shading import Shading
 
@@ -40,7 +41,7 @@ class Exchanges:
         """`mu` and `sigma` of ln(CPM): the prior of every exchange."""
         self._prior = LogNormalMarket(mu - log(1_000), sigma, "first_price")
         self._numbers: dict[str, int] = {}
-        self._learners: dict[int, MarketLearner] = {}
+        self._learners: dict[int, HourlyLearner] = {}
         self._shadings: dict[int, Shading] = {}
         self._changed: set[int] = set()
         self._refreshed = float("-inf")
@@ -61,22 +62,30 @@ class Exchanges:
         if len(self._numbers) >= _MAX_NAMED or not _NAME.fullmatch(lower):
             return FIRST_PRICE
         number = self._numbers[lower] = FIRST_PRICE + 1 + len(self._numbers)
-        self._learners[number] = MarketLearner(self._prior, half_life_auctions=_HALF_LIFE_AUCTIONS)
+        self._learners[number] = HourlyLearner(self._prior, half_life_auctions=_HALF_LIFE_AUCTIONS)
         return number
 
     def shading(self, venue: int) -> Shading | None:
         """How to shade bids at an exchange; None while too little is known."""
         return self._shadings.get(venue)
 
-    def learn(self, venue: int, bid: float, *, won: bool, count: float = 1.0) -> None:
-        """Learn from the outcome of a bid, or of several lost ones."""
+    def learn(
+        self,
+        venue: int,
+        bid: float,
+        *,
+        won: bool,
+        count: float = 1.0,
+        moment: float | None = None,
+    ) -> None:
+        """Learn from the outcome of a bid, or of several lost ones; `moment`: when it was made."""
         learner = self._learners.get(venue)
         if learner is None:
             return
         if won:
-            learner.win(bid, bid)
+            learner.win(bid, bid, moment)
         else:
-            learner.loss(bid, count)
+            learner.loss(bid, count, moment)
         self._changed.add(venue)
 
     def refresh(self, now: float) -> None:
@@ -84,10 +93,13 @@ class Exchanges:
         if not self._changed or 0.0 <= now - self._refreshed < _REFRESH_SECONDS:
             return
         self._refreshed = now
+        due = next((at for at in sorted(self._changed) if self._learners[at].fit_due), None)
+        if due is not None:  # one at a time: requests wait for it
+            self._learners[due].fit_hours()
         for venue in self._changed:
             learner = self._learners[venue]
             if learner.auctions >= _ENOUGH:
-                self._shadings[venue] = Shading(learner.market())
+                self._shadings[venue] = Shading(learner.market(), learner.factors)
         self._changed.clear()
 
     def memory(self) -> dict[str, Any]:

@@ -77,8 +77,15 @@ class Notices:
             bidder = state.bidder_of(claim)
             if bidder is not None and claim.campaign in bidder.runtimes:
                 runtime = bidder.runtimes[claim.campaign]
-                group, venue = claim.group, claim.venue
-                bidder.learn(runtime, claim.micros, 0, won=False, venue=venue, group=group)
+                bidder.learn(
+                    runtime,
+                    claim.micros,
+                    0,
+                    won=False,
+                    venue=claim.venue,
+                    group=claim.group,
+                    issued=claim.issued_micros / MICROS,
+                )
         return self._answer("loss", outcome)
 
     async def billing(self, request: Request) -> Response:
@@ -110,7 +117,8 @@ class Notices:
         bidder = state.bidder_of(claim)
         if bidder is not None and claim.campaign in bidder.runtimes:
             runtime = bidder.runtimes[claim.campaign]
-            bidder.learn(runtime, claim.micros, price, won=True, venue=claim.venue)
+            issued = claim.issued_micros / MICROS
+            bidder.learn(runtime, claim.micros, price, won=True, venue=claim.venue, issued=issued)
         return self._finish(None, outcome)
 
     def _finish(self, failure: str | None, outcome: Outcome) -> Response:

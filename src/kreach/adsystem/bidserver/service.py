@@ -382,6 +382,7 @@ class BidderState:
 
     def _expire(self, now: float) -> None:
         expired = self.ledger.expire(now)
+        issued = now - self.settings.expiry_seconds
         for claim in expired.wins:
             self.revert(claim)
         for (number, venue), (micros, bids) in expired.bids.items():
@@ -389,7 +390,7 @@ class BidderState:
                 runtime = bidder.runtimes.get(number)
                 if runtime is not None and bids:  # without a notice: taken as lost, at the average
                     runtime.losses += bids
-                    bidder.learn_losses(runtime, micros // bids, bids, venue)
+                    bidder.learn_losses(runtime, micros // bids, bids, venue, issued=issued)
                     break
 
     def revert(self, claim: Claim) -> None:
