@@ -246,6 +246,79 @@ def test_showings_of_campaigns_that_are_over_are_erased(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def gateway_panel(folder: Path, build: Path, clock: ManualClock, **more: Any) -> GatewayPanel:
+    panel = GatewayPanel(
+        settings(folder, share=1.0, **more),
+        folder / "store",
+        log_to(),
+        Metrics("g"),
+        clock,
+        no_noise,
+    )
+    panel.load(build)
+    return panel
+
+
+def count(panel: GatewayPanel, build: Path, users: list[str], name: str) -> None:
+    """Show a campaign to people, between a start and a stop of the panel's store."""
+    lookup = read_group_lookup(build)
+    version = lookup.version
+
+    async def story() -> None:
+        panel.showings.start()
+        for user in users:
+            group = lookup.identify(user).group
+            await panel.shown(user, "spring", f"{name} {user}", version, group)
+        await asyncio.to_thread(panel.showings.stop)
+
+    asyncio.run(story())
+
+
+def test_a_day_without_showings_has_no_release(tmp_path: Path) -> None:
+    build, clock = write_sample_build(tmp_path / "build"), ManualClock(START)
+    panel = gateway_panel(tmp_path, build, clock)
+    count(panel, build, IDS, "first")
+    for day in (1, 2, 3):
+        clock.now = START + day * DAY + 700.0
+        assert [len(each.releases) for each in panel.release_due()] == [1]
+    count(panel, build, IDS[:30], "later")  # on the fourth day
+    clock.now = START + 4 * DAY + 700.0
+    found = panel.release_due()[0]
+    assert [each.end.timestamp() for each in found.releases] == [START + DAY, START + 4 * DAY]
+
+
+def test_a_campaign_that_comes_back_after_its_showings_were_erased(tmp_path: Path) -> None:
+    """What is left cannot be compared with what was released: nothing more is."""
+    build, clock = write_sample_build(tmp_path / "build"), ManualClock(START)
+    panel = gateway_panel(tmp_path, build, clock)
+    count(panel, build, IDS, "first")
+    clock.now = START + DAY + 700.0
+    before = panel.release_due()
+    with sqlite3.connect(tmp_path / "store" / PANEL_FOLDER / FILE) as database:
+        database.execute("DELETE FROM showing")
+    database.close()
+    clock.now = START + 40 * DAY
+    count(panel, build, IDS, "again")
+    clock.now = START + 42 * DAY
+    assert panel.release_due() == before
+
+
+def test_corrections_of_an_older_catalogue_stay_after_a_restart(tmp_path: Path) -> None:
+    one, clock = write_sample_build(tmp_path / "one"), ManualClock(START)
+    two = write_sample_build(tmp_path / "two", "v2", seed=2)
+    first = gateway_panel(tmp_path, one, clock)
+    count(first, one, IDS, "first")
+    clock.now = START + DAY + 700.0
+    before = first.release_due()
+    second = gateway_panel(tmp_path, two, clock)
+    count(second, two, IDS, "second")
+    clock.now = START + 2 * DAY + 700.0
+    second.release_due()
+    found = read_corrections(tmp_path / "corrections.json")
+    assert {each.catalogue for each in found} == {"v1", "v2"}
+    assert before[0] in found
+
+
 def test_nothing_acknowledged_is_lost_or_counted_twice_when_it_is_killed(tmp_path: Path) -> None:
     """kill −9 under load, twice; publishers repeat what was not acknowledged."""
     build = write_sample_build(tmp_path / "build")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kreach.boundary.correction import Correction, write_corrections
+from kreach.boundary.correction import Correction, read_corrections, write_corrections
 from kreach.boundary.discrete_noise import Draw, opendp_draw
 from kreach.boundary.times import (
     DAY_SECONDS,
@@ -76,6 +76,7 @@ class GatewayPanel:
         self._draw = draw or opendp_draw("[gateway.panel]")
         self._quiet: set[str] = set()
         self._written: tuple[Correction, ...] = ()
+        self._earlier = _read_earlier(settings.out, log)  # also of catalogues served no longer
         self.showings = ShowingStore(store / PANEL_FOLDER, self._prune_before)
         self._clock: Clock = clock or SteadyClock(self.showings.latest_us / MICROS)
         self._ledger = PanelLedger(store / PANEL_FOLDER / LEDGER)
@@ -193,12 +194,14 @@ class GatewayPanel:
         corrections: list[Correction] = []
         for campaign, first_us, last_us in self.showings.read(_CAMPAIGNS):
             for version in self._builds:
-                made = self._released(publisher, ledger, campaign, version, first_us, now_us)
+                shown_us = (first_us, last_us)
+                made = self._released(publisher, ledger, campaign, version, shown_us, now_us)
                 if made is not None:
                     corrections.append(made)
             if now_us - last_us > self._settings.quiet_days * DAY_SECONDS * MICROS:
                 self._quiet.add(campaign)
         corrections += self._of_the_past(publisher, ledger, corrections)
+        corrections += [each for each in self._earlier if each.catalogue not in self._builds]
         written = (tuple(corrections), self._settings.out.exists())
         if corrections and written != (self._written, True):
             write_corrections(corrections, self._settings.out)
@@ -211,17 +214,23 @@ class GatewayPanel:
         ledger: PanelLedger,
         campaign: str,
         version: str,
-        first_us: int,
+        shown_us: tuple[int, int],
         now_us: int,
     ) -> Correction | None:
-        """A campaign's correction on a catalogue, with what is due; None while it has none."""
+        """A campaign's correction on a catalogue, with what is due; None while it has none.
+
+        Nothing is due of a campaign that was not shown since its last release, nor of one whose
+        earlier showings were erased: it could not be counted on.
+        """
         known = ledger.releases(campaign, version)
-        settings = self._settings
+        settings, (first_us, last_us) = self._settings, shown_us
         ends = due_ends(settings.every, settings.late_seconds, first_us, now_us)
-        new = [end for end in ends if not known or end > known[-1].end_us][-1:]
         terms = ledger.terms(campaign, version) or settings.terms()
-        if len(known) >= terms.max_releases:
-            new = []
+        new = ends[-1:]
+        if known:
+            done_us = known[-1].end_us
+            counts = first_us < done_us <= last_us and len(known) < terms.max_releases
+            new = [end for end in new if counts and end > done_us]
         if not known and not new:
             return None
         showings = self._showings(campaign, version) if new else _NOBODY
@@ -271,6 +280,17 @@ class GatewayPanel:
             np.array(places, dtype=np.int64),
             np.array(times, dtype=np.int64),
         )
+
+
+def _read_earlier(out: Path, log: Log) -> tuple[Correction, ...]:
+    """What a file holds that an earlier run wrote."""
+    if not out.exists():
+        return ()
+    try:
+        return read_corrections(out)
+    except KreachError as error:
+        log.error("corrections refused", file=out.name, why=str(error))
+        return ()
 
 
 def due_ends(every: str, late_seconds: float, first_us: int, now_us: int) -> list[int]:
