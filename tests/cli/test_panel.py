@@ -238,3 +238,15 @@ def test_two_campaigns_are_not_measured_as_one(folder: Path) -> None:
     done = kreach(*measure_command(folder, "--campaign", "spring", "--campaign", "tiny"))
     assert (done.code, done.out) == (1, "")
     assert "campaign must be given once" in done.err
+
+
+def test_an_earlier_window_is_corrected_by_its_own_release(folder: Path, tmp_path: Path) -> None:
+    """Also what the campaign says of the model's error is that of the release in use."""
+    copy = copied(folder, tmp_path)
+    options = ("--share", "1", "--without-noise", "--by", "day", "--campaign", "spring")
+    panel(copy, "days.json", *options)
+    end = START + timedelta(days=2)
+    window = ("--campaign", "spring", "--end", end.isoformat(), "--panel", str(copy / "days.json"))
+    found = measured(copy, *window)
+    assert found["correction"]["released"] == "2026-03-03T00:00:00Z"
+    assert found["reports"][0]["reach"] == pytest.approx(truth(copy, 1, end), abs=0.05)

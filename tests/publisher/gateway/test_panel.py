@@ -342,7 +342,6 @@ min_reach = 5
                 try:
                     reply = httpx.post(f"{urls[-1]}/v1/shown", json=body, timeout=5.0)
                 except httpx.HTTPError:
-                    until(lambda: True)
                     threading.Event().wait(0.02)
                     continue
                 if reply.status_code == 200:

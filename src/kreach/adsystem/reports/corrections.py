@@ -239,5 +239,4 @@ class PanelCorrections:
         tally = GroupTally(counted.by_group, draws)
         top = len(release.differences)
         figures = self.figures(audience, tally, top)
-        errors = [PanelError.of(correction, release, figures, cap) for cap in range(1, top + 1)]
-        return [error for error in errors if error is not None]
+        return PanelError.by_cap(correction, release, figures)

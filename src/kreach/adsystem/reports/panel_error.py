@@ -77,6 +77,15 @@ class PanelError:
     freedom: float  # degrees of, behind the variance
 
     @classmethod
+    def by_cap(
+        cls, correction: Correction, release: PanelRelease, then: ModelFigures
+    ) -> list["PanelError"]:
+        """At caps 1, 2, …, as many as the panel knows; none where the model reached nobody."""
+        caps = range(1, len(release.differences) + 1)
+        found = [cls.of(correction, release, then, cap) for cap in caps]
+        return [error for error in found if error is not None]
+
+    @classmethod
     def of(
         cls, correction: Correction, release: PanelRelease, then: ModelFigures, cap: int
     ) -> "PanelError | None":

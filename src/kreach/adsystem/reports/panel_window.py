@@ -57,7 +57,9 @@ def corrected_window(
     now = panel.figures(report.reports)
     then = panel.at_release(release, report.window.end, report.reports)
     reports = cap_reports(report.reports, level)
-    found = corrected([(reports, now, then, release)], panel.correction, panel.priors(then))[0]
+    found = corrected(
+        [(reports, now, then, release)], panel.correction, panel.priors(then, release)
+    )[0]
     return structs.replace(report.document(level), reports=found.reports, correction=found.info)
 
 
@@ -105,7 +107,7 @@ def corrected_series(
     if not windows:
         rule = "hold a release from before the end of the series"
         raise KreachError.rule("panel", rule, f"none for {series.whole.campaign}")
-    found = corrected(windows, panel.correction, panel.priors(windows[-1][2]))
+    found = corrected(windows, panel.correction, panel.priors(*windows[-1][2:]))
     periods = list(document.series)
     for at, each in zip(places, found, strict=True):
         periods[at] = structs.replace(periods[at], cumulative=each.reports)
@@ -198,7 +200,7 @@ class _Panel:
             return self.figures(reports)
         return self.figures(measured.reports)
 
-    def priors(self, then: ModelFigures) -> list[Prior]:
+    def priors(self, then: ModelFigures, of: PanelRelease) -> list[Prior]:
         """From all campaigns of the site that the panel knows."""
         own = self.correction
         others: list[list[PanelError]] = []
@@ -214,9 +216,5 @@ class _Panel:
                 measured.targeted_user_count,
                 len(release.differences),
             )
-            found = [
-                PanelError.of(each, release, figures, cap)
-                for cap in range(1, len(release.differences) + 1)
-            ]
-            others.append([error for error in found if error is not None])
-        return priors_of(then, (own, own.releases[-1]), others)
+            others.append(PanelError.by_cap(each, release, figures))
+        return priors_of(then, (own, of), others)

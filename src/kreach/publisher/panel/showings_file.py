@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,6 @@ def read_showings(path: Path, campaign: str | None = None) -> Iterator[CampaignS
         yield CampaignShowings(str(name), ids, person, at_us)
 
 
-def _count(engine: object, condition: str) -> int:
+def _count(engine: Any, condition: str) -> int:
     query = f"SELECT count(*) FROM showing WHERE {condition}"
-    return int(engine.execute(query).fetchone()[0])  # type: ignore[attr-defined]
+    return int(engine.execute(query).fetchone()[0])
