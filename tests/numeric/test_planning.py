@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.special import ndtr
 
-from kreach.numeric.planning import PlanTable, Response, gamma_factors, solve_plan
+from kreach.numeric.gamma_factors import gamma_factors
+from kreach.numeric.plan_tables import PlanTable
+from kreach.numeric.planning import Response, solve_plan
 
 FloatArray = npt.NDArray[np.float64]
 Curve = Callable[[FloatArray], FloatArray]

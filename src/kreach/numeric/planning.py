@@ -35,16 +35,17 @@ shape r the tables are averaged over it (`PlanTable.averaged`): waiting is worth
 perhaps nobody comes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from kreach.numeric.plan_tables import PlanTable
 from kreach.numeric.types import FloatArray
 
-__all__ = ["PlanTable", "Response", "gamma_factors", "solve_plan"]
+__all__ = ["PlannedClass", "Response", "solve_plan", "solve_plans"]
 
-_MIN_SHAPE = 0.3
-_POINTS = 5
 _MIN_PASSING = 1e-6
 
 
@@ -105,54 +106,17 @@ class Response:
 
 
 @dataclass(frozen=True)
-class PlanTable:
-    """Rows: requests to come, `tau`; columns: impressions so far, 0..N−1 (in units of `block`)."""
+class PlannedClass:
+    """Groups that share a table: p(n) for n = 0..N−1, the requests expected, and steps to take.
 
-    tau: FloatArray
-    worth: FloatArray
-    value: FloatArray
-    spend: FloatArray
+    `passing` is the probability a(n) that a bid is not dropped by a publisher who has just shown
+    the ad to that person.
+    """
 
-    def at(self, table: FloatArray, column: FloatArray, tau: FloatArray) -> FloatArray:
-        """Bilinear look-up of one of the tables."""
-        last_row, last_column = len(self.tau) - 1, table.shape[1] - 1
-        step = self.tau[1] if last_row else 1.0
-        y = np.clip(tau / step, 0.0, last_row)
-        x = np.clip(column, 0.0, last_column)
-        row, col = y.astype(np.int64), x.astype(np.int64)
-        row2, col2 = np.minimum(row + 1, last_row), np.minimum(col + 1, last_column)
-        fy, fx = y - row, x - col
-        low = table[row, col] * (1.0 - fx) + table[row, col2] * fx
-        high = table[row2, col] * (1.0 - fx) + table[row2, col2] * fx
-        result: FloatArray = low * (1.0 - fy) + high * fy
-        return result
-
-    def averaged(self, tau: float, steps: int, evidence: float) -> "PlanTable":
-        """The tables up to `tau`, averaged over how many requests (or sessions) will really come.
-
-        So many as τ independent ones of evidence each make a Gamma law of shape evidence·τ.
-        """
-        rows = np.linspace(0.0, tau, steps + 1)
-        places = rows[:, None] * gamma_factors(evidence * rows)
-        y = np.clip(places / self.tau[1], 0.0, len(self.tau) - 1)
-        low = y.astype(np.int64)
-        high, share = np.minimum(low + 1, len(self.tau) - 1), (y - low)[:, :, None]
-        tables = [
-            (table[low] * (1.0 - share) + table[high] * share).mean(axis=1)
-            for table in (self.worth, self.value, self.spend)
-        ]
-        return PlanTable(rows, *tables)
-
-
-def gamma_factors(shape: FloatArray) -> FloatArray:
-    """Equally likely factors of mean 1 that stand for Gamma laws of these shapes, a row each."""
-    from scipy.special import gammaincinv  # noqa: PLC0415 - slow to import
-
-    shape = np.maximum(np.atleast_1d(shape), _MIN_SHAPE)[:, None]
-    middles = (np.arange(_POINTS) + 0.5) / _POINTS
-    factors = gammaincinv(np.minimum(shape, 1e6), middles[None, :])
-    result: FloatArray = factors / factors.mean(axis=1, keepdims=True)
-    return result
+    probability: FloatArray
+    tau: float
+    steps: int
+    passing: FloatArray | None = None
 
 
 def solve_plan(
@@ -165,26 +129,58 @@ def solve_plan(
     ahead: bool = True,
     passing: FloatArray | None = None,
 ) -> PlanTable:
-    """Value and spend to come for n = 0..N−1 given p(n), with `tau` requests expected.
+    """`solve_plans` for one class."""
+    one = PlannedClass(probability, tau, steps, passing)
+    return solve_plans([one], multiplier, response, ahead=ahead)[0]
+
+
+def solve_plans(
+    classes: Sequence[PlannedClass], multiplier: float, response: Response, *, ahead: bool = True
+) -> list[PlanTable]:
+    """Value and spend to come for n = 0..N−1 given p(n), class by class.
 
     With `ahead` off, requests are valued at p(n), as in the paper, and the tables tell what that
     policy will reach and spend. Steps should be short enough that a group wins less than once in
-    each; after the last column a group is taken to be worth nothing. `passing` is the probability
-    a(n) that a bid is not dropped by a publisher who has just shown the ad to that person.
+    each; after the last column a group is taken to be worth nothing.
+
+    All classes are stepped at once, side by side in one array: those with most steps first, so that
+    the others end at its right. A column of zeros ends each.
     """
-    count = len(probability)
-    worth = np.empty((steps + 1, count))
-    value = np.zeros((steps + 1, count))
-    spend = np.zeros((steps + 1, count))
-    step = tau / steps
-    v, s = np.zeros(count + 1), np.zeros(count + 1)
-    paid = 1.0 if passing is None else np.maximum(passing, _MIN_PASSING)
-    for row in range(steps + 1):
-        worth[row] = np.maximum(probability - (v[:-1] - v[1:]), 0.0) if ahead else probability
-        value[row], spend[row] = v[:-1], s[:-1]
-        win, cost = response.win_and_cost(worth[row] / (multiplier * paid))
-        cost = paid * cost
-        gain = probability * win - multiplier * cost
-        v[:-1] += step * (gain + win * (v[1:] - v[:-1]))
-        s[:-1] += step * (cost + win * (s[1:] - s[:-1]))
-    return PlanTable(np.linspace(0.0, tau, steps + 1), worth, value, spend)
+    order = sorted(range(len(classes)), key=lambda at: -classes[at].steps)
+    ordered = [classes[at] for at in order]
+    widths = [len(one.probability) + 1 for one in ordered]
+    bounds = np.concatenate([[0], np.cumsum(widths)])
+    total, rows = int(bounds[-1]), ordered[0].steps + 1
+    probability, step, paid = np.zeros(total), np.zeros(total), np.ones(total)
+    cells = [slice(low, high - 1) for low, high in pairwise(bounds.tolist())]
+    for one, mine in zip(ordered, cells, strict=True):
+        probability[mine] = one.probability
+        step[mine] = one.tau / one.steps  # and 0 after the last column, which stays as it is
+        if one.passing is not None:
+            paid[mine] = np.maximum(one.passing, _MIN_PASSING)
+    ends = bounds[np.searchsorted([-one.steps for one in ordered], -np.arange(rows), side="right")]
+    worth, both = np.empty((rows, total)), np.zeros((rows + 1, 2, total + 1))
+    # one search for both curves
+    curves = response.win + 1j * response.cost
+    money = multiplier * paid
+    for row, end in enumerate(ends.tolist()):
+        now = both[row]
+        later = now[:, 1 : end + 1] - now[:, :end]
+        p, own = probability[:end], worth[row, :end]
+        if ahead:
+            np.maximum(p + later[0], 0.0, out=own)
+        else:
+            own[:] = p
+        answer = np.interp(own / money[:end], response.values, curves)
+        win, cost = answer.real, paid[:end] * answer.imag
+        later *= win
+        later[0] += p * win - multiplier * cost
+        later[1] += cost
+        later *= step[:end]
+        np.add(now[:, :end], later, out=both[row + 1, :, :end])
+    tables: list[PlanTable] = [PlanTable(*np.zeros((4, 0)))] * len(classes)
+    for at, one, mine in zip(order, ordered, cells, strict=True):
+        tau = np.linspace(0.0, one.tau, one.steps + 1)
+        value, spend = both[: one.steps + 1, 0, mine], both[: one.steps + 1, 1, mine]
+        tables[at] = PlanTable(tau, worth[: one.steps + 1, mine], value, spend)
+    return tables

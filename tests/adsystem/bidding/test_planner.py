@@ -7,12 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kreach as kr
-from kreach.adsystem.bidding.planning import (
-    GroupState,
-    Planner,
-    kind_probabilities,
-    market_response,
-)
+from kreach.adsystem.bidding.conditions import GroupState
+from kreach.adsystem.bidding.group_kinds import kind_probabilities
+from kreach.adsystem.bidding.planning import Planner
+from kreach.adsystem.bidding.responses import market_response
 from kreach.boundary.money import AUCTIONS
 from kreach.numeric.planning import solve_plan
 from tests.adsystem.visit_models import sample_model

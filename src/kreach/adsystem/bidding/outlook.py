@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kreach.adsystem.bidding.market import Market
-from kreach.adsystem.bidding.planning import (
-    GroupState,
-    Plan,
-    Planner,
+from kreach.adsystem.bidding.conditions import GroupState
+from kreach.adsystem.bidding.group_kinds import (
     kind_probabilities,
     planned_days,
     session_continuation,
 )
+from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.bidding.plan import Plan
+from kreach.adsystem.bidding.planning import Planner
 from kreach.adsystem.measurement.drawn import GroupDraws
 from kreach.adsystem.measurement.report import ReachReport, measure
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience

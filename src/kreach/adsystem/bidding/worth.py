@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kreach.adsystem.bidding.planning import KindProbability, Plan
+from kreach.adsystem.bidding.group_kinds import KindProbability
+from kreach.adsystem.bidding.plan import Plan
 from kreach.numeric.planning import Response
 from kreach.numeric.types import FloatArray
 
@@ -14,6 +15,7 @@ __all__ = ["SessionValues", "Worth", "worth_table"]
 _ROWS = 32
 _FEWEST_COLUMNS = 64
 _MAX_CELLS = 1 << 21
+_MAX_POINTS = 1 << 15  # of p that are computed at once
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,20 @@ def worth_table(
     impressions = np.arange(columns)
     table = np.empty((kinds, rows, columns))
     bound = np.empty((kinds, rows))
-    for kind in range(kinds):
-        table[kind] = fresh = probability(kind, impressions.astype(np.float64))
-        discounts: FloatArray = np.ones((rows, columns))
+    left = np.repeat(np.arange(rows) ** 2 * step, columns)
+    tiled = np.tile(impressions, rows)
+    at_once = max(1, _MAX_POINTS // columns)
+    for low in range(0, kinds, at_once):
+        some = np.arange(low, min(low + at_once, kinds))
+        fresh = probability(
+            np.repeat(some, columns), np.tile(impressions.astype(np.float64), len(some))
+        ).reshape(-1, 1, columns)
+        discounts: FloatArray = np.ones((len(some), rows, columns))
         if plan is not None:
-            left = np.repeat(np.arange(rows) ** 2 * step, columns)
-            tiled = np.tile(impressions, rows)
-            discounts = plan.discounts(kind, tiled, left).reshape(rows, columns)
-        table[kind] *= discounts
-        bound[kind] = (fresh[0] * discounts if passing else table[kind]).max(axis=1)
+            for at, kind in enumerate(some.tolist()):
+                discounts[at] = plan.discounts(kind, tiled, left).reshape(rows, columns)
+        own = table[some] = fresh * discounts
+        bound[some] = (fresh[:, :, :1] * discounts if passing else own).max(axis=2)
     if plan is not None and plan.more > 0.0:  # of one request of a session
         table = plan.multiplier * plan.response.request_value(table / plan.multiplier)
         bound = plan.multiplier * plan.response.request_value(bound / plan.multiplier)
