@@ -1,6 +1,9 @@
 """The bid endpoint beside the same server's constant answer: 100 campaigns, a million groups.
 
-python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0]
+Rates of the saturated server in turns, then the time to answer both at half of the bids' rate, then
+a soak: bids with their notices for some minutes.
+
+python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0.5]
 """
 
 import argparse
@@ -15,7 +18,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from benchmarks.load import Load, get, post, run_load
+from benchmarks.load import Load, get, post, run_load, run_paced
 from benchmarks.timing import memory_megabytes
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
@@ -190,6 +193,11 @@ def compare(
                 load = run_load(port, traffic.plain, seconds, connections)
                 totals[name].append(load.rate)
                 print(_line(name, load), flush=True)
+        half = sum(totals["bid"]) / rounds / 2.0
+        for _ in range(rounds):
+            for name, port in zip(("constant", "bid"), ports, strict=False):
+                paced = run_paced(port, traffic.plain, half, seconds)
+                print(_line(f"{name}, half of bids", paced), flush=True)
         memory = memory_megabytes(bidder.pid)
     constants, bids, past = (sum(rates) for rates in totals.values())
     ratio = bids / constants
@@ -200,21 +208,31 @@ def compare(
     return ratio
 
 
-def soak(config: Path, groups: int, minutes: float, connections: int) -> None:
-    """Bids with notices for some minutes: latency by the minute, and memory."""
+def soak(config: Path, groups: int, campaigns: int, minutes: float, connections: int) -> None:
+    """Bids with notices for some minutes: rate and latency by the minute, memory, errors."""
     with ServiceProcess("bidder", config, config.parent / "bidder.log") as bidder:
         port = bidder.port()
+        plan_all(port, Traffic(groups, 99), campaigns)
+        memory, answers, errors = [memory_megabytes(bidder.pid)], 0, 0
+        slowest = 0.0
         step = min(60.0, minutes * 60.0)
         for at in range(max(int(minutes * 60.0 / step), 1)):
             traffic = Traffic(groups, 100 + at)
             load = run_load(port, traffic.with_notices, step, connections, traffic.answered)
-            memory = memory_megabytes(bidder.pid)
+            memory.append(memory_megabytes(bidder.pid))
             bids = [load.quantile(p, posts=True) * 1e3 for p in (0.5, 0.99, 0.999)]
             latency = "p50 {:.2f} p99 {:.2f} p99.9 {:.2f} ms".format(*bids)
             bid_rate = len(load.of_posts) / load.seconds
             line = f"minute {at + 1:2}: {bid_rate:6,.0f} bid requests/s, {latency}; "
-            everything = f"with notices {load.rate:6,.0f}/s, {memory:,.0f} MB"
+            everything = f"with notices {load.rate:6,.0f}/s, {memory[-1]:,.0f} MB"
             print(line + everything, flush=True)
+            answers += len(load.latencies)
+            errors += sum(count for status, count in load.statuses.items() if status >= 400)
+            slowest = max(slowest, bids[1])
+        print(
+            f"soak: {answers:,} answers, {errors:,} errors, p99 of the worst minute "
+            f"{slowest:.2f} ms, {memory[0]:,.0f} MB at the start and {memory[-1]:,.0f} at the end"
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -227,7 +245,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--soak-minutes", type=float, default=0.0)
+    parser.add_argument("--soak-minutes", type=float, default=0.5)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         model = sessions_model() if options.model == "sessions" else None
@@ -245,7 +263,7 @@ def main(arguments: list[str] | None = None) -> None:
                 options.connections,
             )
         if options.soak_minutes:
-            soak(config, options.groups, options.soak_minutes, options.connections)
+            soak(config, options.groups, planned, options.soak_minutes, options.connections)
 
 
 def run() -> None:

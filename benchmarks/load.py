@@ -1,13 +1,21 @@
-"""A load generator: keep-alive connections, each with one request under way, on one core."""
+"""A load generator: keep-alive connections, each with one request under way, on one core.
+
+`run_load` saturates a server: a connection sends as soon as it has its answer. `run_paced` sends at
+a rate, whatever the answers: a request that finds no free connection waits, and its time counts
+from when it was due.
+"""
 
 import asyncio
 import re
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-__all__ = ["Load", "post", "run_load"]
+__all__ = ["Load", "get", "post", "run_load", "run_paced"]
+
+_PACE_SECONDS = 0.001  # requests that are due are sent so often
 
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
@@ -63,8 +71,11 @@ class _Client(asyncio.Protocol):
         if request is None:
             self._transport.close()
             return
+        self._write(request, time.perf_counter())
+
+    def _write(self, request: bytes, begun: float) -> None:
         self._post = request.startswith(b"POST")
-        self._begun = time.perf_counter()
+        self._begun = begun
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
@@ -118,6 +129,72 @@ def run_load(
         ]
         await asyncio.gather(*(protocol.ended for _, protocol in made))
         load.seconds = loop.time() - begun
+        return load
+
+    return uvloop.run(main())
+
+
+class _PacedClient(_Client):
+    """Sends what is due when it is free."""
+
+    def __init__(self, load: Load, pace: "_Pace", following: Callable[[], bytes]) -> None:
+        super().__init__(load, following, None)
+        self._pace, self._following = pace, following
+
+    def _send(self) -> None:
+        if self._pace.due:
+            self.send_due(self._pace.due.popleft())
+        else:
+            self._pace.free.append(self)
+
+    def send_due(self, due: float) -> None:
+        """Send a request whose time counts from when it was due."""
+        self._write(self._following(), due)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._transport.close()
+
+
+class _Pace:
+    def __init__(self) -> None:
+        self.due: deque[float] = deque()
+        self.free: deque[_PacedClient] = deque()
+
+
+def run_paced(
+    port: int, following: Callable[[], bytes], rate: float, seconds: float, connections: int = 64
+) -> Load:
+    """Send so many requests a second to 127.0.0.1 for some seconds."""
+    import uvloop  # noqa: PLC0415
+
+    async def main() -> Load:
+        load, pace = Load(), _Pace()
+        loop = asyncio.get_running_loop()
+        clients = [
+            (
+                await loop.create_connection(
+                    lambda: _PacedClient(load, pace, following), "127.0.0.1", port
+                )
+            )[1]
+            for _ in range(connections)
+        ]
+        begun, sent = time.perf_counter(), 0
+        while (now := time.perf_counter()) < begun + seconds:
+            wanted = int((now - begun) * rate)
+            for _ in range(wanted - sent):
+                if pace.free:
+                    pace.free.popleft().send_due(now)
+                else:
+                    pace.due.append(now)
+            sent = wanted
+            await asyncio.sleep(_PACE_SECONDS)
+        while len(load.latencies) < sent and time.perf_counter() < begun + seconds + 10.0:
+            await asyncio.sleep(_PACE_SECONDS)
+        load.seconds = time.perf_counter() - begun
+        for client in clients:
+            client.close()
+        await asyncio.gather(*(client.ended for client in clients))
         return load
 
     return uvloop.run(main())

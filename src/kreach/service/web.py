@@ -11,6 +11,7 @@ from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
 __all__ = [
+    "JSON_HEADERS",
     "App",
     "FastRoute",
     "Handler",
@@ -27,6 +28,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 _JSON: Header = (b"content-type", b"application/json")
+JSON_HEADERS: list[Header] = [_JSON]
+"""The headers of a response with JSON and nothing else; a busy route's are known by this list."""
 _TEXT: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 

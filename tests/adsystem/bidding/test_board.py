@@ -13,8 +13,9 @@ from kreach.adsystem.bidding.arrivals import Arrivals, Traffic
 from kreach.adsystem.bidding.bidder import PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.budget import Purse
+from kreach.adsystem.bidding.group_kinds import kind_probabilities
 from kreach.adsystem.bidding.market import EmpiricalMarket, LogNormalMarket, Market
-from kreach.adsystem.bidding.planning import Plan, kind_probabilities
+from kreach.adsystem.bidding.plan import Plan
 from kreach.adsystem.bidding.shading import Shading
 from kreach.adsystem.bidding.worth import worth_table
 from kreach.boundary.audience import Audience

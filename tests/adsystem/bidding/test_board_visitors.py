@@ -1,5 +1,6 @@
 """A campaign on the board with a visit model says what the library's bidder says."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -81,7 +82,7 @@ class Twins:
         self.traffic.record(group)
         by_library = self.bidder.wanted(group, now)
         self.board.turn_to(now)
-        shares = self.recent.shares(group, now) or {}
+        shares: Mapping[int, float] = self.recent.shares(group, now) or {}
         self.continued += 1 in shares
         self.above += shares.get(1, 1.0) > 1.0
         share = self.share(group)

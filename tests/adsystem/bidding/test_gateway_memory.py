@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import kreach as kr
-from kreach.adsystem.bidding.planning import Passing, kind_probabilities, market_response
+from kreach.adsystem.bidding.group_kinds import Passing, kind_probabilities
+from kreach.adsystem.bidding.responses import market_response
 from kreach.errors import KreachError
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 from kreach.numeric.planning import solve_plan

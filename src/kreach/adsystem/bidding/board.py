@@ -238,8 +238,6 @@ class Board:
 
     def _luck(self, weights: FloatArray) -> FloatArray:
         """Factors such that the highest product with values is i's with chance ∝ w_i·v_i^γ."""
-        if len(weights) == 1:
-            return np.ones(1)
         drawn = self._generator.exponential(size=len(weights))
         result: FloatArray = (weights / drawn) ** (1.0 / PREFERENCE)
         return result

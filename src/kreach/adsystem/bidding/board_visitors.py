@@ -1,8 +1,8 @@
 """The visitor filter of a campaign on the board: its draws are the board's, its sessions its own.
 
 The board's tables value a request as one of a fresh session. Where a campaign has won a request of
-the group lately, the filter says what share of that the request is worth. `RecentWins` tells which
-campaigns have, so that all other requests, which are most, cost nothing more.
+the group lately, the filter says what share of that the request is worth. `RecentWins` knows which
+campaigns have, and asks them as late as it can (`recent_wins.py`).
 
 Beside a gateway that drops repeats the filter is that of `memory_filter.py`, and a group has wins
 lately while the gateway remembers any. A request that passes may then be worth more than one of a
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.bidding.board import Board, BoardValuation
+from kreach.adsystem.bidding.recent_wins import DEFERRED_SECONDS, RecentWins
 from kreach.adsystem.measurement.memory_filter import MemoryFilter
 from kreach.adsystem.measurement.visitor_filter import VisitorFilter
 from kreach.adsystem.measurement.visitor_table import ModelProbability
@@ -27,46 +28,6 @@ from kreach.numeric.types import FloatArray, IntArray
 __all__ = ["BoardVisitors", "RecentWins"]
 
 _FIRST_DRAWS = 32
-_SWEEP = 20_000  # groups with recent wins until those that are over are looked for
-
-
-class RecentWins:
-    """By group: the campaigns that have won a request of it lately."""
-
-    def __init__(self) -> None:
-        self._by_group: dict[int, dict[int, BoardVisitors]] = {}
-        self._next_sweep = _SWEEP
-
-    def __len__(self) -> int:
-        return len(self._by_group)
-
-    def add(self, group: int, campaign: "BoardVisitors") -> None:
-        """A campaign won a request of a group."""
-        self._by_group.setdefault(group, {})[campaign.slot] = campaign
-        if len(self._by_group) >= self._next_sweep:
-            for each in list(self._by_group):
-                self._drop_idle(each)
-            self._next_sweep = max(_SWEEP, 2 * len(self._by_group))
-
-    def shares(self, group: int, now: float) -> dict[int, float] | None:
-        """Of a request: its value over that of a fresh session's, by slot; 1 for other slots."""
-        if group not in self._by_group:
-            return None
-        campaigns = self._drop_idle(group)
-        return {slot: campaign.share(group, now) for slot, campaign in campaigns.items()} or None
-
-    def forget(self, slot: int) -> None:
-        """The slot is another campaign's now."""
-        for campaigns in self._by_group.values():
-            campaigns.pop(slot, None)
-
-    def _drop_idle(self, group: int) -> dict[int, "BoardVisitors"]:
-        campaigns = self._by_group[group]
-        for slot in [s for s, each in campaigns.items() if not each.filter.holds(group)]:
-            del campaigns[slot]
-        if not campaigns:
-            del self._by_group[group]
-        return campaigns
 
 
 class BoardVisitors(BoardValuation):
@@ -88,11 +49,14 @@ class BoardVisitors(BoardValuation):
         recent: RecentWins,
         *,
         memory_seconds: float | None = None,
+        visitors: VisitorFilter | None = None,
     ) -> None:
+        """`visitors`: a filter that others have too, with draws in a place of its own."""
         super().__init__(board, slot)
-        self.filter = VisitorFilter(
+        self.filter = visitors or VisitorFilter(
             audience, model, [cap], memory_seconds=memory_seconds, draws=_Column(board, slot)
         )
+        self.filter.hold_longer(DEFERRED_SECONDS)
         self._kind = self.filter.audience.kind_numbers
         self._table: ModelProbability | None = None  # what the board's table is made of
         self._rows: dict[int, list[float]] = {}  # of it, by kind
@@ -106,6 +70,7 @@ class BoardVisitors(BoardValuation):
         return (self._won_draws + 1.0) / (self._wins + 1.0)
 
     def record(self, group: int, now: float) -> None:
+        self._recent.take_in(group, self.slot)
         before = self._board.counts.item(group, self.slot)
         self.filter.won(group, now)
         self._wins += 1
@@ -113,6 +78,7 @@ class BoardVisitors(BoardValuation):
         self._won_draws += self._board.counts.item(group, self.slot) - before
 
     def revert(self, group: int, won_at: float) -> None:
+        self._recent.take_in(group, self.slot)
         try:
             self.filter.revert(group, won_at)
         except KreachError:  # too long ago: its session is over
@@ -125,6 +91,16 @@ class BoardVisitors(BoardValuation):
             self._board.set_count(group, self.slot, self.filter.draws(group))
         if self.filter.holds(group):
             self._recent.add(group, self)
+        else:
+            self._recent.discard(group, self.slot)
+
+    def holds(self, group: int) -> bool:
+        """Whether a group has recent wins."""
+        return self.filter.holds(group)
+
+    def follow(self, group: int, times_us: Sequence[int]) -> None:
+        """Take in requests of a group whose values nobody asked for."""
+        self.filter.follow(group, times_us)
 
     def share(self, group: int, now: float) -> float:
         """The value of a request over what the board's table has; records the request."""
@@ -138,6 +114,11 @@ class BoardVisitors(BoardValuation):
     def drops_repeats(self) -> bool:
         """Whether the publisher drops bids for people at the cap."""
         return isinstance(self.filter, MemoryFilter)
+
+    @property
+    def follows_at_once(self) -> bool:
+        """Whether requests may not be taken in later."""
+        return self.drops_repeats
 
     def passing(self, group: int) -> float:
         """The probability that the publisher did not drop a bid for the group's last request."""
@@ -161,9 +142,15 @@ class BoardVisitors(BoardValuation):
         whole, kind = int(draws), 0 if self._kind is None else self._kind[group]
         row = self._rows.get(kind, [])
         if whole + 1 >= len(row):
-            size = max(2 * len(row), whole + 2, _FIRST_DRAWS)
-            row = self._rows[kind] = self._table(kind, np.arange(size, dtype=np.float64)).tolist()
+            row = self._row(self._table, kind, whole)
         return row[whole] + (draws - whole) * (row[whole + 1] - row[whole])
+
+    def _row(self, table: ModelProbability, kind: int, whole: int) -> list[float]:
+        """The values of a kind in the board's table, for more than so many draws."""
+        size = max(2 * len(self._rows.get(kind, [])), whole + 2, _FIRST_DRAWS)
+        row: list[float] = table(kind, np.arange(size, dtype=np.float64)).tolist()
+        self._rows[kind] = row
+        return row
 
     def load(self, groups: IntArray, impressions: IntArray) -> None:
         draws: FloatArray = impressions * np.float64(self.draws_per_impression)

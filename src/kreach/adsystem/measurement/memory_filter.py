@@ -164,6 +164,10 @@ class MemoryFilter(VisitorFilter):
             del self._recent[group]
         return value
 
+    def follow(self, group: int, times_us: Sequence[int]) -> None:
+        for at_us in times_us:
+            self.request(group, at_us / MICROS)
+
     def won(self, group: int, now: Moment) -> float:
         group, at_us = self._checked(group), as_micros(now)
         if at_us >= self._next_refresh_us:

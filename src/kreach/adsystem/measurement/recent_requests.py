@@ -6,7 +6,7 @@ far: all 0 for a session that nobody has won. A request is a tuple
     (instant, state after, state before, draws before, draw, values)
 
 with the effective draws before it, the share of a draw that winning it was (`NOT_WON` if it was
-not: its two states are then the same), and its values by cap.
+not: its two states are then the same), and its values by cap; () if nobody has asked for them.
 """
 
 from bisect import bisect_right
@@ -80,6 +80,12 @@ class SessionOdds:
             return (won,)
         several[0] = won
         return tuple(several)
+
+    def extend(self, requests: list[Request], times_us: Sequence[int], draws: float) -> None:
+        """Append requests at these times, which follow in time, after so many draws."""
+        for at_us in times_us:
+            state = self.state(requests, len(requests), at_us)
+            requests.append((at_us, state, state, draws, NOT_WON, ()))
 
 
 def after_win(state: State) -> State:

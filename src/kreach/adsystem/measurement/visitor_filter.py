@@ -42,7 +42,7 @@ from kreach.adsystem.measurement.running_sum import RunningSum
 from kreach.adsystem.measurement.visitor_table import ModelProbability, VisitorTable
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_whole_number
-from kreach.boundary.times import to_micros
+from kreach.boundary.times import MICROS, to_micros
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.draws import HOUR_US
@@ -204,6 +204,10 @@ class VisitorFilter:
                 for request in recent.requests
             ]
 
+    def hold_longer(self, seconds: int) -> None:
+        """Hold idle groups for so much longer: `follow` may come that late."""
+        self._idle_us = max(self._odds.horizon_us, _MIN_HELD_US) + seconds * MICROS
+
     def kind_probability(self, now: Moment) -> ModelProbability:
         """`fresh_value` by kind of group and draws, as of now."""
         at_us = as_micros(now)
@@ -252,6 +256,23 @@ class VisitorFilter:
                 values = requests[self._insert(group, recent, at_us)][5]
         return values[0] if len(values) == 1 else self._answer(values)
 
+    def follow(self, group: int, times_us: Sequence[int]) -> None:
+        """`request` at each of these times, in their order, where nobody asks for the values."""
+        self._seen += len(times_us)
+        recent, start = self._recent.get(group), 0
+        while recent is not None and start < len(times_us):
+            requests = recent.requests
+            if times_us[start] < requests[-1][0]:
+                self._insert(group, recent, times_us[start])
+                start += 1
+                continue
+            stop = start + max(self._max_held - len(requests), 1)
+            self._odds.extend(requests, times_us[start:stop], self._draws[group])
+            start = stop
+            if len(requests) >= self._max_held and not recent.trim(self._odds.lags):
+                del self._recent[group]
+                recent = None
+
     def won(self, group: int, now: Moment) -> float | dict[int, float]:
         """Record that the request was won; returns what it adds to reach.
 
@@ -277,6 +298,7 @@ class VisitorFilter:
             found = recent.find(at_us, was_won=False)
             index = self._insert(group, recent, at_us) if found is None else found
         at_us, _, before, draws, _, values = requests[index]
+        values = values or self._values(group, draws, before)
         draw = 1.0 - before[0]
         requests[index] = (at_us, after_win(before), before, draws, draw, values)
         self._count(at_us, before, values, 1)

@@ -19,7 +19,7 @@ import numpy as np
 from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.meetings import PART_US
-from kreach.numeric.types import FloatArray
+from kreach.numeric.types import FloatArray, IntArray
 from kreach.numeric.visitors import compound
 
 __all__ = ["ModelProbability", "VisitorTable"]
@@ -43,22 +43,25 @@ class ModelProbability:
     cap: int
     batch: FloatArray
 
-    def __call__(self, kind: int, draws: FloatArray) -> FloatArray:
-        """The probability after so many draws, rounded to whole ones."""
+    def __call__(self, kind: int | IntArray, draws: FloatArray) -> FloatArray:
+        """The probability after so many draws, rounded to whole ones; the kind of all, or each."""
         n: FloatArray = np.rint(np.maximum(draws, 0.0))
         result: FloatArray = self.under(kind, n)[:, -1]
         return result
 
-    def under(self, kind: int, draws: FloatArray) -> FloatArray:
+    def under(self, kind: int | IntArray, draws: FloatArray) -> FloatArray:
         """The same for every cap up to the largest, a column each."""
-        size = float(self.size[kind])
-        if size == 1.0:  # one person, whatever the sessions
-            below: FloatArray = (draws[:, None] < np.arange(1, self.cap + 1)).astype(np.float64)
-        else:
-            kinds = self.model.kinds(self.meeting, np.full(len(draws), size))
-            law = compound(kinds.sessions_of_next(draws, self.cap - 1), self.batch)
-            below = np.minimum(np.cumsum(law.pmf, axis=1), 1.0)
-        return below * (float(self.targeted[kind]) / size)
+        size, targeted = (np.full(len(draws), each[kind]) for each in (self.size, self.targeted))
+        below: FloatArray = np.empty((len(draws), self.cap))
+        alone = size == 1.0  # one person, whatever the sessions
+        if alone.any():
+            below[alone] = draws[alone, None] < np.arange(1, self.cap + 1)
+        if not alone.all():
+            kinds = self.model.kinds(self.meeting, size[~alone])
+            law = compound(kinds.sessions_of_next(draws[~alone], self.cap - 1), self.batch)
+            below[~alone] = np.minimum(np.cumsum(law.pmf, axis=1), 1.0)
+        below *= (targeted / size)[:, None]
+        return below
 
 
 class VisitorTable:
