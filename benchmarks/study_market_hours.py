@@ -6,6 +6,11 @@ both start with what a bidder of their kind learned in a flight of seven days be
 hand has real prices with times, so the rhythm is synthetic.
 
     python -m benchmarks.study_market_hours
+
+"New campaign" is another table: one campaign flies two days, then a second one flies one day, with
+and without what the first has learned about hours (`MarketHours`).
+
+    python -m benchmarks.study_market_hours --new-campaign
 """
 
 import argparse
@@ -18,6 +23,7 @@ import numpy as np
 import kreach as kr
 from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.auction_markets import AuctionMarkets
+from kreach.adsystem.bidding.market_hours import CampaignHours, MarketHours
 from kreach.lab.auctions import Outcome, Stream, run_auctions
 
 DAY = 86_400.0
@@ -45,7 +51,13 @@ def _stream(seed: int, amplitude: float, days: int, requests: int) -> Stream:
 
 
 def _fly(
-    stream: Stream, budget: float, days: int, auction: str, by_hour: bool, memory: Any
+    stream: Stream,
+    budget: float,
+    days: int,
+    auction: str,
+    by_hour: bool,
+    memory: Any,
+    hours: CampaignHours | None = None,
 ) -> tuple[Outcome, dict[str, Any]]:
     audience = kr.Audience.disjoint(np.full(GROUPS, GROUP_SIZE))
     end = START + DAY * days
@@ -58,6 +70,7 @@ def _fly(
         arrivals=Arrivals(GROUPS, START, end, TRAFFIC.tolist()),
     )
     bidder.markets = AuctionMarkets(prior, half_life_auctions=HALF_LIFE_AUCTIONS, by_hour=by_hour)
+    bidder.markets.market_hours = hours
     if memory is not None:
         bidder.markets.remember(memory)
     outcome = run_auctions(bidder, stream, 1, auction=auction)
@@ -88,6 +101,22 @@ def _pair(task: Task) -> tuple[list[float], list[float]]:
     return [*ratios, first[1] / first[0]], spent
 
 
+def _new_campaign(task: Task) -> tuple[float, float, float]:
+    """Reach of a campaign that is told the hours over one that is not; both spends."""
+    amplitude, auction, _, share, requests, seed = task
+    budget = share * GROUP_SIZE * GROUPS
+    shared = MarketHours()
+    earlier = _stream(seed + 1_000_000, amplitude, 2, requests)
+    _fly(earlier, budget, 2, auction, True, None, shared.of("first"))
+    later = _stream(seed, amplitude, 1, requests // 2)
+    told, alone = (
+        _fly(later, budget / 2.0, 1, auction, True, None, hours)[0]
+        for hours in (shared.of("second"), None)
+    )
+    spends = told.spend / (budget / 2.0), alone.spend / (budget / 2.0)
+    return told.expected_reach / alone.expected_reach, *spends
+
+
 def known_gain(amplitude: float, auction: str, cost: float) -> float:
     """Wins of who knows the prices of each hour, over those of the best single bid.
 
@@ -106,6 +135,23 @@ def known_gain(amplitude: float, auction: str, cost: float) -> float:
     return float(np.interp(cost, costs, win) / np.interp(cost, bids * single, single))
 
 
+def _print_new_campaigns(options: argparse.Namespace) -> None:
+    print("auction        budget amplitude   told the hours/not (range)   spent: told, not")
+    settings = product(options.auctions, options.budgets, options.amplitudes)
+    with ProcessPoolExecutor(options.processes) as pool:
+        for auction, share, amplitude in settings:
+            tasks = [
+                (amplitude, auction, 1, share, options.requests, seed)
+                for seed in range(options.seeds)
+            ]
+            ratio, told, alone = np.array(list(pool.map(_new_campaign, tasks))).T
+            print(
+                f"{auction:<13} {share:>7g} {amplitude:>9g}   {ratio.mean():.4f} "
+                f"({ratio.min():.3f} to {ratio.max():.3f})   {told.mean():.3f}, {alone.mean():.3f}",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Run the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -116,7 +162,11 @@ def main() -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[0.1, 0.4], help="per person")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--new-campaign", action="store_true")
     options = parser.parse_args()
+    if options.new_campaign:
+        _print_new_campaigns(options)
+        return
     names = "auction", "days", "budget", "amplitude"
     print("{:<13} {:>4} {:>6} {:>9}".format(*names), end="")
     print(f"   {'by hour/one (range)':<25}{'remembered (range)':<25}", end="")

@@ -6,7 +6,7 @@ import pytest
 import kreach as kr
 from kreach.adsystem.bidding.auction_markets import AuctionMarkets
 from kreach.adsystem.bidding.market import MarketMix
-from kreach.adsystem.bidding.planning import market_response
+from kreach.adsystem.bidding.responses import market_response
 
 AUDIENCE = kr.Audience.disjoint([20] * 30)
 PRIOR = kr.LogNormalMarket(0.0, 0.7)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kreach.adsystem.bidding.competition import PREFERENCE, Competition
+from kreach.adsystem.bidding.conditions import Conditions
 from kreach.adsystem.bidding.market import LogNormalMarket
-from kreach.adsystem.bidding.planning import Conditions, market_response
+from kreach.adsystem.bidding.responses import market_response
 
 LAMBDA = np.array([50.0, 40.0])
 
@@ -72,3 +73,30 @@ def test_a_bid_limit_keeps_the_market_below_it() -> None:
     assert win[~low] == pytest.approx(float(market.win_probability(np.array(0.7))), rel=2e-3)
     assert cost[~low] == pytest.approx(float(market.expected_cost(np.array(0.7))), rel=5e-3)
     assert limited.bids.max() == 0.7
+
+
+def test_campaigns_that_plan_as_one_do_not_compete_with_each_other() -> None:
+    """Two of a pool and one other: each of the two gets what both together would."""
+    apart, pooled = Competition(), Competition()
+    values, multipliers = np.array([0.02, 0.02, 0.03]), np.array([50.0, 50.0, 40.0])
+    for each in (apart, pooled):
+        each.add_slots(3)
+    for _ in range(400):
+        together = np.array([0.02, 0.0, 0.03])
+        apart.record(together, multipliers, np.array([4.0, 0.0, 1.0]), 0.0)
+        weights = np.array([1.0, 3.0, 1.0])
+        pooled.record(values, multipliers, weights, 0.0, np.array([7, 7, -1]))
+    expected = apart.availability(0)
+    assert expected is not None
+    for slot in (0, 1):
+        found = pooled.availability(slot)
+        assert found is not None
+        assert found.shares == pytest.approx(expected.shares, abs=1e-9)
+    third, alone = pooled.availability(2), apart.availability(2)
+    assert third is not None
+    assert alone is not None
+    assert third.shares == pytest.approx(alone.shares, abs=1e-9)
+    only = Competition()
+    only.add_slots(2)
+    only.record(values[:2], multipliers[:2], np.ones(2), 0.0, np.array([0, 0]))
+    assert only.availability(0) is None

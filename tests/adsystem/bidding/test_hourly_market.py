@@ -12,7 +12,7 @@ from kreach.adsystem.bidding.arrivals import Arrivals
 from kreach.adsystem.bidding.auction_markets import AuctionMarkets
 from kreach.adsystem.bidding.hourly_market import MarketByHour, ScaledMarket, scaled
 from kreach.adsystem.bidding.market import MarketMix
-from kreach.adsystem.bidding.planning import market_response
+from kreach.adsystem.bidding.responses import market_response
 from kreach.adsystem.bidding.shading import Shading
 
 HOUR, DAY = 3_600.0, 86_400.0

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import kreach as kr
+from kreach.adsystem.bidding.conditions import GroupState
+from kreach.adsystem.bidding.group_kinds import kind_probabilities
 from kreach.adsystem.bidding.outlook import Outlook, OutlookMaker
-from kreach.adsystem.bidding.planning import GroupState, Planner, kind_probabilities
+from kreach.adsystem.bidding.planning import Planner
 
 AUDIENCE = kr.Audience.disjoint([20] * 50)
 MARKET = kr.LogNormalMarket(0.0, 0.7)

@@ -127,3 +127,55 @@ def test_an_outcome_teaches_the_hour_in_which_the_bid_was_made(tmp_path: Path, e
             address = bid.lurl if end == "loss" else bid.burl
             assert exchange.call(address, bid.price / 2).status == 200
         assert hours_learned(exchange) == [12]
+
+
+def learn_for_days(exchange: Exchange, number: int, venue: int) -> None:
+    """Four days of outcomes of a campaign, of bids around the price of 0.001."""
+    bidder = exchange.state.catalogue_bidders["v1"]
+    runtime = bidder.runtimes[number]
+    generator = np.random.default_rng(63)
+    for moment in np.sort(generator.uniform(-4 * DAY, 0.0, 8_000)).tolist():
+        offset = 0.8 * float(WAVE[int(moment // HOUR) % 24])
+        micros = int(generator.uniform(200.0, 3_000.0))
+        price = int(1_000.0 * generator.lognormal(offset, 0.7))
+        paid = min(price, micros) if venue == 0 else micros
+        issued = MIDNIGHT + moment
+        bidder.learn(runtime, micros, paid, won=micros >= price, venue=venue, issued=issued)
+    runtime.bidder.markets.refresh()
+
+
+@pytest.mark.parametrize("venue", [0, 1])
+def test_a_new_campaign_begins_with_the_hours_that_others_know(tmp_path: Path, venue: int) -> None:
+    """Also after a restart, and if it was added while no bidder ran. Levels are its own."""
+    auction = ("second_price", "first_price")[venue]
+    names = iter(("summer", "autumn"))
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
+        learn_for_days(exchange, 1, venue)
+    for number in (2, 3):
+        with bidding(tmp_path, [sample_campaign(next(names))]) as exchange:
+            runtime = exchange.state.catalogue_bidders["v1"].runtimes[number]
+            markets = runtime.bidder.markets
+            assert markets.with_factors(auction)[1] is None
+            markets.count(auction)
+            base = markets.with_factors(auction)[0]
+            markets.refresh()
+            market, factors = markets.with_factors(auction)
+            assert factors is not None
+            assert factors[20] > 2.0 * factors[8]
+            level = np.array([0.0005, 0.001, 0.002])
+            own = base.win_probability(level)
+            assert market.win_probability(level) == pytest.approx(own, abs=0.02)
+
+
+def test_a_new_exchange_begins_with_the_hours_of_the_others(tmp_path: Path) -> None:
+    with bidding(tmp_path, [sample_campaign()]) as exchange:
+        learn_for_days(exchange, 1, 1)
+        exchanges = exchange.state.exchanges
+        venue = exchanges.venue("new.example")
+        for at in range(250):
+            exchanges.learn(venue, 0.001, won=at % 2 == 0, moment=MIDNIGHT + 8 * HOUR)
+        exchanges.refresh(MIDNIGHT + 9 * HOUR)
+        shading = exchanges.shading(venue)
+        assert shading is not None
+        dear, cheap = (shading.at(MIDNIGHT + hour * HOUR, 0.004) for hour in (20, 8))
+        assert dear > 1.2 * cheap

@@ -12,6 +12,7 @@ import numpy as np
 from kreach.adsystem.bidding.hourly_learning import HourlyLearner
 from kreach.adsystem.bidding.hourly_market import MarketByHour, scaled
 from kreach.adsystem.bidding.market import Market, MarketMix, check_auction
+from kreach.adsystem.bidding.market_hours import CampaignHours
 from kreach.adsystem.bidding.responses import PlannedMarket
 from kreach.adsystem.bidding.rhythm import HOURS
 from kreach.boundary.money import AUCTIONS
@@ -53,6 +54,10 @@ class AuctionMarkets:
         if learn:
             self._learner(prior.auction)  # refuses wrong numbers now
         self.requests = dict.fromkeys(AUCTIONS, 0.0)  # the later ones weighing more
+        self.market_hours: CampaignHours | None = None
+        """What campaigns of the same bidder learn together about prices by hour."""
+        self._hours_version = -1
+        self._hours_of_others: dict[str, FloatArray] = {}
 
     def turn_to(self, moment: float) -> None:
         """What is learned and read from now on happens at this time (seconds since 1970)."""
@@ -99,9 +104,10 @@ class AuctionMarkets:
     def count(self, auction: str | None = None) -> None:
         """A request of this type was seen."""
         requests = self.requests
-        requests[auction or self.own] += 1.0
-        if sum(requests.values()) > _MAX_COUNTED:  # traffic may change
-            for name in requests:
+        auction = auction or self.own
+        requests[auction] = counted = requests[auction] + 1.0
+        if counted > _MAX_COUNTED / 2.0 and sum(requests.values()) > _MAX_COUNTED:
+            for name in requests:  # traffic may change
                 requests[name] /= 2.0
 
     def learn(self, bid: float, price: float, *, won: bool, auction: str | None = None) -> None:
@@ -130,10 +136,33 @@ class AuctionMarkets:
     def refresh(self) -> None:
         """Believe what was learned so far."""
         self._scaled.clear()
+        self._read_market_hours()
         for auction, learner in self._learners.items():
             if self._by_hour:
-                learner.fit_hours()
+                self._fit_hours(auction, learner)
             self._markets[auction] = learner.market()
+
+    def _read_market_hours(self) -> None:
+        """What others have learned about hours since the last time."""
+        shared = self.market_hours
+        if shared is None or not (self._learn and self._by_hour):
+            return
+        if shared.version != self._hours_version:
+            self._hours_version = shared.version
+            for auction, count in self.requests.items():
+                offsets = shared.offsets(auction)
+                if offsets is not None and (count > 0.0 or auction in self._learners):
+                    self._learner(auction)
+                    self._hours_of_others[auction] = offsets
+                else:
+                    self._hours_of_others.pop(auction, None)
+
+    def _fit_hours(self, auction: str, learner: HourlyLearner) -> None:
+        before = learner.estimates
+        learner.fit_hours(self._hours_of_others.get(auction))
+        own = learner.estimates
+        if self.market_hours is not None and own is not None and own is not before:
+            self.market_hours.report(auction, *own)
 
     def planned(self, hours: FloatArray | None = None) -> PlannedMarket:
         """The market of the requests to come: as mixed as those that were seen.

@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from kreach.numeric.types import FloatArray
+from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = ["PREFERENCE", "Availability", "Competition"]
 
@@ -61,14 +61,27 @@ class Competition:
         self._weights[slot] = 0.0
 
     def record(
-        self, values: FloatArray, multipliers: FloatArray, weights: FloatArray, others: float
+        self,
+        values: FloatArray,
+        multipliers: FloatArray,
+        weights: FloatArray,
+        others: float,
+        pools: IntArray | None = None,
     ) -> None:
         """A sampled request: value, λ and weight by slot; `others`: Σ w·v^γ of those without one.
 
-        A value of 0 says that the campaign does not want it.
+        A value of 0 says that the campaign does not want it. Slots with the same number ≥ 0 in
+        `pools` plan as one campaign: they do not compete with each other.
         """
         strength = weights * values**PREFERENCE
-        left = np.maximum(strength.sum() - strength, 0.0) + others
+        own = strength
+        if pools is not None and (pools >= 0).any():
+            pooled = pools >= 0
+            sums = np.bincount(pools[pooled], weights=strength[pooled])
+            own = np.where(pooled, sums[np.maximum(pools, 0)], strength)
+            wanted = pooled & (strength > 0.0)
+            weights = np.where(wanted, weights * own / np.where(wanted, strength, 1.0), weights)
+        left = np.maximum(strength.sum() - own, 0.0) + others
         mine = np.flatnonzero(values > 0.0)
         worth = values[mine] * multipliers[mine]
         level = (left[mine] / np.maximum(weights[mine], 1e-300)) ** (1.0 / PREFERENCE) / worth

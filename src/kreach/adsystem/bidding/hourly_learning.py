@@ -12,7 +12,13 @@ from typing import Any
 
 from kreach.adsystem.bidding.learning import MarketLearner
 from kreach.adsystem.bidding.market import Market
-from kreach.adsystem.bidding.rhythm import HOURS, PriceRhythm, hour_of
+from kreach.adsystem.bidding.rhythm import (
+    HOURS,
+    HourEstimates,
+    PriceRhythm,
+    believed_offsets,
+    hour_of,
+)
 from kreach.boundary.times import HOUR_SECONDS
 from kreach.numeric.types import FloatArray
 
@@ -44,6 +50,8 @@ class HourlyLearner(MarketLearner):
         self.factors: tuple[float, ...] | None = None
         self._last: float | None = None
         self._fitted_hour: int | None = None
+        self._market: FloatArray | None = None  # offsets that others have learned
+        self.estimates: tuple[HourEstimates, float] | None = None  # own, as of a moment
 
     def factor(self, moment: float | None) -> float:
         """Prices at a moment, over those of the base; without, of the auctions remembered."""
@@ -78,17 +86,34 @@ class HourlyLearner(MarketLearner):
         return self.factor(moment)
 
     @property
+    def knows_hours(self) -> bool:
+        """Whether its own auctions tell hours apart, or might."""
+        return self._rhythm.repeats
+
+    @property
     def fit_due(self) -> bool:
         """Whether an hour has passed in which something was learned, and hours have repeated."""
         if self._last is None or int(self._last // HOUR_SECONDS) == self._fitted_hour:
             return False
         return self._rhythm.repeats
 
-    def fit_hours(self) -> None:
-        """Believe what was learned about hours; does so once an hour."""
+    def fit_hours(self, market: FloatArray | None = None) -> None:
+        """Believe what was learned about hours; does so once an hour.
+
+        `market`: offsets that others have learned in the same market. They are believed at once,
+        and as far as one's own auctions do not say otherwise.
+        """
         if self.fit_due and self._last is not None:
             self._fitted_hour = int(self._last // HOUR_SECONDS)
-            self._use(self._rhythm.offsets())
+            own = self._rhythm.estimates()
+            self.estimates = None if own is None else (own, self._last)
+        elif self.estimates is None and self._rhythm.repeats:
+            return  # remembered: offsets are those of both already
+        elif market is None or (self._market is not None and (market == self._market).all()):
+            return
+        self._market = market
+        own = None if self.estimates is None else self.estimates[0]
+        self._use(believed_offsets(own, market))
 
     def _use(self, offsets: FloatArray | None) -> None:
         new = [0.0] * HOURS if offsets is None else offsets.tolist()

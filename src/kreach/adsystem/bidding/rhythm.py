@@ -12,10 +12,13 @@ hour, a_h from even days and b_h from odd days, with variances A_h and B_h:
 * The offset of an hour is its estimate times τ²/(τ² + variance): an hour with few auctions stays
   near 0, and one that was never seen is 0 (empirical Bayes).
 
-On the first day there is one estimate: an hour and a trend cannot be told apart.
+On the first day there is one estimate: an hour and a trend cannot be told apart. What other
+campaigns know of the market's hours is believed until then (`market_hours`), and afterwards as far
+as one's own auctions do not say otherwise.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -25,7 +28,14 @@ from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS
 from kreach.numeric.censored import CensoredSamples, fit_locations
 from kreach.numeric.types import FloatArray
 
-__all__ = ["HOURS", "PriceRhythm", "hour_of", "shrunk_offsets"]
+__all__ = [
+    "HOURS",
+    "HourEstimates",
+    "PriceRhythm",
+    "believed_offsets",
+    "hour_of",
+    "shrunk_offsets",
+]
 
 HOURS = 24
 _SETS = 2 * HOURS  # hours of even days, then those of odd days
@@ -105,8 +115,8 @@ class PriceRhythm:
         seen = self._days.reshape(2, HOURS) >= 0
         return int((seen[0] & seen[1]).sum()) >= _MIN_HOURS
 
-    def offsets(self) -> FloatArray | None:
-        """Offsets of ln price by hour, around 0; None without a rhythm."""
+    def estimates(self) -> "HourEstimates | None":
+        """ln price by hour of even and of odd days; None before hours have repeated."""
         if not self.repeats:
             return None
         samples = self._samples()
@@ -116,7 +126,11 @@ class PriceRhythm:
         information = fitted.information
         enough = information * fitted.sigma**2 >= _MIN_AUCTIONS
         variance = np.where(enough, 1.0 / np.where(enough, information, 1.0), np.inf)
-        return shrunk_offsets(fitted.location.reshape(2, HOURS), variance.reshape(2, HOURS))
+        return HourEstimates(fitted.location.reshape(2, HOURS), variance.reshape(2, HOURS))
+
+    def offsets(self) -> FloatArray | None:
+        """Offsets of ln price by hour, around 0; None without a rhythm."""
+        return believed_offsets(self.estimates(), None)
 
     def _samples(self) -> CensoredSamples:
         won = np.zeros_like(self._lost) if self._won is None else self._won
@@ -152,6 +166,28 @@ class PriceRhythm:
         lost = _dense(memory["lost"])
         won = _dense(memory["won"]) if "won" in memory else None
         self._days, self._prices, self._lost, self._won = days, prices.astype(float), lost, won
+
+
+@dataclass(frozen=True)
+class HourEstimates:
+    """ln price by hour (columns) of even and of odd days; an infinite variance: nothing known."""
+
+    location: FloatArray
+    variance: FloatArray
+
+
+def believed_offsets(own: HourEstimates | None, market: FloatArray | None) -> FloatArray | None:
+    """Offsets by hour from one's own estimates and from those of the market, as others know it.
+
+    Own offsets are counted from the market's, and shrunk to these: they say something where even
+    and odd days agree that one's own prices have another rhythm.
+    """
+    if own is None:
+        return market
+    if market is None:
+        return shrunk_offsets(own.location, own.variance)
+    apart = shrunk_offsets(own.location - market, own.variance)
+    return market if apart is None else np.clip(market + apart, -_MAX_OFFSET, _MAX_OFFSET)
 
 
 def shrunk_offsets(estimate: FloatArray, variance: FloatArray) -> FloatArray | None:

@@ -13,7 +13,9 @@ from typing import Any
 
 from kreach.adsystem.bidding.hourly_learning import HourlyLearner
 from kreach.adsystem.bidding.market import LogNormalMarket
+from kreach.adsystem.bidding.market_hours import MarketHours
 from kreach.adsystem.bidding.shading import Shading
+from kreach.numeric.types import FloatArray
 
 __all__ = ["FIRST_PRICE", "SECOND_PRICE", "Exchanges", "auction_of"]
 
@@ -40,6 +42,7 @@ class Exchanges:
     def __init__(self, mu: float, sigma: float) -> None:
         """`mu` and `sigma` of ln(CPM): the prior of every exchange."""
         self._prior = LogNormalMarket(mu - log(1_000), sigma, "first_price")
+        self.hours = MarketHours()  # by auction type, from the campaigns' auctions
         self._numbers: dict[str, int] = {}
         self._learners: dict[int, HourlyLearner] = {}
         self._shadings: dict[int, Shading] = {}
@@ -95,12 +98,17 @@ class Exchanges:
         self._refreshed = now
         due = next((at for at in sorted(self._changed) if self._learners[at].fit_due), None)
         if due is not None:  # one at a time: requests wait for it
-            self._learners[due].fit_hours()
+            self._learners[due].fit_hours(self._market_hours())
         for venue in self._changed:
             learner = self._learners[venue]
             if learner.auctions >= _ENOUGH:
+                if not learner.knows_hours:  # a new exchange begins with those of the others
+                    learner.fit_hours(self._market_hours())
                 self._shadings[venue] = Shading(learner.market(), learner.factors)
         self._changed.clear()
+
+    def _market_hours(self) -> FloatArray | None:
+        return self.hours.offsets("first_price", "")
 
     def memory(self) -> dict[str, Any]:
         """What was learned, as plain values, by exchange in the order of their venues."""
