@@ -42,7 +42,17 @@ from kreach.publisher.release import Floors
 from kreach.publisher.store import read_build
 from kreach.publisher.visit_history import VisitHistory
 
-__all__ = ["PATTERNS", "Case", "Flight", "main", "read_flight", "study", "won_requests"]
+__all__ = [
+    "PATTERNS",
+    "Case",
+    "Flight",
+    "add_flight_arguments",
+    "flight_of",
+    "main",
+    "read_flight",
+    "study",
+    "won_requests",
+]
 
 PATTERNS = ("random", "first of each group", "burst", "night", "office", "spaced")
 SHARES = (0.02, 0.1, 0.3, 1.0)
@@ -278,24 +288,34 @@ def _held(cases: list[Case]) -> str:
     return f"{100 * held:.0f} (±{100 * width:.1f}, {len(cases)})"
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+def add_flight_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `flight_of`."""
     parser.add_argument("--visits", type=Path, required=True)
     parser.add_argument("--split", help="first instant of the flight (default: the middle)")
     parser.add_argument("--end", help="end of the flight")
     parser.add_argument("--group-size", type=int, default=20)
     parser.add_argument("--strategy", default="random")
-    parser.add_argument("--campaigns", type=int, default=5)
-    parser.add_argument("--traffic", choices=_TRAFFIC, nargs="+", default=["unknown"])
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args(arguments)
+
+
+def flight_of(given: argparse.Namespace) -> Flight:
+    """The flight that the arguments name."""
     split = as_instant("split", given.split)
     if split is None:
         at_us = Directory(given.visits).visits().at_us
         split = from_micros((int(at_us[0]) + int(at_us[-1])) // 2)
     end = as_instant("end", given.end)
     assert end is None or to_micros(end) > to_micros(split)
-    flight = read_flight(given.visits, split, end, given.group_size, given.strategy, given.seed)
+    return read_flight(given.visits, split, end, given.group_size, given.strategy, given.seed)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    add_flight_arguments(parser)
+    parser.add_argument("--campaigns", type=int, default=5)
+    parser.add_argument("--traffic", choices=_TRAFFIC, nargs="+", default=["unknown"])
+    given = parser.parse_args(arguments)
+    flight = flight_of(given)
     model = flight.model
     print(
         f"{len(flight.requests):,} requests in {flight.days:.1f} days; regulars {model.regulars}, "

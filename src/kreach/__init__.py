@@ -33,14 +33,19 @@ if TYPE_CHECKING:
     from kreach.adsystem.log.prepare import prepare_log
     from kreach.adsystem.log.spark_engine import SparkEngine
     from kreach.adsystem.measurement import baselines
+    from kreach.adsystem.measurement.combination import Combination, combine
     from kreach.adsystem.measurement.distribution import ReachDistribution
     from kreach.adsystem.measurement.meter import ReachMeter
     from kreach.adsystem.measurement.probability import reach_probability
     from kreach.adsystem.measurement.report import ReachReport, measure
     from kreach.adsystem.measurement.rolling import RollingReachMeter
     from kreach.adsystem.measurement.sampling import sample_reach
+    from kreach.adsystem.measurement.timed_parts import combine_times
     from kreach.adsystem.measurement.times import measure_times
     from kreach.adsystem.measurement.visitor_filter import VisitorFilter
+    from kreach.adsystem.reports.by_segment import BySegment, measure_segments
+    from kreach.adsystem.reports.combined import CombinedReports, measure_together
+    from kreach.adsystem.reports.panel_together import corrected_together
     from kreach.adsystem.reports.panel_window import corrected_series, corrected_window
     from kreach.adsystem.reports.window import (
         SeriesReport,
@@ -58,8 +63,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Audience",
     "BidLimits",
+    "BySegment",
     "CapRule",
     "CapValuation",
+    "Combination",
+    "CombinedReports",
     "Correction",
     "EmbeddedEngine",
     "EmpiricalMarket",
@@ -84,12 +92,17 @@ __all__ = [
     "WindowReport",
     "__version__",
     "baselines",
+    "combine",
+    "combine_times",
     "corrected_series",
+    "corrected_together",
     "corrected_window",
     "hindsight_limit",
     "measure",
+    "measure_segments",
     "measure_series",
     "measure_times",
+    "measure_together",
     "measure_window",
     "offline_multiplier",
     "open_groups",
@@ -104,8 +117,11 @@ _LOG = "kreach.adsystem.log"
 _HOME = {
     "Audience": "kreach.boundary.audience",
     "BidLimits": f"{_BIDDING}.bidder",
+    "BySegment": "kreach.adsystem.reports.by_segment",
     "CapRule": f"{_BIDDING}.valuation",
     "CapValuation": f"{_BIDDING}.valuation",
+    "Combination": "kreach.adsystem.measurement.combination",
+    "CombinedReports": "kreach.adsystem.reports.combined",
     "Correction": "kreach.boundary.correction",
     "EmbeddedEngine": f"{_LOG}.duckdb_engine",
     "EmpiricalMarket": f"{_BIDDING}.market",
@@ -127,12 +143,17 @@ _HOME = {
     "VisitorFilter": "kreach.adsystem.measurement.visitor_filter",
     "VisitorValuation": f"{_BIDDING}.valuation",
     "WindowReport": "kreach.adsystem.reports.window",
+    "combine": "kreach.adsystem.measurement.combination",
+    "combine_times": "kreach.adsystem.measurement.timed_parts",
     "corrected_series": "kreach.adsystem.reports.panel_window",
+    "corrected_together": "kreach.adsystem.reports.panel_together",
     "corrected_window": "kreach.adsystem.reports.panel_window",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
+    "measure_segments": "kreach.adsystem.reports.by_segment",
     "measure_series": "kreach.adsystem.reports.window",
     "measure_times": "kreach.adsystem.measurement.times",
+    "measure_together": "kreach.adsystem.reports.combined",
     "measure_window": "kreach.adsystem.reports.window",
     "offline_multiplier": f"{_BIDDING}.offline",
     "open_groups": f"{_LOG}.group_table",

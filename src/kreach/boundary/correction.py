@@ -7,7 +7,7 @@ each time it was released, and no field could hold more.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import isfinite
@@ -19,11 +19,20 @@ from kreach.boundary.times import as_instant, iso_text
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
-__all__ = ["Correction", "PanelRelease", "model_digest", "read_corrections", "write_corrections"]
+__all__ = [
+    "Correction",
+    "PanelRelease",
+    "model_digest",
+    "read_corrections",
+    "set_name",
+    "write_corrections",
+]
 
 MAX_FREQUENCY = 20
 MAX_RELEASES = 1_000
 _FORMAT = 1
+SET_MARK = " + "
+"""Between the campaigns of a set that a panel counted as one."""
 
 
 @dataclass(frozen=True)
@@ -207,3 +216,12 @@ def read_corrections(path: Path) -> tuple[Correction, ...]:
     if not isinstance(listed, list):
         raise KreachError.rule("panel", "hold a list of corrections", str(path))
     return tuple(Correction.from_json(each) for each in listed)
+
+
+def set_name(campaigns: Iterable[str]) -> str:
+    """What a panel calls several campaigns that it counted as one.
+
+    >>> set_name(["summer", "spring"])
+    'spring + summer'
+    """
+    return SET_MARK.join(sorted(campaigns))

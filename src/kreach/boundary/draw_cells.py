@@ -96,7 +96,7 @@ def fold_draws(
     kind, n, d, v = kind[some], impressions[some], draws[some], doubt[some]
     d = np.minimum(d, n)  # rounding may not make more draws than impressions
     whole = np.floor(d + 1e-12).astype(np.int64)
-    order = np.lexsort((whole, n, kind))
+    order = _sorted_by(kind, n, whole)
     kind, n, whole, d, v = kind[order], n[order], whole[order], d[order], v[order]
     new = np.ones(len(n), dtype=bool)
     new[1:] = (kind[1:] != kind[:-1]) | (n[1:] != n[:-1]) | (whole[1:] != whole[:-1])
@@ -115,6 +115,17 @@ def fold_draws(
         np.concatenate([none, fraction]),
         np.concatenate([none, sum_by(cell, v, len(first))]),
     )
+
+
+def _sorted_by(*columns: IntArray) -> IntArray:
+    """An order by the first column, then the second, ...: by one key where it fits."""
+    spans = [int(column.max(initial=0)) + 1 for column in columns]
+    if float(np.prod([float(span) for span in spans])) >= 2.0**62:
+        return np.lexsort(columns[::-1])
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column, span in zip(columns, spans, strict=True):
+        key = key * span + column
+    return np.argsort(key, kind="stable")
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ class DrawLaw:
         self.rows = WholeDraws.of(cells)
         self._model = model
         draws = cells.total_draws
-        self._mean_batch = cells.total_impressions / draws if draws > 0.0 else 1.0
+        self.mean_batch = cells.total_impressions / draws if draws > 0.0 else 1.0
 
     @property
     def people(self) -> FloatArray:
@@ -64,11 +64,15 @@ class DrawLaw:
 
     @cached_property
     def _kinds(self) -> VisitorKinds:
-        return self._model.kinds(self.meeting, self.rows.size)
+        return self.kinds_of(self.rows.size)
 
     @cached_property
     def _batch(self) -> FloatArray:
-        return batch_law(self._model.requests_per_session, self._mean_batch, _MAX_BATCH_LAW)
+        return batch_law(self._model.requests_per_session, self.mean_batch, _MAX_BATCH_LAW)
+
+    def kinds_of(self, size: FloatArray) -> VisitorKinds:
+        """How members of groups of each size share the sessions of this window."""
+        return self._model.kinds(self.meeting, size)
 
     def batch(self, top: int) -> FloatArray:
         """P(B = 1), ..., P(B = top) of the impressions of a session that has any."""
@@ -103,7 +107,7 @@ class DrawLaw:
         batch = self.batch(top)
         result = np.zeros((len(groups.size), top))
         for weight, size, draws, row_of in groups.whole():
-            law = compound(self._model.kinds(self.meeting, size).sessions(draws, top), batch)
+            law = compound(self.kinds_of(size).sessions(draws, top), batch)
             people = size[:, None] * law.survival()[:, 1 : top + 1]
             result += weight[:, None] * people[row_of]
         alone = groups.size == 1.0
@@ -116,7 +120,7 @@ class DrawLaw:
         result = np.zeros(len(groups.size))
         means = []
         for weight, size, draws, row_of in groups.whole():
-            kinds = self._model.kinds(self.meeting, size)
+            kinds = self.kinds_of(size)
             each = session_variance(draws, size, kinds, self.batch(cap), cap)
             result += weight * np.maximum(each, 0.0)[row_of]
             law = compound(kinds.sessions(draws, cap), self.batch(cap))

@@ -44,6 +44,7 @@ def calendar(part: IntArray, draws: FloatArray) -> FloatArray:
     """
     if len(part) == 0:
         return np.zeros((0, PARTS))
+    part, draws = _folded(part, draws)
     days, day = np.unique(part // PARTS, return_inverse=True)
     # longer lags are all one range, so that long stretches without draws need not be there
     gaps = np.minimum(np.diff(days, prepend=days[:1]), DAY_EDGES[-1] + 1)
@@ -52,6 +53,17 @@ def calendar(part: IntArray, draws: FloatArray) -> FloatArray:
     table = np.bincount(place, weights=draws, minlength=(int(row[-1]) + 1) * PARTS)
     result: FloatArray = table.astype(np.float64).reshape(-1, PARTS)
     return result
+
+
+def _folded(part: IntArray, draws: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Rows of one part as one: far quicker to sort where rows are many."""
+    first = int(part.min())
+    span = int(part.max()) - first + 1
+    if span > len(part):
+        return part, draws
+    present: IntArray = np.flatnonzero(np.bincount(part - first)).astype(np.int64)
+    sums: FloatArray = np.bincount(part - first, weights=draws)[present].astype(np.float64)
+    return present + first, sums
 
 
 def pair_weights(days: FloatArray) -> FloatArray:

@@ -27,6 +27,8 @@ __all__ = [
     "class_exposure_laws",
     "exposure_laws_by_size",
     "overlap_variance",
+    "pair_blocks",
+    "pair_covariance",
     "sharing_pairs",
     "shortfall",
     "tallied_covariance",
@@ -92,7 +94,7 @@ def tallied_covariance(
         in_both = np.tile(np.arange(2 * width) < width, (pairs, 1))
         at = np.arange(pairs)
         group_size = np.tile(sizes, 3 * pairs).astype(np.float64)
-        total += _direct(
+        total += pair_covariance(
             classes,
             group_size,
             counts.reshape(-1),
@@ -207,8 +209,8 @@ def overlap_variance(
     if len(np.unique(group_size[served])) == 1 and float(totals.max() + 1.0) ** 3 < _MAX_KEYS:
         size = float(group_size[served][0])
         return max(variance + _tallied(coupled, headcount, totals, impressions, size, short), 0.0)
-    pairs = _pair_blocks(coupled, headcount)
-    blocks = (_direct(classes, group_size, impressions, short, *block) for block in pairs)
+    pairs = pair_blocks(coupled, headcount)
+    blocks = (pair_covariance(classes, group_size, impressions, short, *block) for block in pairs)
     return max(variance + sum(blocks), 0.0)
 
 
@@ -223,7 +225,7 @@ def _uncapped_variance(
     return float((impressions * share) @ np.maximum(1.0 - share, 0.0))
 
 
-def _pair_blocks(
+def pair_blocks(
     classes: IntArray, headcount: FloatArray
 ) -> Iterator[tuple[IntArray, IntArray, BoolArray, BoolArray, FloatArray]]:
     """All ordered pairs of different people of coupled classes: same class first, then across."""
@@ -247,7 +249,7 @@ def _tallied(
     cap = len(short)
     span = int(totals.max()) + 1
     weight = np.zeros(span**3)
-    for first, second, in_first, _, people in _pair_blocks(classes, headcount):
+    for first, second, in_first, _, people in pair_blocks(classes, headcount):
         shared = np.where(in_first, impressions[classes[first]], 0).sum(axis=1)
         own_first, own_second = totals[first] - shared, totals[second] - shared
         key = (shared * span + own_first) * span + own_second
@@ -287,7 +289,7 @@ def shortfall(cap: int, *, at_least: bool) -> FloatArray:
     return result
 
 
-def _direct(
+def pair_covariance(
     classes: IntArray,
     group_size: FloatArray,
     impressions: IntArray,

@@ -23,7 +23,7 @@ from kreach.numeric.exposure import exposure_laws
 from kreach.numeric.types import FloatArray
 from kreach.numeric.visitors import VisitorKinds, sums_of_batches
 
-__all__ = ["session_variance"]
+__all__ = ["given_taken", "pair_counts", "session_variance", "shortfall_moments"]
 
 
 def session_variance(
@@ -39,15 +39,17 @@ def session_variance(
 
     With `at_least` the variance of #{i: X_i ≥ cap}.
     """
-    first, second = _shortfall(batch, cap, at_least=at_least)
+    first, second = shortfall_moments(batch, cap, at_least=at_least)
     h = kinds.regulars
     shares = kinds.share, kinds.other_share
     size = 1.0 / (h * kinds.share + (1.0 - h) * kinds.other_share)
     top = cap - 1
-    pairs = _pairs(size, h)
+    pairs = pair_counts(size, h)
     cases = [(draws, 1.0 / share, kinds.concentration * share) for share in shares]
     for i, j in pairs:
-        cases += [_given(draws, s, shares[i], shares[j], kinds.concentration) for s in range(cap)]
+        cases += [
+            given_taken(draws, s, shares[i], shares[j], kinds.concentration) for s in range(cap)
+        ]
     found = exposure_laws(cases, top)
     laws, rests = found[:2], iter(found[2:])
     means = tuple(law.pmf @ first for law in laws)
@@ -64,7 +66,7 @@ def session_variance(
     return np.maximum(total, 0.0)
 
 
-def _pairs(size: FloatArray, regulars: float) -> dict[tuple[int, int], FloatArray]:
+def pair_counts(size: FloatArray, regulars: float) -> dict[tuple[int, int], FloatArray]:
     """Ordered pairs of two regulars, a regular and another, two others; k(k − 1) in all."""
     mean = size * regulars
     whole = np.floor(mean + 1e-9)
@@ -73,14 +75,16 @@ def _pairs(size: FloatArray, regulars: float) -> dict[tuple[int, int], FloatArra
     return {(0, 0): two, (0, 1): mixed, (1, 1): size * (size - 1.0) - two - mixed}
 
 
-def _shortfall(batch: FloatArray, cap: int, *, at_least: bool) -> tuple[FloatArray, FloatArray]:
+def shortfall_moments(
+    batch: FloatArray, cap: int, *, at_least: bool
+) -> tuple[FloatArray, FloatArray]:
     """First and second moments of a member's shortfall after s = 0, ..., cap − 1 sessions."""
     sums = sums_of_batches(batch, cap - 1)
     short = np.ones(cap) if at_least else cap - np.arange(cap, dtype=np.float64)
     return sums @ short, sums @ short**2
 
 
-def _given(
+def given_taken(
     draws: FloatArray,
     taken: int,
     first: FloatArray,

@@ -22,7 +22,14 @@ import numpy as np
 from kreach.numeric.exposure import ExposureLaw, exposure_law, exposure_laws
 from kreach.numeric.types import FloatArray
 
-__all__ = ["VisitorKinds", "batch_law", "compound", "sums_of_batches", "visitor_kinds"]
+__all__ = [
+    "VisitorKinds",
+    "batch_law",
+    "compound",
+    "mixture",
+    "sums_of_batches",
+    "visitor_kinds",
+]
 
 _MAX_SHARE = 0.95  # of one member, and of all regulars: no group is one person's by law
 _MAX_MEETING = 0.98
@@ -53,7 +60,7 @@ class VisitorKinds:
         laws = exposure_laws(cases, top)
         h = self.regulars
         return [
-            _mixture([(h, regular), (1.0 - h, other)])
+            mixture([(h, regular), (1.0 - h, other)])
             for regular, other in zip(laws[::2], laws[1::2], strict=True)
         ]
 
@@ -72,12 +79,13 @@ class VisitorKinds:
             people = np.where(fixed, 1.0 / share, (total + 1.0) / alpha)
             cases.append((draws, people, np.where(fixed, np.inf, alpha)))
         weights = [size / (sizes[0] + sizes[1]) for size in sizes]
-        return _mixture(list(zip(weights, exposure_laws(cases, top), strict=True)))
+        return mixture(list(zip(weights, exposure_laws(cases, top), strict=True)))
 
 
-def _mixture(
+def mixture(
     laws: list[tuple[float, ExposureLaw]] | list[tuple[FloatArray, ExposureLaw]],
 ) -> ExposureLaw:
+    """The law of a member who is of each kind with the given weight."""
     pmf = sum(np.asarray(weight)[..., None] * law.pmf for weight, law in laws)
     tail = sum(weight * law.tail for weight, law in laws)
     return ExposureLaw(np.asarray(pmf), np.asarray(tail))

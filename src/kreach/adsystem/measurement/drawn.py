@@ -50,8 +50,8 @@ class DrawnExposure(Exposure):
     def __init__(self, window: WindowDraws, model: VisitModel) -> None:
         self.cells = window.cells
         self.model_error: ModelError | None = model.error(window.hours)
-        self._law = DrawLaw(window, model)
-        self.meeting = self._law.meeting
+        self.draw_law = DrawLaw(window, model)
+        self.meeting = self.draw_law.meeting
         self.model = model
         fitted = (
             f", fitted on {model.people:,} people over {model.history_days:.0f} days"
@@ -65,10 +65,10 @@ class DrawnExposure(Exposure):
 
     @property
     def people(self) -> FloatArray:
-        return self._law.people
+        return self.draw_law.people
 
     def law(self, rows: slice, top: int) -> ExposureLaw:
-        return self._law.law(rows, top)
+        return self.draw_law.law(rows, top)
 
     @property
     def max_trials(self) -> int:
@@ -89,10 +89,10 @@ class DrawnExposure(Exposure):
         least, most = self.certified_bounds(cap).bounds
         if least == most:
             return 0.0
-        return self._law.variance(min(cap, max(self.max_trials, 1)))
+        return self.draw_law.variance(min(cap, max(self.max_trials, 1)))
 
     def at_least_variance(self, count: int) -> float:
-        return self._law.variance(min(count, max(self.max_trials, 1)), at_least=True)
+        return self.draw_law.variance(min(count, max(self.max_trials, 1)), at_least=True)
 
     def certified_bounds(self, cap: int) -> CertifiedBounds:
         return disjoint_bounds(self.cells, cap)
