@@ -28,7 +28,7 @@ from benchmarks.timing import duration, print_table
 from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.meetings import DAY_EDGES, PARTS
 
-__all__ = ["run"]
+__all__ = ["run", "visit_model"]
 
 _ROWS = 100_000_000
 _GROUP_SIZE = 20
@@ -147,7 +147,7 @@ def _prepare(rows: int, folder: Path) -> None:
     if out.exists():
         return
     with kr.EmbeddedEngine() as engine:
-        known = kr.open_groups(engine, str(groups)).with_model(_visit_model())
+        known = kr.open_groups(engine, str(groups)).with_model(visit_model())
         kr.prepare_log(engine, str(log), known, out)
 
 
@@ -169,7 +169,7 @@ def _sort(rows: int, folder: Path) -> None:
     draft.rename(path)
 
 
-def _visit_model() -> VisitModel:
+def visit_model() -> VisitModel:
     """Sessions as in public traffic: 4 lags, gaps up to 2 hours, hours of the day."""
     odds = np.array([[150.0, 60.0, 12.0, 3.0, 0.8, 0.2, 0.05]])
     hours = 1.0 + 0.6 * np.sin(np.arange(24) / 24.0 * 2.0 * np.pi)
@@ -398,11 +398,10 @@ _WORKERS: dict[str, Callable[[int, Path], str | tuple[float, str]]] = {
     **{f"{one}-bare": partial(_bare_layout, layout=one) for one in _LAYOUTS},
     **{f"{one}-plain": partial(_window_layout, layout=one, model=None) for one in _LAYOUTS},
     **{
-        f"{one}-draws": partial(_window_layout, layout=one, model=_visit_model())
-        for one in _LAYOUTS
+        f"{one}-draws": partial(_window_layout, layout=one, model=visit_model()) for one in _LAYOUTS
     },
     **{
-        f"{one}-stored": partial(_window_layout, layout=one, model=_visit_model(), stored=True)
+        f"{one}-stored": partial(_window_layout, layout=one, model=visit_model(), stored=True)
         for one in _LAYOUTS
     },
     "hll": lambda rows, folder: _sketch(rows, folder, "hll"),
@@ -439,7 +438,7 @@ def _spark_draws(rows: int, folder: Path) -> dict[str, Any]:
         opened, copy = (
             kr.ImpressionLog.open(engine, str(one)) for one in (log, _copy(rows, folder))
         )
-        model = _visit_model()
+        model = visit_model()
 
         def report(one: kr.ImpressionLog, with_model: VisitModel | None) -> None:
             kr.measure_window(one, known, _CAPS, model=with_model, **_ASKED).document()

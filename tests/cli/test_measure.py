@@ -120,6 +120,55 @@ def _release(folder: Path) -> Path:
     return folder
 
 
+def test_several_campaigns_are_measured_alone_and_together(files: tuple[str, ...]) -> None:
+    asked = ("--campaign", "spring", "--campaign", "[bold]autumn", "--cap", "1", "--cap", "3")
+    document = json.loads(kreach(*files, *asked).out)
+    combined = document["combined"]
+    assert [part["campaign"] for part in document["parts"]] == ["spring", "[bold]autumn"]
+    assert combined["cap"] == 1
+    assert [report["cap"] for report in document["more_caps"]] == [3]
+    for report in (combined, *document["more_caps"]):
+        rows = [*report["only"].values(), report["overlap"]]
+        assert sum(row["reach"] for row in rows) == pytest.approx(report["union"]["reach"])
+    parts = {"spring": [2, 1, 0], "[bold]autumn": [0, 1, 0]}
+    audience = kr.Audience.disjoint([3, 4, 5], [3, 2, 5], [0.5, float("inf"), float("inf")])
+    wanted = kr.combine(parts, audience, 1)
+    assert combined["union"]["reach"] == pytest.approx(wanted.union.reach)
+    assert combined["overlap"]["std"] == pytest.approx(wanted.overlap.std)
+    assert document["rejected"] == {"no_group": 1, "unknown_group": 1, "duplicate": 1}
+
+
+def test_tables_of_several_campaigns_and_windows(files: tuple[str, ...]) -> None:
+    asked = ("--campaign", "spring", "--campaign", "[bold]autumn", "--cap", "1", "--table")
+    shown = kreach(*files, *asked).out
+    assert "2 together" in shown
+    assert "only [bold]autumn" in shown
+    days = ("--window", "first=/2026-11-02", "--window", "rest=2026-11-02/")
+    shown = kreach(*files, *days, "--campaign", "spring", "--cap", "1", "--table").out
+    assert "only rest" in shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--campaign", "a", "--campaign", "a"), "campaigns must name 2 to 100 different"),
+        (("--campaign", "a", "--campaign", "b", "--by", "day"), "by must be left out"),
+        (("--window", "a"), "window must be NAME=START/END"),
+        (("--window", "a=/2026-11-02"), "windows must name 2 to 100 windows"),
+        (("--window", "a=/2026-11-02", "--window", "a=2026-11-02/"), "have a name of its own"),
+        (("--window", "a=/2026-11-03", "--window", "b=2026-11-02/"), "share no impression"),
+        (("--window", "a=/2026-11-02", "--window", "b=never/"), "start"),
+    ],
+)
+def test_wrong_parts_are_one_clear_line(
+    files: tuple[str, ...], asked: tuple[str, ...], words: str
+) -> None:
+    found = kreach(*files, *asked, "--cap", "1")
+    assert found.code == 1
+    assert words in found.err
+    assert "Traceback" not in found.err
+
+
 ASKED = ("--campaign", "spring", "--cap", "1", "--cap", "3")
 
 

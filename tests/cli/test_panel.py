@@ -234,12 +234,6 @@ def test_corrections_of_something_else_are_refused(folder: Path, tmp_path: Path)
     assert "panel must be a file made by `kreach panel`" in done.err
 
 
-def test_two_campaigns_are_not_measured_as_one(folder: Path) -> None:
-    done = kreach(*measure_command(folder, "--campaign", "spring", "--campaign", "tiny"))
-    assert (done.code, done.out) == (1, "")
-    assert "campaign must be given once" in done.err
-
-
 def test_an_earlier_window_is_corrected_by_its_own_release(folder: Path, tmp_path: Path) -> None:
     """Also what the campaign says of the model's error is that of the release in use."""
     copy = copied(folder, tmp_path)

@@ -229,3 +229,25 @@ def _show_columns(console: Any, report: Any) -> None:
             table.add_row(s.segment, f"{s.people:,}", f"{s.coverage:.1%}", f"{s.exposed_people:,}")
         console.print(table)
     console.print()
+
+
+@groups.command()
+def segments(
+    folder: Annotated[Path, typer.Argument(help="Folder made by `kreach groups build`.")],
+    attribute: Annotated[str, typer.Option(help="Attribute that groups were formed along.")],
+    out: Annotated[Path, typer.Option(help="Parquet file, or CSV by its name.")],
+    as_json: Json = False,
+) -> None:
+    """Write the segment of each group, for `kreach measure --by segment`.
+
+    Groups that mix segments get none. Example:
+
+    kreach groups segments groups/ --attribute country --out segments.parquet
+    """
+    from kreach.publisher.segment_file import write_segments
+
+    facts = write_segments(folder, attribute, out)
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo(f"{facts['groups']:,} groups, {facts['mixed']:,} of them mix segments: {out}")

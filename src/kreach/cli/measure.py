@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kreach.cli.combined_tables import parse_windows, show_combined, show_segments
 from kreach.cli.common import progress_spinner
 from kreach.errors import KreachError
 from kreach.extras import require_extra
 
 if TYPE_CHECKING:
     from kreach.adsystem.log.tables import GroupTable
+    from kreach.adsystem.reports.combined_report import CombinedDocument, SegmentDocument
     from kreach.adsystem.reports.report import (
         CapReport,
         CorrectionInfo,
@@ -49,11 +51,25 @@ def measure(
         str | None, typer.Option(help="Membership classes of overlapping groups.")
     ] = None,
     campaigns: Annotated[
-        list[str] | None, typer.Option("--campaign", help="Measure only this campaign.")
+        list[str] | None,
+        typer.Option(
+            "--campaign", help="Measure only this campaign; several: each and all together."
+        ),
+    ] = None,
+    windows: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--window", help="NAME=START/END; several: each and all together (who came back?)."
+        ),
     ] = None,
     start: Annotated[str | None, typer.Option(help="Start of the window (UTC).")] = None,
     end: Annotated[str | None, typer.Option(help="End of the window (UTC), exclusive.")] = None,
-    by: Annotated[str | None, typer.Option(help="Also a series by hour, day or week.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Also a series by hour, day or week; or by segment.")
+    ] = None,
+    segments: Annotated[
+        str | None, typer.Option(help="Segment of each group, for --by segment (group, segment).")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -92,24 +108,57 @@ def measure(
 
     kreach measure --groups release/ --impressions log.csv --cap 1 --campaign spring
     --panel corrections.json
+
+    kreach measure --groups release/ --impressions log.csv --cap 1 --campaign spring
+    --campaign summer
+
+    kreach measure --groups release/ --impressions log.csv --cap 1 --campaign spring
+    --window october=2026-10-01/2026-11-01 --window november=2026-11-01/2026-12-01
     """
     from msgspec import structs
 
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.reports.by_segment import measure_segments
+    from kreach.adsystem.reports.combined import measure_together
+    from kreach.adsystem.reports.panel_together import corrected_together
     from kreach.adsystem.reports.panel_window import corrected_series, corrected_window
     from kreach.adsystem.reports.report import to_json
     from kreach.adsystem.reports.window import SeriesReport, measure_series, measure_window
     from kreach.boundary.correction import read_corrections
 
     _check_options(level, start, end, by)
-    campaign = _one_campaign(campaigns)
+    _check_segments(by, segments, panel)
+    several = bool(windows) or len(campaigns or ()) > 1
+    if several:
+        _refuse_with_several(by)
+    parts = parse_windows(windows) if windows else None
+    campaign = campaigns[0] if campaigns else None
     corrections = () if panel is None else read_corrections(panel)
     with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
         progress("reading the groups")
         table = with_model(open_groups(opened, groups, classes), model, traffic)
         log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
         progress("counting impressions")
+        if several:
+            together = measure_together(
+                log, table, cap, campaigns=campaigns, windows=parts, start=start, end=end
+            )
+            progress("computing reach")
+            document_of_all = (
+                together.document(level)
+                if panel is None
+                else corrected_together(log, table, together, corrections, level)
+            )
+            _print_together(document_of_all, traffic, as_json)
+            return
+        if segments is not None:
+            found = measure_segments(
+                log, table, cap, segments=segments, campaign=campaign, start=start, end=end
+            )
+            progress("computing reach")
+            _print_segments(found.document(level), traffic, as_json)
+            return
         report: WindowReport | SeriesReport
         if by is None:
             report = measure_window(log, table, cap, campaign=campaign, start=start, end=end)
@@ -122,13 +171,56 @@ def measure(
             document = corrected_series(log, table, report, corrections, level)
         else:
             document = corrected_window(log, table, report, corrections, level)
-        if document.model is not None and traffic != 1.0:
-            given = structs.replace(document.model, traffic=traffic, traffic_source="given")
-            document = structs.replace(document, model=given)
-    if as_json or (as_json is None and not sys.stdout.isatty()):
+        document = structs.replace(document, model=_at_traffic(document.model, traffic))
+    if _wants_json(as_json):
         typer.echo(to_json(document).decode())
     else:
         _show(document)
+
+
+def _print_together(document: "CombinedDocument", traffic: float, as_json: bool | None) -> None:
+    from msgspec import structs
+
+    from kreach.adsystem.reports.report import to_json
+
+    document = structs.replace(document, model=_at_traffic(document.model, traffic))
+    if _wants_json(as_json):
+        typer.echo(to_json(document).decode())
+    else:
+        show_combined(document, _model_line(document.model))
+
+
+def _print_segments(document: "SegmentDocument", traffic: float, as_json: bool | None) -> None:
+    from msgspec import structs
+
+    from kreach.adsystem.reports.report import to_json
+
+    document = structs.replace(document, model=_at_traffic(document.model, traffic))
+    if _wants_json(as_json):
+        typer.echo(to_json(document).decode())
+    else:
+        show_segments(document, _model_line(document.model))
+
+
+def _check_segments(by: str | None, segments: str | None, panel: Path | None) -> None:
+    if (by == "segment") != (segments is not None):
+        rule = "come with --segments F, and --segments with it"
+        raise KreachError.rule("--by segment", rule, "one of them")
+    if segments is not None and panel is not None:
+        rule = "be left out with --by segment: it corrects a whole campaign"
+        raise KreachError.rule("panel", rule, str(panel))
+
+
+def _at_traffic(model: "ModelInfo | None", traffic: float) -> "ModelInfo | None":
+    from msgspec import structs
+
+    if model is None or traffic == 1.0:
+        return model
+    return structs.replace(model, traffic=traffic, traffic_source="given")
+
+
+def _wants_json(as_json: bool | None) -> bool:
+    return as_json or (as_json is None and not sys.stdout.isatty())
 
 
 def _check_options(level: float, start: str | None, end: str | None, by: str | None) -> None:
@@ -138,15 +230,14 @@ def _check_options(level: float, start: str | None, end: str | None, by: str | N
 
     as_probability("level", level)
     Window.between(start, end)
-    if by is not None:
+    if by is not None and by != "segment":
         as_period(by)
 
 
-def _one_campaign(campaigns: list[str] | None) -> str | None:
-    if campaigns and len(campaigns) > 1:
-        rule = "be given once: reach of several campaigns does not add up"
-        raise KreachError.rule("campaign", rule, f"{len(campaigns)} campaigns")
-    return campaigns[0] if campaigns else None
+def _refuse_with_several(by: str | None) -> None:
+    if by is not None:
+        rule = "be left out with several campaigns or windows (name windows with --window)"
+        raise KreachError.rule("by", rule, by)
 
 
 def with_model(groups: "GroupTable", model: str | None, traffic: float) -> "GroupTable":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kreach.boundary.times import as_instant, as_period
-from kreach.cli.common import Json, progress_spinner
+from kreach.cli.common import Json, progress_spinner, split_names
 from kreach.errors import KreachError
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ def panel(
     share: Annotated[float, typer.Option(help="Share of the groups in the panel, up to 1.")],
     out: Annotated[Path, typer.Option(help="Corrections file to write, for the ad system.")],
     campaign: Annotated[str | None, typer.Option(help="Only this campaign.")] = None,
+    together: Annotated[
+        list[str] | None,
+        typer.Option(help="Campaigns, comma-separated, to count as one too; may be repeated."),
+    ] = None,
     by: Annotated[
         str | None, typer.Option(help="A release at the end of every hour, day or week.")
     ] = None,
@@ -66,7 +70,8 @@ def panel(
         None if without_noise else rho,
     )
     moments = as_instant("start", start), as_instant("end", end)
-    question = PanelQuestion(groups, showings, terms, campaign, by, *moments)
+    sets = tuple(_members(names) for names in together or ())
+    question = PanelQuestion(groups, showings, terms, campaign, by, *moments, sets)
     with progress_spinner() as progress:
         run = panel_corrections(question, Floors(min_people, min_reach), progress)
     if not run.corrections:
@@ -81,6 +86,13 @@ def panel(
         typer.echo(json.dumps(document))
     else:
         _show(run, out, without_noise)
+
+
+def _members(names: str) -> tuple[str, ...]:
+    members = tuple(dict.fromkeys(split_names(names)))
+    if len(members) < 2:
+        raise KreachError.rule("together", "name two campaigns or more", names)
+    return members
 
 
 def _show(run: "PanelRun", out: Path, without_noise: bool) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "place_group_counts",
     "place_rows",
     "place_totals",
+    "ranked_copies",
     "slot_columns",
     "slot_counts",
     "with_running",
@@ -144,18 +145,23 @@ def count_where(rows: ir.Table, condition: ir.Value) -> ir.Value:
 
 def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
     """Rows that repeat the id of an earlier row. Only repeated ids are sorted."""
-    ranked = _ranked_copies(rows.filter(inside(rows["ts"], Window(None, end))))[0]
+    ranked = ranked_copies(rows.filter(inside(rows["ts"], Window(None, end))))[0]
     return ranked.filter(ranked["rank"] > 0)
 
 
-def _ranked_copies(rows: ir.Table) -> tuple[ir.Table, ir.Table]:
-    """Rows whose ids are not unique, each with its rank among those of its id; and these ids."""
+def ranked_copies(
+    rows: ir.Table, keys: Sequence[str] = ("impression_id",)
+) -> tuple[ir.Table, ir.Table]:
+    """Rows whose ids are not unique, each with its rank among those of its id; and these ids.
+
+    `keys` identify an impression; the ids have them as columns repeated_....
+    """
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
-    tally = whole.group_by("impression_id").aggregate(times=whole.count())
-    ids = tally.filter(tally["times"] > 1).select(repeated="impression_id")
-    copies = whole.semi_join(ids, whole["impression_id"] == ids["repeated"])
+    tally = whole.group_by(*keys).aggregate(times=whole.count())
+    ids = tally.filter(tally["times"] > 1).select(**{f"repeated_{key}": key for key in keys})
+    copies = whole.semi_join(ids, [whole[key] == ids[f"repeated_{key}"] for key in keys])
     rank = ibis.row_number().over(
-        group_by=copies["impression_id"], order_by=[copies["ts"], copies["group"]]
+        group_by=[copies[key] for key in keys], order_by=[copies["ts"], copies["group"]]
     )
     return copies.mutate(rank=rank), ids
 
@@ -165,8 +171,8 @@ def counted_rows(log: LogTable, place: Place, window: Window) -> ir.Table:
     rows = place_rows(log, place)
     if log.may_repeat:
         rows = rows.filter(inside(rows["ts"], Window(None, window.end)))
-        ranked, ids = _ranked_copies(rows)
-        once = rows.anti_join(ids, rows["impression_id"] == ids["repeated"])
+        ranked, ids = ranked_copies(rows)
+        once = rows.anti_join(ids, rows["impression_id"] == ids["repeated_impression_id"])
         first = ranked.filter(ranked["rank"] == 0)
         rows = once.select("group", "ts").union(first.select("group", "ts"))
     return rows.filter(inside(rows["ts"], window)).select("group", "ts")

@@ -21,7 +21,15 @@ from kreach.adsystem.log.stored_shares import KEY, LOST, StoredShares
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
-__all__ = ["GroupTable", "LogTable", "group_rows", "log_columns", "log_table", "member_rows"]
+__all__ = [
+    "GroupTable",
+    "LogTable",
+    "group_rows",
+    "log_columns",
+    "log_table",
+    "member_rows",
+    "require",
+]
 
 _FILED = ("day", "date", "dt")
 _DATE = r"^\s*\d{4}-\d\d-\d\d"

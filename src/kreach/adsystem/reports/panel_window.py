@@ -9,16 +9,16 @@ from msgspec import structs
 from kreach.adsystem.log.impression_log import ImpressionLog
 from kreach.adsystem.log.tables import GroupTable
 from kreach.adsystem.measurement.report import ReachReport
-from kreach.adsystem.reports.corrected import corrected
+from kreach.adsystem.reports.corrected import CorrectedWindow, corrected
 from kreach.adsystem.reports.measure import cap_reports, model_info
 from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior, priors_of
 from kreach.adsystem.reports.report import CapReport, ReachDocument, SeriesDocument
 from kreach.adsystem.reports.window import SeriesReport, WindowReport, measure_window
-from kreach.boundary.correction import Correction, PanelRelease, model_digest
+from kreach.boundary.correction import SET_MARK, Correction, PanelRelease, model_digest
 from kreach.boundary.times import iso_text
 from kreach.errors import KreachError
 
-__all__ = ["corrected_series", "corrected_window"]
+__all__ = ["WindowPanel", "corrected_series", "corrected_window"]
 
 _MAX_OTHERS = 50  # campaigns that are measured to learn how far off the model is on this site
 
@@ -49,17 +49,7 @@ def corrected_window(
     >>> round(report.report(cap=1).reach, 1), round(document.reports[0].reach, 1)
     (25.7, 19.7)
     """
-    panel = _Panel(log, groups, report, corrections)
-    release = panel.release(report.window.end)
-    if release is None:
-        rule = "hold a release from before the end of the window"
-        raise KreachError.rule("panel", rule, f"none for {report.campaign}")
-    now = panel.figures(report.reports)
-    then = panel.at_release(release, report.window.end, report.reports)
-    reports = cap_reports(report.reports, level)
-    found = corrected(
-        [(reports, now, then, release)], panel.correction, panel.priors(then, release)
-    )[0]
+    found = WindowPanel(log, groups, report, corrections).corrected(level)
     return structs.replace(report.document(level), reports=found.reports, correction=found.info)
 
 
@@ -90,7 +80,7 @@ def corrected_series(
     >>> [round(period.cumulative[0].reach, 1) for period in document.series]
     [19.7]
     """
-    panel = _Panel(log, groups, series.whole, corrections)
+    panel = WindowPanel(log, groups, series.whole, corrections)
     document = series.document(level)
     ends = {period.window.end: period.cumulative for period in series.periods}
     windows: list[tuple[tuple[CapReport, ...], ModelFigures, ModelFigures, PanelRelease]] = []
@@ -124,7 +114,7 @@ def corrected_series(
 
 
 @dataclass
-class _Panel:
+class WindowPanel:
     """One campaign's correction beside its log."""
 
     log: ImpressionLog
@@ -166,15 +156,27 @@ class _Panel:
 
     def _refuse_late_start(self) -> None:
         start = self.report.window.start
-        if start is not None and self._measured(start).impressions:
+        if start is not None and self.measured(start).impressions:
             rule = "be before the first impression, where a panel starts to count"
             raise KreachError.rule("start", rule, iso_text(start))
 
-    def _measured(self, end: datetime, campaign: str | None = None) -> WindowReport:
+    def measured(self, end: datetime, campaign: str | None = None) -> WindowReport:
+        """What the model says of this campaign, or another, up to an instant."""
         name = campaign or self.report.campaign
         return measure_window(
             self.log, self.groups, [1], campaign=name, end=end, model=self.groups.model
         )
+
+    def corrected(self, level: float) -> CorrectedWindow:
+        """The reports of the window, corrected by the newest release before its end."""
+        end, reports = self.report.window.end, self.report.reports
+        release = self.release(end)
+        if release is None:
+            rule = "hold a release from before the end of the window"
+            raise KreachError.rule("panel", rule, f"none for {self.report.campaign}")
+        now, then = self.figures(reports), self.at_release(release, end, reports)
+        window = (cap_reports(reports, level), now, then, release)
+        return corrected([window], self.correction, self.priors(then, release))[0]
 
     def release(self, end: datetime | None) -> PanelRelease | None:
         """The newest release up to the end of a window."""
@@ -195,7 +197,7 @@ class _Panel:
         """The model's figures of what the release counted."""
         if reports is not None and end == release.end:
             return self.figures(reports)
-        measured = self._measured(release.end)
+        measured = self.measured(release.end)
         if reports is not None and measured.impressions == reports[0].impressions:
             return self.figures(reports)
         return self.figures(measured.reports)
@@ -208,8 +210,10 @@ class _Panel:
             same = (each.catalogue, each.digest) == (own.catalogue, own.digest)
             if each is own or not same or not each.releases or len(others) >= _MAX_OTHERS:
                 continue
+            if SET_MARK in each.campaign:
+                continue  # its campaigns are here as well
             release = each.releases[-1]
-            measured = self._measured(release.end, each.campaign).reports[0]
+            measured = self.measured(release.end, each.campaign).reports[0]
             figures = ModelFigures.of(
                 measured.exposure,
                 measured.impressions,

@@ -22,7 +22,16 @@ from kreach.boundary.times import Window, iso_optional, iso_text
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
-__all__ = ["RELEASED", "Period", "SeriesReport", "WindowReport", "measure_series", "measure_window"]
+__all__ = [
+    "RELEASED",
+    "Period",
+    "SeriesReport",
+    "WindowReport",
+    "as_caps",
+    "groups_with_model",
+    "measure_series",
+    "measure_window",
+]
 
 
 RELEASED = "released"
@@ -177,6 +186,27 @@ class _Question:
         return rejected, warnings
 
 
+def groups_with_model(groups: GroupTable, model: VisitModel | str | None) -> GroupTable:
+    """The groups with the visit model to measure by: that of their release, another, or none."""
+    if isinstance(model, str):
+        if model != RELEASED:
+            raise KreachError.rule("model", f"be a VisitModel, None or {RELEASED!r}", model)
+        return groups
+    if model is not None and not isinstance(model, VisitModel):
+        raise KreachError.rule("model", "be a VisitModel or None", type(model).__name__)
+    return groups.with_model(model)
+
+
+def as_caps(caps: Iterable[int]) -> tuple[int, ...]:
+    """The caps of a report, each once."""
+    if isinstance(caps, int):
+        caps = [caps]
+    checked = tuple(dict.fromkeys(as_whole_number("caps", cap, minimum=1) for cap in caps))
+    if not checked:
+        raise KreachError.rule("caps", "hold at least one cap", "none")
+    return checked
+
+
 def _question(
     log: ImpressionLog,
     groups: GroupTable,
@@ -184,19 +214,8 @@ def _question(
     campaign: str | None,
     model: VisitModel | str | None,
 ) -> _Question:
-    if isinstance(model, str):
-        if model != RELEASED:
-            raise KreachError.rule("model", f"be a VisitModel, None or {RELEASED!r}", model)
-    elif model is not None and not isinstance(model, VisitModel):
-        raise KreachError.rule("model", "be a VisitModel or None", type(model).__name__)
-    else:
-        groups = groups.with_model(model)
-    if isinstance(caps, int):
-        caps = [caps]
-    checked = tuple(dict.fromkeys(as_whole_number("caps", cap, minimum=1) for cap in caps))
-    if not checked:
-        raise KreachError.rule("caps", "hold at least one cap", "none")
-    return _Question(log, groups, checked, Place.named(campaign, groups.version))
+    groups = groups_with_model(groups, model)
+    return _Question(log, groups, as_caps(caps), Place.named(campaign, groups.version))
 
 
 def measure_window(

@@ -44,6 +44,7 @@ class PanelQuestion:
     by: str | None = None  # a release at the end of each hour, day or week
     start: datetime | None = None
     end: datetime | None = None
+    together: tuple[tuple[str, ...], ...] = ()  # sets of campaigns, each counted as one
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def panel_corrections(
     corrections, small = [], []
     place = _Places(build, catalogue)
     try:
-        for shown in read_showings(question.showings, question.campaign):
+        for shown in read_showings(question.showings, question.campaign, question.together):
             progress(f"counting {shown.campaign}")
             panel = place.panel(question.terms.share, shown.campaign)
             showings = place.showings(shown, panel, question)

@@ -1,12 +1,13 @@
 """Showings from a file: who saw which campaign, and when."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kreach.boundary.correction import set_name
 from kreach.boundary.duckdb import columns_of, file_reader, new_engine, translate_errors
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
@@ -26,8 +27,12 @@ class CampaignShowings:
     at_us: IntArray
 
 
-def read_showings(path: Path, campaign: str | None = None) -> Iterator[CampaignShowings]:
+def read_showings(
+    path: Path, campaign: str | None = None, sets: Sequence[Sequence[str]] = ()
+) -> Iterator[CampaignShowings]:
     """The campaigns of a showings file (user_id, campaign, ts; Parquet, CSV), or one of them.
+
+    With `sets` of campaigns, also each set as if it were one campaign.
 
     Rows that repeat an `impression_id`, where the file has that column, count once.
     """
@@ -59,18 +64,25 @@ def read_showings(path: Path, campaign: str | None = None) -> Iterator[CampaignS
         row[0]
         for row in engine.execute("SELECT DISTINCT campaign FROM showing ORDER BY 1").fetchall()
     ]
+    known = names
     if campaign is not None:
         if campaign not in names:
-            known = ", ".join(names[:5]) or "none"
-            raise KreachError.rule("campaign", f"be in the showings ({known})", campaign)
+            listed = ", ".join(names[:5]) or "none"
+            raise KreachError.rule("campaign", f"be in the showings ({listed})", campaign)
         names = [campaign]
     if not names:
         raise KreachError.rule("showings", "hold at least one row", str(path))
-    for name in names:
+    unknown = sorted({one for each in sets for one in each} - set(known))
+    if unknown:
+        rule = f"name campaigns of the showings ({', '.join(known[:5])})"
+        raise KreachError.rule("together", rule, ", ".join(unknown))
+    several = {set_name(each): list(each) for each in sets}
+    for name, members in {**{one: [one] for one in names}, **several}.items():
         rows = engine.execute(
             """SELECT user_id, dense_rank() OVER (ORDER BY user_id) - 1 AS person,
-            epoch_us(ts) AS at_us FROM showing WHERE campaign = ? ORDER BY person, at_us""",
-            [name],
+            epoch_us(ts) AS at_us FROM showing WHERE list_contains(?, campaign)
+            ORDER BY person, at_us""",
+            [members],
         ).fetchnumpy()
         person = np.asarray(np.ma.getdata(rows["person"]), dtype=np.int64)
         first = np.flatnonzero(np.diff(person, prepend=-1))
