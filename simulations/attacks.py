@@ -354,6 +354,67 @@ def _averaging(scene: _Scene, mode: str, secret: bool) -> Guess:
     return (None, True) if not known else (float(np.mean(known)) > others + 0.5, False)
 
 
+def _overlap(view: ReportService) -> float | None:
+    """People whom both campaigns reached."""
+    found = view.together(["mine", "bait"], ["mine", "bait"], ReachQuestion(caps=(1,)))
+    return None if found.combined is None else found.combined.overlap.reach
+
+
+def _spread(scene: _Scene, name: str, low: int, high: int, day: tuple[float, float]) -> None:
+    """Impressions on some groups, evenly, in a stretch of days."""
+    count = _IMPRESSIONS // 4
+    at = np.sort(scene.chance.uniform(*day, count)) * 86_400.0
+    moments = [START + timedelta(seconds=float(seconds)) for seconds in at]
+    scene.show(name, moments, (low + np.arange(count) % (high - low)).tolist())
+
+
+def _two_campaigns(scene: _Scene) -> None:
+    store = CampaignStore(scene.shared.store)
+    for name in ("mine", "bait"):
+        store.add(campaign_from(scene.campaign(name)))
+    store.close()
+
+
+def _shared_group(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """One campaign on her half of the groups, one on the other half: only she can be in both."""
+    _two_campaigns(scene)
+    _spread(scene, "bait", 0, _GROUPS // 2, (0.0, 2.9))
+    _spread(scene, "mine", _GROUPS // 2, _GROUPS, (0.0, 2.9))
+    if secret:
+        scene.show("mine", [scene.second], [scene.group % (_GROUPS // 2)])
+    try:
+        told = _overlap(scene.seen(mode))
+    except KreachError:
+        return None, True
+    return (None, True) if told is None else (told > 0.0, False)
+
+
+def _set_over_time(scene: _Scene, mode: str, secret: bool) -> Guess:
+    """Two campaigns on her half; then one of them moves away, and comes back to her or not."""
+    _two_campaigns(scene)
+    half = _GROUPS // 2
+    for name in ("bait", "mine"):
+        _spread(scene, name, 0, half, (0.0, 1.5))
+    scene.now = (START + timedelta(days=1.5, hours=2)).timestamp()
+    told: list[float | None] = []
+    for step in range(2):
+        if step:
+            _spread(scene, "mine", half, _GROUPS, (1.6, 2.9))
+            if secret:
+                scene.show("mine", [START + timedelta(days=2)], [scene.group % half])
+            scene.now = (START + timedelta(days=_DAYS, hours=4)).timestamp()
+        try:
+            told.append(_overlap(scene.seen(mode)))
+        except KreachError:
+            told.append(None)
+    before, after = told
+    if before is None or after is None:
+        return None, True
+    if mode != "open" and after == before:
+        return None, False
+    return after > before + 1e-9, False
+
+
 def _begin(scene: _Scene) -> None:
     store = CampaignStore(scene.shared.store)
     store.add(campaign_from(scene.campaign("mine")))
@@ -394,6 +455,8 @@ ATTACKS: dict[str, Callable[[_Scene, str, bool], Guess]] = {
     "audiences that differ by her, pooled": _two_advertisers,
     "audiences that add up to her": _audience_sum,
     "audience at the edge of the floor": _audience_size,
+    "campaigns that share only her group": _shared_group,
+    "campaigns together, before and after": _set_over_time,
     "knowing all other impressions": _knows_all_others,
     "the same question fifty times": _averaging,
 }

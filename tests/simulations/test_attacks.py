@@ -16,7 +16,11 @@ from kreach.adsystem.settings import GuardSettings
 from simulations import attacks
 
 GAMES = 4
-ON_PEOPLE = tuple(ATTACKS)[:8]  # without those who know all other impressions
+ON_PEOPLE = tuple(ATTACKS)[:10]  # without those who know all other impressions
+ANSWERED = {  # behind the guard, with numbers that do not move
+    "polling of the spend",
+    "campaigns together, before and after",
+}
 
 pytestmark = pytest.mark.xdist_group("attacks")
 
@@ -38,7 +42,7 @@ def test_guarded_reports_tell_next_to_nothing(mode: str) -> None:
     found = [scored(attack, mode) for attack in ON_PEOPLE]
     assert sum(one.advantage for one in found) / len(found) < 0.15  # all of one attack's games
     for one in found:
-        if one.attack != "polling of the spend":  # is answered, with numbers that do not move
+        if one.attack not in ANSWERED:
             assert one.refused == 1.0, one
 
 

@@ -1,6 +1,6 @@
 """The open policy: everything in the log, for operators."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 
@@ -10,13 +10,14 @@ from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.counting import Counted, CountingView, PeriodTally, log_flaws
 from kreach.adsystem.log.counts import PlaceTotal, closed_window, count_periods, count_window
 from kreach.adsystem.log.draws import period_draws, window_draws
+from kreach.adsystem.log.live_parts import live_parts
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
 from kreach.adsystem.measurement.drawn import GroupDraws
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.pacing import last_pace, pacing_of
-from kreach.adsystem.reports.policy import Delivery, Subject
+from kreach.adsystem.reports.policy import Delivery, Subject, Together
 from kreach.adsystem.reports.report import Pace, Suppressed
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window
@@ -201,6 +202,14 @@ class OpenView(CountingView):
         for counted, (alone, so_far) in zip(counts, drawn, strict=False):
             running = running + counted.by_group
             yield PeriodTally(GroupTally(counted.by_group, alone), GroupTally(running, so_far))
+
+    def together(self, subjects: Mapping[str, Subject], window: Window) -> Together:
+        """The log of all of them; traffic is that of the first campaign's flight in the window."""
+        first = next(iter(subjects.values()))
+        traffic = self.traffic(first, window)
+        places = {name: self._place(subject) for name, subject in subjects.items()}
+        parts = live_parts(self._now, places, first.audience, window, traffic.model)
+        return Together(window, parts, traffic)
 
     def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
         """The bidders' own records."""

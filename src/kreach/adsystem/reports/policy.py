@@ -5,12 +5,13 @@ decides what of the log a caller may see: everything (`disclosure.open`), whole 
 (`disclosure.chapters`) or noisy answers (`disclosure.noise`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from kreach.adsystem.campaigns.store import StoredCampaign
+from kreach.adsystem.measurement.combination import Parts
 from kreach.adsystem.reports.report import (
     Allowed,
     CapReport,
@@ -22,13 +23,14 @@ from kreach.adsystem.reports.report import (
     SeriesPeriod,
     Suppressed,
 )
+from kreach.adsystem.reports.traffic import WindowTraffic
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import Window
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
-__all__ = ["Delivery", "Figures", "Policy", "Series", "Subject", "View", "Withheld"]
+__all__ = ["Delivery", "Figures", "Policy", "Series", "Subject", "Together", "View", "Withheld"]
 
 
 class Withheld(KreachError):
@@ -88,6 +90,19 @@ class Series:
     periods: tuple[SeriesPeriod, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Impressions of several campaigns in a window. Without parts nothing is shown; notes say why.
+
+    `traffic` has the model that the parts are measured with.
+    """
+
+    window: Window
+    parts: Parts | None
+    traffic: WindowTraffic
+    notes: tuple[Suppressed, ...] = ()
+
+
 class View(Protocol):
     """The figures of some campaigns at one instant, as a policy shows them.
 
@@ -121,6 +136,9 @@ class View(Protocol):
         self, subject: Subject, window: Window, by: str, caps: tuple[int, ...], level: float
     ) -> Series:
         """Reach period by period, alone and cumulative."""
+
+    def together(self, subjects: Mapping[str, Subject], window: Window) -> Together:
+        """Several campaigns on one catalogue and audience, by the names of their parts."""
 
     def curve(
         self, subject: Subject, by: str, caps: tuple[int, ...], level: float

@@ -4,44 +4,55 @@ Impressions by group come from chapters as they were written when they were clos
 them are those of every other policy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+
+import numpy as np
 
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audience_rules import AudienceRules
 from kreach.adsystem.disclosure.audiences import Verdict, served_people
 from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
-from kreach.adsystem.disclosure.chapters.chapter import ChapterList
+from kreach.adsystem.disclosure.chapters.chapter import ChapterList, Floors
+from kreach.adsystem.disclosure.chapters.set_releases import MAX_TOGETHER, SetReleases, SetState
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
 from kreach.adsystem.disclosure.chapters.writer import ChapterWriter
 from kreach.adsystem.disclosure.counting import Counted, CountingView, PeriodTally, log_flaws
 from kreach.adsystem.disclosure.notes import EVERYTHING, PACING, ROWS, thinned
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.snapshot import Snapshot
+from kreach.adsystem.measurement.combination import CountedParts, Parts
 from kreach.adsystem.measurement.tally import GroupTally
+from kreach.adsystem.measurement.timed_parts import TimedParts, TimedRows
 from kreach.adsystem.reports.context import ReportContext
-from kreach.adsystem.reports.policy import Delivery, Figures, Subject, Withheld
+from kreach.adsystem.reports.policy import Delivery, Figures, Subject, Together, Withheld
 from kreach.adsystem.reports.report import (
     Allowed,
     CurveReport,
     Pace,
     Suppressed,
 )
+from kreach.adsystem.reports.traffic import WindowTraffic
 from kreach.adsystem.settings import GuardSettings
 from kreach.adsystem.store_layout import guard_key
+from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import MICROS, Window, from_micros, iso_micros, to_micros
+from kreach.boundary.visit_model import VisitModel
+from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.service.clock import Clock
 
-__all__ = ["FEW_ROWS", "LOG_BEHIND", "NOT_WHOLE", "TOO_FEW", "ChapterPolicy"]
+__all__ = ["FEW_IN_COMMON", "FEW_ROWS", "LOG_BEHIND", "NOT_WHOLE", "TOO_FEW", "ChapterPolicy"]
 
 TOO_FEW = "too few so far"
 NOT_WHOLE = "window not of whole chapters"
 FEW_ROWS = "may be few rows"
 LOG_BEHIND = "log lacks rows"
+FEW_IN_COMMON = "too few in common"
+SO_FAR_ONLY = "campaigns together are shown so far only: leave out start and end"
 _FOREVER_MICROS = 2**62
 
 
@@ -55,6 +66,8 @@ class ChapterPolicy:
         self.store, self.settings, self._clock = store, settings, clock
         self._chapters = ChapterStore(store.settings.store)
         self.writer = ChapterWriter(self._chapters, settings)
+        floors = Floors(settings.min_impressions, settings.min_people)
+        self.sets = SetReleases(self._chapters, floors)
         read, key = store.catalogues.audience, guard_key(store.settings.store)
         self._rules = AudienceRules(read, store.audience_names, settings, key, self._chapters)
         self.versions: tuple[str, ...] = ()  # of catalogues that the log has rows of
@@ -285,6 +298,74 @@ class ChapterView(CountingView):
         """As the series reports them, with its intervals."""
         reports = self.store.reports.full(subject.audience, tally, caps, level)
         return tuple(CurveReport.short(report) for report in reports)
+
+    # -- campaigns together ---------------------------------------------------------------------
+
+    def together(self, subjects: Mapping[str, Subject], window: Window) -> Together:
+        """Whole chapters of each, as far as the groups in common allow."""
+        campaigns, policy = list(subjects.values()), self._policy
+        first = campaigns[0]
+        nothing = partial(Together, window, None, WindowTraffic(None))
+        if window != Window():
+            raise Withheld(SO_FAR_ONLY, NOT_WHOLE)
+        if len(subjects) > MAX_TOGETHER:
+            rule = f"be at most {MAX_TOGETHER} for an advertiser"
+            raise KreachError.rule("campaigns", rule, len(subjects))
+        version, groups = first.catalogue.version, len(first.catalogue)
+        shown = {one.stored.number: self._shown(one) for one in campaigns}
+        if not all(shown.values()):
+            return nothing((self._too_few(),))
+
+        def counts(campaign: int, chapters: int) -> IntArray:
+            return self._writer.counts(Place(campaign, version), range(chapters), groups)
+
+        state = policy.sets.state(version, shown, counts, partial(served_people, first.audience))
+        if state is None:
+            return nothing((self._too_few_in_common(EVERYTHING),))
+        notes = () if state == shown else (self._too_few_in_common("newer numbers"),)
+        ends = [self._chapters(one.stored, version) for one in campaigns]
+        last = max(
+            int(chapters.ends[state[one.stored.number] - 1])
+            for one, chapters in zip(campaigns, ends, strict=True)
+        )
+        exact = Window(None, from_micros(last))
+        traffic = self.traffic(first, exact)
+        parts = self._parts(subjects, state, counts, traffic.model)
+        return Together(exact, parts, traffic, notes)
+
+    def _shown(self, subject: Subject) -> int:
+        return self._chapters(subject.stored, subject.catalogue.version).shown_count
+
+    def _parts(
+        self,
+        subjects: Mapping[str, Subject],
+        state: SetState,
+        counts: Callable[[int, int], IntArray],
+        model: VisitModel | None,
+    ) -> Parts:
+        first = next(iter(subjects.values()))
+        audience, version = first.audience, first.catalogue.version
+        names = {name: one.stored.number for name, one in subjects.items()}
+        times = [self._writer.times(Place(number, version)) for number in names.values()]
+        if model is None or not isinstance(audience, DisjointAudience) or None in times:
+            return CountedParts(
+                audience, {name: counts(one, state[one]) for name, one in names.items()}
+            )
+        columns = []
+        for at, (number, known) in enumerate(zip(names.values(), times, strict=True)):
+            assert known is not None
+            here = (known.chapter < state[number]) & (known.group < audience.group_count)
+            columns.append((known.group[here], known.at_us[here], np.full(here.sum(), at)))
+        rows = TimedRows.ordered(*(np.concatenate(c) for c in zip(*columns, strict=True)))
+        return TimedParts(audience, list(names), rows, model)
+
+    def _too_few_in_common(self, what: str) -> Suppressed:
+        settings = self._policy.settings
+        why = (
+            "campaigns together are shown when groups that all of them newly served hold at least "
+            f"{settings.min_people} targeted people and {settings.min_impressions} impressions"
+        )
+        return Suppressed(what=what, reason=FEW_IN_COMMON, why=why)
 
     def pacing(self, stored: StoredCampaign, window: Window, points: int) -> tuple[Pace, ...]:
         """Spend and impressions at the end of each chapter in a window, on all catalogues.

@@ -21,7 +21,7 @@ from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
 from kreach.service.sqlite import Schema, open_read_only, open_store, store_errors, transaction
 
-__all__ = ["FILE", "ChapterStore", "Flight", "stored_audiences"]
+__all__ = ["FILE", "ChapterStore", "Flight", "SetStates", "stored_audiences"]
 
 FILE = "chapters.sqlite3"
 _TABLES = """
@@ -39,6 +39,10 @@ CREATE TABLE IF NOT EXISTS audiences (
     catalogue TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, counts BLOB NOT NULL,
     PRIMARY KEY (catalogue, number), UNIQUE (catalogue, name)
 );
+CREATE TABLE IF NOT EXISTS sets (
+    catalogue TEXT NOT NULL, campaigns TEXT NOT NULL, chapters TEXT NOT NULL,
+    PRIMARY KEY (catalogue, campaigns)
+);
 """
 
 
@@ -46,11 +50,24 @@ def _add_times(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE chapters ADD COLUMN times BLOB")
 
 
-_SCHEMA = Schema(2, _TABLES, {1: _add_times})
+def _add_sets(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        """CREATE TABLE IF NOT EXISTS sets (
+            catalogue TEXT NOT NULL, campaigns TEXT NOT NULL, chapters TEXT NOT NULL,
+            PRIMARY KEY (catalogue, campaigns)
+        )"""
+    )
+
+
+_SCHEMA = Schema(3, _TABLES, {1: _add_times, 2: _add_sets})
 _AT_ONCE = 16  # chapters that are read together
 _FIELDS = "start, end, impressions, rows, spend, final"
 _HERE = "campaign = ? AND catalogue = ?"
 _RULE = "be a folder that can be written"
+
+
+SetStates = dict[tuple[int, ...], tuple[int, ...]]
+"""Chapters shown of each campaign of a set, by the campaigns' numbers, ascending."""
 
 
 class Flight(NamedTuple):
@@ -160,6 +177,24 @@ class ChapterStore:
             )
         return True
 
+    def sets(self, catalogue: str) -> SetStates:
+        """The state of each set of campaigns that was released."""
+        rows = self._read("SELECT campaigns, chapters FROM sets WHERE catalogue = ?", (catalogue,))
+        return {_numbers(campaigns): _numbers(chapters) for campaigns, chapters in rows}
+
+    def store_sets(self, catalogue: str, known: SetStates, new: SetStates) -> bool:
+        """Store new states of sets; False if another process released some since `known`."""
+        with self._changing() as connection:
+            sql = "SELECT campaigns, chapters FROM sets WHERE catalogue = ?"
+            rows = connection.execute(sql, (catalogue,))
+            if {_numbers(one): _numbers(chapters) for one, chapters in rows} != known:
+                return False
+            connection.executemany(
+                "INSERT OR REPLACE INTO sets VALUES (?, ?, ?)",
+                [(catalogue, _text(one), _text(chapters)) for one, chapters in new.items()],
+            )
+        return True
+
     def _read(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._connection.execute(sql, values).fetchall()
@@ -168,6 +203,14 @@ class ChapterStore:
     def _changing(self) -> Iterator[sqlite3.Connection]:
         with self._lock, transaction(self._connection) as connection:
             yield connection
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
 
 
 def _packed(content: ChapterCounts) -> bytes:

@@ -82,6 +82,11 @@ class ChapterWriter:
         self, place: Place, chosen: range, groups: int, model: VisitModel
     ) -> GroupDraws | None:
         """Effective draws of chapters that are shown; None if some were closed without times."""
+        times = self.times(place)
+        return None if times is None else times.draws(chosen, groups, model)
+
+    def times(self, place: Place) -> ChapterTimes | None:
+        """The rows of chapters that are shown; None if some were closed without times."""
         shown = self.chapters(place).shown_count
         times = self._times.get(place)
         if times is None or times.chapters < shown:
@@ -90,7 +95,7 @@ class ChapterWriter:
             if times is None:
                 return None
             self._times.put(place, times)
-        return times.draws(chosen, groups, model)
+        return times
 
     def behind(self, place: Place) -> bool:
         """Whether the log lacks rows that chapters hold; then no chapter can be closed."""

@@ -3,7 +3,7 @@
 Nothing that is shown, withheld or left out depends on the log but through noisy answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from kreach.adsystem.log.counts import check_period_count
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
 from kreach.adsystem.reports.measure import described
-from kreach.adsystem.reports.policy import Delivery, Figures, Series, Subject, Withheld
+from kreach.adsystem.reports.policy import Delivery, Figures, Series, Subject, Together, Withheld
 from kreach.adsystem.reports.report import (
     Allowed,
     CapReport,
@@ -262,6 +262,12 @@ class NoiseView:
             period=None if alone is None else self._reports(alone, caps, level)[0],
             cumulative=None if point is None else self._reports(point.answer, caps, level)[0],
         )
+
+    def together(self, subjects: Mapping[str, Subject], window: Window) -> Together:
+        """Withheld: an answer about a set of campaigns is one more release about its people."""
+        del subjects, window
+        why = "no noise is drawn for several campaigns together"
+        raise Withheld(f"campaigns together are withheld: {why}", NOT_NOISY)
 
     def curve(
         self, subject: Subject, by: str, caps: tuple[int, ...], level: float
