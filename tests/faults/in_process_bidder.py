@@ -14,6 +14,7 @@ import numpy as np
 from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings
 from kreach.boundary.catalogue import Catalogue
@@ -46,14 +47,18 @@ class InProcessBidder:
     """A store, two clocks, and a bidder that comes and goes."""
 
     def __init__(
-        self, folder: Path, campaigns: Sequence[Campaign] | None = None, **settings: Any
+        self,
+        folder: Path,
+        campaigns: Sequence[Campaign] | None = None,
+        families: Sequence[Family] = (),
+        **settings: Any,
     ) -> None:
         self.store = folder / "store"
         self.wall = START.timestamp() + 10.0
         if campaigns is None:  # the store of somebody who has died
             self.wall = time.time()
         else:
-            self._furnish(folder, campaigns)
+            self._furnish(folder, campaigns, families)
         self._shared = AdSystemSettings(store=self.store, catalogues=(folder / "release",))
         given = {"expiry_seconds": 60, "pacing_seconds": 0.05, "compaction_seconds": 3_600}
         given["first_bid_share"] = 1.0
@@ -61,10 +66,14 @@ class InProcessBidder:
         self.passed = 1_000.0  # of the monotonic clock
         self.lines: list[dict[str, Any]] = []
 
-    def _furnish(self, folder: Path, campaigns: Sequence[Campaign]) -> None:
+    def _furnish(
+        self, folder: Path, campaigns: Sequence[Campaign], families: Sequence[Family]
+    ) -> None:
         ids = tuple(f"g{j:03d}" for j in range(GROUPS))
         write_catalogue(Catalogue("v1", START, 20, ids, np.full(GROUPS, 30)), folder / "release")
         kept = CampaignStore(self.store)
+        for family in families:
+            kept.add_family(family)
         for campaign in campaigns:
             kept.add(campaign)
         kept.close()

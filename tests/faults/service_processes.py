@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
@@ -36,14 +37,20 @@ def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
 
 
 def make_store(
-    root: Path, campaigns: Sequence[Campaign], store: Path | None = None, **bidder: Any
+    root: Path,
+    campaigns: Sequence[Campaign],
+    store: Path | None = None,
+    families: Sequence[Family] = (),
+    **bidder: Any,
 ) -> Path:
-    """A catalogue, campaigns and a settings file."""
+    """A catalogue, campaigns, their families and a settings file."""
     ids = tuple(f"g{j:03d}" for j in range(GROUPS))
     sizes = np.random.default_rng(1).integers(20, 40, GROUPS)
     write_catalogue(Catalogue("v1", datetime.now(UTC), 20, ids, sizes), root / "release")
     store = store or root / "store"
     kept = CampaignStore(store)
+    for family in families:
+        kept.add_family(family)
     for campaign in campaigns:
         kept.add(campaign)
     kept.close()
@@ -161,10 +168,10 @@ class Service:
         return asyncio.run(once())
 
     def gauge(self, name: str) -> dict[str, int]:
-        """A metric by campaign."""
+        """A metric by campaign, or by family."""
         text = self.ask("/metrics").body.decode()
         found = re.findall(
-            rf'^kreach_bidder_{name}{{campaign="([^"]+)"}} (\S+)$', text, re.MULTILINE
+            rf'^kreach_bidder_{name}{{(?:campaign|family)="([^"]+)"}} (\S+)$', text, re.MULTILINE
         )
         return {campaign: int(float(value)) for campaign, value in found}
 

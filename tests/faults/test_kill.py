@@ -4,16 +4,19 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
 from tests.adsystem.ledger.sample_journals import all_rows
 from tests.faults.service_processes import (
     Client,
     Exchange,
     Service,
+    Sold,
     alive,
     make_campaign,
     make_store,
@@ -36,10 +39,32 @@ def campaigns() -> list[Campaign]:
     ]
 
 
+def families() -> list[Family]:
+    """One whose budget is far below its members', and one without a budget."""
+    weekly = Cap(limit=40, span_seconds=604_800.0)
+    return [
+        Family(id="brand", budget=0.35),
+        Family(id="house", caps=(weekly,)),
+    ]
+
+
+def family_campaigns() -> list[Campaign]:
+    soon = datetime.now(UTC) + timedelta(minutes=5)
+    rolling = (Cap(limit=2, span_seconds=1.0), Cap(limit=9))
+    return [
+        make_campaign("first", 5.0, family="brand"),
+        make_campaign("second", 0.3, family="brand"),
+        make_campaign("third", 9.0, family="brand", bidder="planning", end=soon),
+        make_campaign("fourth", 6.0, family="house", caps=rolling, bidder="planning", end=soon),
+        make_campaign("fifth", 0.5, family="house"),
+    ]
+
+
 def spend(store: Path) -> tuple[dict[str, int], dict[tuple[str, int], int]]:
     """What the log says was spent, in all and by day of the flight; and that no limit is passed."""
     kept = CampaignStore(store)
     by_number = {one.number: one.campaign for one in kept.all()}
+    stored_families = kept.families()
     kept.close()
     total: Counter[str] = Counter({campaign.id: 0 for campaign in by_number.values()})
     by_day: Counter[tuple[str, int]] = Counter()
@@ -48,6 +73,11 @@ def spend(store: Path) -> tuple[dict[str, int], dict[tuple[str, int], int]]:
         start = round(campaign.start.timestamp() * 1e6)
         total[campaign.id] += price
         by_day[campaign.id, (bid_ts - start) // 86_400_000_000] += price
+    for stored in stored_families:
+        members = [one.id for one in by_number.values() if one.family == stored.family.id]
+        together = sum(total[name] for name in members)
+        if stored.family.budget is not None:
+            assert together <= round(stored.family.budget * 1e6)
     for campaign in by_number.values():
         assert total[campaign.id] <= round(campaign.budget * 1e6)
         for (name, _), micros in by_day.items():
@@ -103,13 +133,21 @@ def check_quiet(bidder: Service) -> None:
 class Lives:
     """One store, one exchange, and one bidder after another."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        wanted: list[Campaign] | None = None,
+        families: Sequence[Family] = (),
+    ) -> None:
         self.chance = random.Random(seed)
         self.exchange = Exchange(random.Random(seed + 1), exp=(1, 2, 1_000, 1_000, 1_000))
-        self.campaigns = campaigns()
+        self.campaigns = wanted or campaigns()
+        self.families = families
         self.config = make_store(
             folder,
             self.campaigns,
+            families=families,
             expiry_seconds=EXPIRY_SECONDS,
             compaction_seconds=0.2,
             compaction_rows=1,
@@ -151,6 +189,20 @@ class Lives:
             owed = sum(s.bid_micros for s in out if s.campaign == name and s.expires > now)
             assert owed <= held <= left[name]
         self.carried += sum(carried.values())
+        self._check_families(bidder, spent, out)
+
+    def _check_families(self, bidder: Service, spent: dict[str, int], out: list[Sold]) -> None:
+        """A family has spent what its members have, and carries what any of them may owe."""
+        lefts, now = bidder.gauge("family_budget_left_micros"), time.time()
+        held = bidder.gauge("family_carried_micros")
+        for family in self.families:
+            if family.budget is None:
+                continue
+            members = {one.id for one in self.campaigns if one.family == family.id}
+            left = round(family.budget * 1e6) - sum(spent[name] for name in members)
+            assert lefts[family.id] == left
+            owed = sum(s.bid_micros for s in out if s.campaign in members and s.expires > now)
+            assert owed <= held[family.id] <= left
 
 
 def nothing_carried(bidder: Service) -> None:
@@ -181,6 +233,27 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert any((store / "log").rglob("*.parquet"))
     assert len(exchange.billed()) > 100
     assert {key.split()[1] for key in exchange.statuses} <= {"200", "204", "410"}
+
+
+def test_a_familys_budget_holds_through_kills(tmp_path: Path) -> None:
+    lives = Lives(tmp_path, seed=5, wanted=family_campaigns(), families=families())
+    lives.one()
+    lives.still_born()
+    lives.one()
+    lives.one()
+    lives.one(patient=True)
+    assert lives.carried > 0
+    with Service("bidder", lives.config) as bidder:
+        nothing_carried(bidder)
+        assert not any(bidder.gauge("family_reserved_micros").values())
+        assert bidder.stop() == 0
+        check_quiet(bidder)
+    total, _ = spend(lives.store)
+    check_log(lives.store, lives.exchange)
+    together = total["first"] + total["second"] + total["third"]
+    assert 250_000 < together <= 350_000  # the family's limit was felt, and no other one
+    assert sum(total[name] > 0 for name in ("first", "second", "third")) >= 2
+    assert total["fourth"] + total["fifth"] > 100_000
 
 
 def test_a_stop_in_order_carries_only_what_is_out(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.campaigns.family import Family
+from kreach.adsystem.ledger.account import NO_LIMIT, Account
 from kreach.adsystem.ledger.ledger import Ledger
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.adsystem.settings import BidderSettings
@@ -75,6 +76,7 @@ class ServedBidder:
         )
         self._memory_hours = memory_hours
         self._gateways: dict[int, Gateway] = {}
+        self._families: dict[str, tuple[Family, Account]] = {}
         self._ledger = Ledger(1)
         self._audience = Audience.disjoint(sizes)
         self.bidder = CatalogueBidder(
@@ -84,15 +86,28 @@ class ServedBidder:
         banner = Banner(w=300, h=250)
         self._request = BidRequest(id="1", imp=[Imp(id="1", banner=banner)])
 
+    def add_family(self, family: Family) -> None:
+        """Add a family; campaigns that name it join it."""
+        micros = NO_LIMIT if family.budget is None else as_micros("budget", family.budget)
+        account = Account(micros, None, 0.0)
+        account.granted = micros
+        self._families[family.id] = (family, account)
+
+    def _family_of(self, campaign: Campaign) -> Family | None:
+        return None if campaign.family is None else self._families[campaign.family][0]
+
     def add(self, campaign: Campaign) -> int:
         """Add a campaign; returns its number."""
         number, account = self._open_account(campaign)
+        if campaign.family is not None:
+            account.join(self._families[campaign.family][1])
         self._ledger.accounts[number] = account
         self.deliveries[number] = Delivery(campaign)
         if self._memory_hours is not None:
             remembered = self._memory_hours * HOUR_SECONDS
             self._gateways[number] = Gateway(campaign.largest_cap, remembered)
-        self.bidder.update(number, campaign, account, lambda: self._audience)
+        family = self._family_of(campaign)
+        self.bidder.update(number, campaign, account, lambda: self._audience, family)
         return number
 
     def _open_account(self, campaign: Campaign) -> tuple[int, Account]:
@@ -113,7 +128,8 @@ class ServedBidder:
         """Change a campaign: pause it, resume it, give it another budget."""
         account = self._ledger.accounts[number]
         account.budget = account.granted = as_micros("budget", campaign.budget)
-        self.bidder.update(number, campaign, account, lambda: self._audience)
+        family = self._family_of(campaign)
+        self.bidder.update(number, campaign, account, lambda: self._audience, family)
 
     def tick(self, now: float) -> None:
         """What the process does a few times a second: who may bid, and plans that are due."""

@@ -121,6 +121,14 @@ class FleetBidder(ServedBidder):
         return max((stored.revision for stored in self.stored_campaigns.values()), default=0)
 
     @property
+    def family_revision(self) -> int:
+        """No campaign is in a family."""
+        return 0
+
+    def family_of(self, stored: StoredCampaign) -> None:
+        """No campaign is in a family."""
+
+    @property
     def traffic(self) -> Mapping[str, Traffic]:
         """Requests by group, by catalogue version."""
         return {self.bidder.catalogue.version: self.bidder.traffic}

@@ -14,6 +14,7 @@ import numpy as np
 from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign, Creative
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings
 from kreach.boundary.catalogue import Catalogue
@@ -200,6 +201,7 @@ def bidding(
     folder: Path,
     campaigns: Sequence[Campaign] = (),
     *,
+    families: Sequence[Family] = (),
     catalogues: Sequence[Catalogue] | None = None,
     audiences: dict[str, Path] | None = None,
     currency: str = "USD",
@@ -213,6 +215,8 @@ def bidding(
     for catalogue in catalogues:
         write_catalogue(catalogue, folder / catalogue.version)
     store = CampaignStore(folder / "store")
+    for family in families:
+        store.add_family(family)
     for campaign in campaigns:
         store.add(campaign)
     store.close()

@@ -4,6 +4,7 @@ The model keeps every bid and every row of the log there ever was and works all 
 the ledger keeps sums. What both say must be the same after every step.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,6 +25,7 @@ from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 
 EXPIRY_SECONDS = 900
+FAMILY = -1
 FIRST = 1_790_000_000.5
 
 picks = st.integers(0, 10**6)
@@ -61,6 +63,9 @@ class Money(RuleBasedStateMachine):
         hours=st.integers(0, 30),
     )
     def begin(self, budgets: list[int], share: float | None, hours: int) -> None:
+        self._begin(budgets, share, hours)
+
+    def _begin(self, budgets: list[int], share: float | None, hours: int) -> None:
         self.now = FIRST + 3_600.0 * hours
         self.known = {
             number: Known(budget, None if share is None else max(int(budget * share), 1), FIRST)
@@ -76,8 +81,7 @@ class Money(RuleBasedStateMachine):
         self.epoch += 1
         self.ledger = Ledger(self.epoch)
         for number, known in self.known.items():
-            account = Account(known.budget, known.daily, known.start)
-            self.ledger.accounts[number] = account
+            account = self.ledger.accounts[number] = self._new_account(number)
             for claim, price in self.log:
                 if claim.campaign == number:
                     account.book(price, known.day(claim))
@@ -87,6 +91,10 @@ class Money(RuleBasedStateMachine):
         self.ledger.remember(
             (claim.impression, claim.expires) for claim, _ in self.log if claim.expires > self.now
         )
+
+    def _new_account(self, number: int) -> Account:
+        known = self.known[number]
+        return Account(known.budget, known.daily, known.start)
 
     # -- the model's sums ---------------------------------------------------------------------
 
@@ -116,6 +124,16 @@ class Money(RuleBasedStateMachine):
             left = min(left, known.daily - today - known.carried)
         return max(left, 0)
 
+    def _all_known(self) -> dict[int, Known]:
+        return self.known
+
+    def _sharing(self, number: int) -> list[Known]:
+        """Whose money a campaign's bids are of."""
+        return [self.known[number]]
+
+    def _doubtful(self, number: int) -> bool:
+        return number in self.misled or self.known[number].lowered
+
     def _today(self, number: int) -> int:
         return self.ledger.accounts[number].day_of(int(self.now * 1e6))
 
@@ -127,6 +145,9 @@ class Money(RuleBasedStateMachine):
 
     @rule(pick=picks, slice_micros=st.sampled_from([10, 1_000, 50_000, 10**6]), told=picks)
     def grant(self, pick: int, slice_micros: int, told: int) -> None:
+        self._grant(pick, slice_micros, told)
+
+    def _grant(self, pick: int, slice_micros: int, told: int) -> None:
         number = 1 + pick % len(self.known)
         account, known = self.ledger.accounts[number], self.known[number]
         wanted = account.wanted_grant(slice_micros)
@@ -192,14 +213,14 @@ class Money(RuleBasedStateMachine):
     @rule(pick=picks, share=st.sampled_from([0.0, 0.3, 1.0, 1.1]), written=st.booleans())
     def billing_notice(self, pick: int, share: float, written: bool) -> None:
         bid = self._pick(pick)
-        claim, known = bid.claim, self.known[bid.claim.campaign]
+        claim = bid.claim
         price = int(claim.micros * share) if share <= 1.0 else claim.micros + 1 + pick % 7
         expected = self._expected(bid)
         if expected is Outcome.DONE and share > 1.0:
             expected = Outcome.OVERPRICED
         outcome = self.ledger.post(claim, price, self.now)
         mine, voided = claim.epoch == self.epoch, bid.state == "void"
-        if not mine and (voided or claim.campaign in self.misled or known.lowered):
+        if not mine and (voided or self._doubtful(claim.campaign)):
             # Billed after a loss that the crash made us forget: taken only if the money is there,
             # which may be that of another. So it is if an advertiser takes money away.
             assert outcome in {expected, Outcome.UNKNOWN}
@@ -216,7 +237,8 @@ class Money(RuleBasedStateMachine):
             return
         bid.state, bid.price = "posted", price
         if claim.epoch != self.epoch:
-            known.carried -= claim.micros
+            for one in self._sharing(claim.campaign):
+                one.carried -= claim.micros
         self.log.append((claim, price))
 
     @precondition(lambda self: self.bids)
@@ -248,7 +270,7 @@ class Money(RuleBasedStateMachine):
         assert {n: sums for (n, _), sums in ended.bids.items() if sums != (0, 0)} == freed
         assert sorted(ended.wins) == sorted(wins)
         carried = {}
-        for number, known in self.known.items():
+        for number, known in self._all_known().items():
             if known.carried and known.carried_until <= self.now:
                 carried[number], known.carried = known.carried, 0
         assert ended.carried == carried
@@ -308,7 +330,8 @@ class Money(RuleBasedStateMachine):
 
     @invariant()
     def both_say_the_same(self) -> None:
-        for number, account in self.ledger.accounts.items():
+        for number in self.known:
+            account = self.ledger.accounts[number]
             assert account.spent == self._spent(number)
             assert account.reserved == self._reserved(number)
             assert account.carried == self.known[number].carried
@@ -322,8 +345,8 @@ class Money(RuleBasedStateMachine):
 
     @invariant()
     def no_limit_is_exceeded(self) -> None:
-        for number, account in self.ledger.accounts.items():
-            known = self.known[number]
+        for number, known in self._all_known().items():
+            account = self.ledger.accounts[number]
             out = account.spent + account.reserved + account.carried
             assert out <= max(account.granted, account.spent)
             assert account.granted <= max(known.granted, account.spent)
@@ -359,5 +382,96 @@ class Money(RuleBasedStateMachine):
             assert owed <= max(known.granted - self._spent(number), 0)
 
 
+class FamilyMoney(Money):
+    """The first campaigns are a family: a bid is in both accounts or in neither."""
+
+    @initialize(
+        budgets=st.lists(st.integers(1, 1_000_000), min_size=2, max_size=4),
+        shared=st.integers(1, 1_500_000),
+        share=st.sampled_from([None, 0.2, 1.0]),
+        alone=st.integers(0, 1),
+    )
+    def begin_family(
+        self, budgets: list[int], shared: int, share: float | None, alone: int
+    ) -> None:
+        self.family = Known(shared, None, 0.0)
+        self.members = set(range(1, len(budgets) + 1 - alone))
+        self._begin(budgets, share, 0)
+
+    def begin(self) -> None:
+        """Not as without a family."""
+
+    def _all_known(self) -> dict[int, Known]:
+        return self.known | {FAMILY: self.family}
+
+    def _sharing(self, number: int) -> list[Known]:
+        return [self.known[number]] + ([self.family] if number in self.members else [])
+
+    def _doubtful(self, number: int) -> bool:
+        shared = number in self.members
+        return super()._doubtful(number) or (
+            shared and (self.family.lowered or bool(self.misled & self.members))
+        )
+
+    def _start_run(self) -> None:
+        family = Account(self.family.budget, None, 0.0)
+        self._family_account = family
+        super()._start_run()
+        self.ledger.accounts[FAMILY] = family
+        self.family.carried = max(self.family.granted - self._family_sum(self._spent), 0)
+        self.family.carried_until = self.now + EXPIRY_SECONDS + 1
+        family.carry(self.family.granted, self.family.carried_until)
+
+    def _new_account(self, number: int) -> Account:
+        account = super()._new_account(number)
+        if number in self.members:
+            account.join(self._family_account)
+        return account
+
+    def _family_sum(self, of: Callable[[int], int]) -> int:
+        return sum(of(number) for number in self.members)
+
+    def _available(self, number: int, day: int) -> int:
+        own = super()._available(number, day)
+        if number not in self.members:
+            return own
+        out = self._family_sum(self._reserved) + self.family.carried
+        granted = min(self._family_account.granted, self.family.budget)
+        return max(min(own, granted - self._family_sum(self._spent) - out), 0)
+
+    @rule(pick=picks, slice_micros=st.sampled_from([10, 1_000, 50_000, 10**6]), told=picks)
+    def grant(self, pick: int, slice_micros: int, told: int) -> None:
+        wanted = self._family_account.wanted_grant(slice_micros)
+        if wanted is not None:
+            self.family.granted = wanted
+            self._family_account.granted = max(self._family_account.granted, wanted)
+        self._grant(pick, slice_micros, told)
+
+    @rule(share=st.sampled_from([0.5, 1.0, 2.0]))
+    def change_the_family(self, share: float) -> None:
+        self.family.lowered |= share < 1.0
+        self.family.budget = max(int(self.family.budget * share), 1)
+        self._family_account.budget = self.family.budget
+
+    @invariant()
+    def the_family_has_the_sums_of_its_members(self) -> None:
+        account = self._family_account
+        assert account.spent == self._family_sum(self._spent)
+        assert account.reserved == self._family_sum(self._reserved)
+        assert account.carried == self.family.carried
+        if not self.family.lowered:
+            assert account.spent <= self.family.budget
+
+    @invariant()
+    def plans_share_what_the_family_has_left(self) -> None:
+        shares = [
+            min(self.ledger.accounts[number].share_of_family(), self.ledger.accounts[number].left())
+            for number in self.members
+        ]
+        assert sum(shares) <= self._family_account.left()
+
+
 Money.TestCase.settings = settings(max_examples=250, stateful_step_count=50)
 TestMoney = Money.TestCase
+FamilyMoney.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
+TestFamilyMoney = FamilyMoney.TestCase

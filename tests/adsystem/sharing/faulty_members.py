@@ -124,6 +124,8 @@ class FaultyMember:
             on_loop=lambda done: done,
             set_low_funds=lambda number, micros: None,
             revision=1,
+            family_revision=0,
+            family_of=lambda stored: None,
             campaigns=None,
         )
         self.fleet = FleetMember(cast(Any, bidder), self.settings, self.name, self._connect)

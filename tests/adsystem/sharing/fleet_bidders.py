@@ -10,6 +10,7 @@ from typing import Any
 from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.adsystem.store_layout import bidder_store
@@ -85,15 +86,23 @@ class FleetBidder(InProcessBidder):
 
 
 def fleet_bidders(
-    folder: Path, names: Sequence[str], url: str, campaign: Campaign, **more: Any
+    folder: Path,
+    names: Sequence[str],
+    url: str,
+    *campaigns: Campaign,
+    families: Sequence[Family] = (),
+    **more: Any,
 ) -> list[FleetBidder]:
-    """Bidders that know a campaign each."""
-    InProcessBidder(folder, [campaign])  # the catalogue
+    """Bidders that know the same campaigns."""
+    InProcessBidder(folder, campaigns, families)  # the catalogue
     made = [FleetBidder(folder, name, names, url, **more) for name in names]
     for room in made:
-        room.wall = campaign.start.timestamp() + 10.0
+        room.wall = campaigns[0].start.timestamp() + 10.0
         kept = CampaignStore(room.store)
-        kept.add(campaign)
+        for family in families:
+            kept.add_family(family)
+        for campaign in campaigns:
+            kept.add(campaign)
         kept.close()
     return made
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kreach.errors import KreachError
-from kreach.publisher.gateway import GatewaySettings, HardCap, check
+from kreach.publisher.gateway import FamilyCap, GatewaySettings, HardCap, check
 from kreach.service.config import load_settings, read_file
 from tests.publisher.gateway.sample_gateways import sample_gateway, write_sample_build
 
@@ -122,6 +122,7 @@ def test_the_check_says_what_would_be_served_and_makes_nothing(tmp_path: Path) -
         "people": 120,
         "groups": 12,
         "hard_caps": [],
+        "family_caps": [],
         "store": None,
     }
     facts["memory_hours"] = facts["panel"] = None
@@ -129,6 +130,9 @@ def test_the_check_says_what_would_be_served_and_makes_nothing(tmp_path: Path) -
     settings["caps"] = (HardCap(campaign="a", cap=1),)
     capped = facts | {"hard_caps": ["a"], "store": str(settings["store"])}
     assert check(GatewaySettings(**settings)) == capped
+    families = (FamilyCap(family="brand", campaigns=("a", "b"), cap=2),)
+    with_family = capped | {"hard_caps": [], "family_caps": ["brand"]}
+    assert check(GatewaySettings(**settings | {"caps": (), "families": families})) == with_family
     assert sorted(path.name for path in tmp_path.iterdir()) == ["build"]
     sample_gateway(**settings)
     assert check(GatewaySettings(**settings)) == capped

@@ -18,16 +18,15 @@ from kreach.adsystem.bidding.auction_markets import AuctionMarkets
 from kreach.adsystem.bidding.board_visitors import BoardVisitors
 from kreach.adsystem.bidding.budget import Purse
 from kreach.adsystem.bidding.competition import Availability
-from kreach.adsystem.bidding.market import Market
-from kreach.adsystem.bidding.planning import (
-    Conditions,
-    GroupState,
+from kreach.adsystem.bidding.conditions import Conditions, GroupState
+from kreach.adsystem.bidding.group_kinds import (
     Passing,
-    Plan,
-    Planner,
     kind_probabilities,
     session_continuation,
 )
+from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.bidding.plan import Plan
+from kreach.adsystem.bidding.planning import Planner
 from kreach.adsystem.bidding.valuation import (
     CapValuation,
     StackedValuation,
@@ -44,8 +43,7 @@ __all__ = ["BidLimits", "Bidder", "PaperBidder", "PlanningBidder", "best_bid"]
 
 
 _TOO_EARLY = 0.005  # of a flight
-_FIRST_CLASSES = 4  # of kinds of group, in a first plan
-_SOON = 0.05  # of the time between plans: until the second
+_SOON = 0.05  # of the time between plans, until the second: a server's first knows little traffic
 _SESSION_EVIDENCE = 0.3  # of a session, in independent ones: who comes often comes in streaks
 _DELIVERY_MEMORY = 0.9  # of one plan to the next
 _DELIVERY_PRIOR = 0.03  # of the budget, taken to have been spent as expected
@@ -327,10 +325,7 @@ class PlanningBidder(Bidder):
             remembered = min(memory_seconds / (purse.end - purse.start), 1.0)
             passing = Passing(probability, remembered)
         self._forgets = memory_seconds is not None
-        planner = partial(Planner, kinds, probability, ahead=ahead, more=more, passing=passing)
-        # a bidder of many campaigns has its first plans soon, and better ones soon after
-        first = None if plans_itself else planner(max_classes=_FIRST_CLASSES)
-        self._planner, self._first_planner = planner(), first
+        self._planner = Planner(kinds, probability, ahead=ahead, more=more, passing=passing)
         self._interval = (purse.end - purse.start) / plans
         if model is not None:  # with the part of the day another share of people is about
             self._interval = min(self._interval, PART_US / 1e6)
@@ -342,7 +337,7 @@ class PlanningBidder(Bidder):
         self._plan: Plan | None = None
         self._has_plan = False  # now, or in an earlier run
         self._planned_at: float | None = None
-        self._sample_share = len(kind_of_group) / (
+        self.sample_share = len(kind_of_group) / (
             len(kind_of_group) if self._planned is None else len(self._planned)
         )
         self._expected, self._paid = [0.0, 0.0], [0.0, 0.0]  # discounted sum, and spent until then
@@ -409,10 +404,8 @@ class PlanningBidder(Bidder):
         budget: the error is below what re-planning mends anyway.
         """
         self.markets.refresh()
-        planner, soon = self._planner, 1.0
-        if self._first_planner is not None and not self._has_plan:
-            planner, soon = self._first_planner, _SOON
-        self._next_plan_at = now + soon * self._interval
+        first_served = not self._plans_itself and not self._has_plan
+        self._next_plan_at = now + self._interval * (_SOON if first_served else 1.0)
         time_left = max(self.purse.end - now, 1e-9)
         self.left_per_time = self.arrivals.left(now) / time_left
         left = self.arrivals.left_by_group(now, self._planned)
@@ -425,7 +418,7 @@ class PlanningBidder(Bidder):
         guess = self._multiplier if self._has_plan else None
         conditions = Conditions(self.limits.most, availability, self._delivery(now))
         return partial(
-            planner.solve,
+            self._planner.solve,
             state,
             budget,
             self.markets.planned(self.arrivals.shares_left(now)),
@@ -439,7 +432,7 @@ class PlanningBidder(Bidder):
         """What plans spent over what they expected to; the last dozen or so count."""
         plan, spent = self._plan, self.purse.spent_by_all
         if plan is not None and self._planned_at is not None:
-            expected = plan.expected_spend * self._sample_share
+            expected = plan.expected_spend * self.sample_share
             costs = self.markets.cost_by_hour(plan.multiplier)
             part = self.arrivals.part(self._planned_at, now, costs)
             for sums, amount in ((self._expected, expected * part), (self._paid, spent)):
@@ -448,6 +441,11 @@ class PlanningBidder(Bidder):
         self._planned_at = now
         prior = _DELIVERY_PRIOR * self.purse.budget
         return float(np.clip((self._paid[0] + prior) / (self._expected[0] + prior), 0.25, 4.0))
+
+    def restart_delivery(self) -> None:
+        """Plans are for other money from now on: forget how earlier ones were spent."""
+        self._expected, self._paid = [0.0, 0.0], [0.0, self.purse.spent_by_all]
+        self._planned_at = None
 
     def adopt(self, plan: Plan) -> None:
         """Bid by this plan from now on."""

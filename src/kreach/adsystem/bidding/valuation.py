@@ -201,7 +201,8 @@ class StackedValuation:
         )
         key = (self._kind(group), *segments)
         if key not in self._cache:
-            self._cache[key] = self._value(group, segments)
+            share = open_share(segments, self._caps)
+            self._cache[key] = self.value_of(group, sum(segments), share)
         return self._cache[key]
 
     def record(self, group: int, now: float) -> None:
@@ -225,21 +226,20 @@ class StackedValuation:
             return group
         return 0 if self._kind_of_group is None else int(self._kind_of_group[group])
 
-    def _value(self, group: int, segments: tuple[int, ...]) -> float:
-        """Σ over members of E[share · 1{all caps open}]."""
-        share_open = open_share(segments, self._caps)
+    def value_of(self, group: int, impressions: int, share_open: FloatArray) -> float:
+        """Σ over members of E[share · 1{all caps open}], `share_open` by impressions seen."""
         top = len(share_open) - 1
         if self._kinds is not None:
             kinds, kind = self._kinds, self._kind(group)
             size, targeted, a = kinds.size[kind], kinds.targeted[kind], kinds.dispersion[kind]
-            n = float(sum(segments))
+            n = float(impressions)
             pmf = exposure_law(np.array([n]), np.array([size]), np.array([a]), top).pmf[0]
             visit = np.full(top + 1, 1.0 / size)
             if np.isfinite(a):
                 visit = (a + np.arange(top + 1.0)) / (size * a + n)
             return float(targeted * (pmf * visit) @ share_open)
         shares = self._profiles.shares_of(group) if self._profiles is not None else np.zeros(0)
-        pmf = binomial_law(np.full(len(shares), float(sum(segments))), shares, top).pmf
+        pmf = binomial_law(np.full(len(shares), float(impressions)), shares, top).pmf
         return float(shares @ (pmf @ share_open))
 
 

@@ -6,6 +6,8 @@ from typing import Any
 from kreach.adsystem.bidserver.bids import Bids
 from kreach.adsystem.bidserver.notices import Notices
 from kreach.adsystem.bidserver.service import BidderState
+from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.sharing.fleet_member import FleetStatus
 from kreach.service.metrics import Metrics
 from kreach.service.web import App, FastRoute, Request, Response, json_response
@@ -101,6 +103,7 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         ("budget_left_micros", "Budget not spent yet", lambda n: state.accounts[n].left()),
     ):
         metrics.gauge(name, f"{what}, by campaign", by_campaign(value), "campaign")
+    _add_family_gauges(state, metrics)
     what = "Reach required per unit of money (λ), by campaign"
     metrics.gauge("multiplier", what, multipliers, "campaign")
     what = "Most that a further reach may cost, by campaign"
@@ -121,6 +124,26 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         ("sharing_rows_behind", "Impressions not yet counted in Redis", lambda s: s.rows_behind),
     ):
         metrics.gauge(name, what, _of_fleet(state, field))
+
+
+def _add_family_gauges(state: BidderState, metrics: Metrics) -> None:
+    def by_family(value: Callable[[Account], float]) -> Callable[[], dict[str, float]]:
+        return lambda: {
+            name: value(state.accounts[family_key(stored.number)])
+            for name, stored in state.stored_families.items()
+            if stored.family.budget is not None
+        }
+
+    for name, what, value in (
+        ("family_reserved_micros", "Money reserved for open bids", lambda one: one.reserved),
+        (
+            "family_carried_micros",
+            "Money that open bids of an earlier run may still cost",
+            lambda one: one.carried,
+        ),
+        ("family_budget_left_micros", "Budget not spent yet", lambda one: one.left()),
+    ):
+        metrics.gauge(name, f"{what}, by family with a budget", by_family(value), "family")
 
 
 def _of_fleet(

@@ -9,11 +9,10 @@ from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json, decode_request
 from kreach.service.metrics import Metrics
-from kreach.service.web import Request, Response
+from kreach.service.web import JSON_HEADERS, Request, Response
 
 __all__ = ["Bids"]
 
-_JSON = [(b"content-type", b"application/json")]
 _MAX_IMPS = 100
 _VISITS = frozenset({"log cannot be written", "tmax too short", "currency", "seat"})
 """Reasons for no bid on requests that are visits all the same: they count as traffic."""
@@ -26,6 +25,7 @@ class Bids:
         self._state = state
         self._no_bid: dict[str, Response] = {}
         settings = state.settings
+        self._provider = settings.provider
         self._base = settings.notices.encode()
         self._nurl = b"%b/openrtb2/win/" % self._base if settings.win_notices else None
         self._end = b'],"seat":%b}],"cur":%b}' % (
@@ -96,11 +96,16 @@ class Bids:
             account = runtime.account
             if account.granted - account.spent - account.reserved < runtime.low_funds_micros:
                 state.request_money(runtime.number)
+            family = account.family
+            if family is not None and (
+                family.granted - family.spent - family.reserved < family.low_funds_micros
+            ):
+                state.request_family_money(runtime.number)
             bids.append(self._bid_json(claim, runtime, imp, seconds))
         if not bids:
             return self._refuse(reason)
         head = b'{"id":%b,"seatbid":[{"bid":[' % as_json(request.id)
-        return Response(200, b"%b%b%b" % (head, b",".join(bids), self._end), _JSON)
+        return Response(200, b"%b%b%b" % (head, b",".join(bids), self._end), JSON_HEADERS)
 
     def _no_bid_reason(self, request: BidRequest) -> str:
         """Why we do not bid on this request at all; empty if we may."""
@@ -140,7 +145,7 @@ class Bids:
             return 0, None, "no user"
         reason = "no group"
         state = self._state
-        provider = state.settings.provider
+        provider = self._provider
         for data in request.user.data or ():
             if data.name != provider or not data.segment:
                 continue

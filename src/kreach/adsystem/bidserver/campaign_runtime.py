@@ -11,7 +11,11 @@ from kreach.adsystem.bidding.bidder import Bidder, BidLimits, PaperBidder, Plann
 from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.budget import Purse
+from kreach.adsystem.bidding.family import FamilyExposure, FamilyMember
+from kreach.adsystem.bidding.family_members import BoardMember, StackedMember
+from kreach.adsystem.bidding.family_visitors import MemberVisitors, PooledVisitors
 from kreach.adsystem.bidding.market import LogNormalMarket
+from kreach.adsystem.bidding.plan import Plan
 from kreach.adsystem.bidding.shading import Shading, shading_of
 from kreach.adsystem.bidding.valuation import (
     CapRule,
@@ -32,20 +36,35 @@ from kreach.boundary.visit_model import VisitModel
 __all__ = [
     "AccountPurse",
     "CampaignRuntime",
+    "Requirements",
     "board_valuation",
     "individual_valuation",
+    "is_eligible",
     "make_bidder",
     "memory_seconds_of",
+    "value_cap",
     "visit_model_of",
 ]
 
 _MAX_KINDS = 2_000
 _MAX_SAMPLED = 10_000.0
 _PASSING_STEP = 0.01
+_LIMITED = 0.98  # of a budget: with less of it a plan is limited by the family's
+_LEFT_BY_FAMILY = 1.0 / 1.2  # of the value: below, the family's cap is what a plan lacks
+_USABLE_GROWTH = 1.5  # of what a plan can use, from plan to plan
+
+Requirements = tuple[tuple[int, int] | None, frozenset[str]]
+"""Size and domains of a campaign's creative."""
 
 
 class AccountPurse(Purse):
-    """A purse that reads its account in the ledger, which does all booking."""
+    """A purse that reads its account in the ledger, which does all booking.
+
+    With `pooled` plans are for all that the members of its family can spend together: they are
+    valued alike, so what one wins is a loss to all, as if they were one campaign.
+    """
+
+    pooled = False
 
     def __init__(self, account: Account, start: float, end: float) -> None:
         daily = None if account.daily is None else account.daily / MICROS
@@ -58,7 +77,10 @@ class AccountPurse(Purse):
 
     @property
     def spent_by_all(self) -> float:
-        return (self._account.spent + self._account.spent_elsewhere) / MICROS
+        account = self._account
+        if self.pooled and account.family is not None:
+            account = account.family
+        return (account.spent + account.spent_elsewhere) / MICROS
 
     def available(self, now: float) -> float:
         if not self.start <= now < self.end:
@@ -66,6 +88,20 @@ class AccountPurse(Purse):
         return self._account.available(self._account.day_at(now)) / MICROS
 
     def plannable(self, now: float) -> float:
+        if self.pooled and self._account.family is not None:
+            return self._account.family.left_of_members() / MICROS
+        return self.share(now)
+
+    def share(self, now: float, totals: tuple[int, int] | None = None) -> float:
+        """What a member may spend of its own budget, as far as the family's suffices.
+
+        `totals` of the family as in `Account.share_of_family`.
+        """
+        own = round(self.own_plannable(now) * MICROS)
+        return min(own, self._account.share_of_family(totals)) / MICROS
+
+    def own_plannable(self, now: float) -> float:
+        """The same without the limit of a family's budget."""
         account = self._account
         left = account.left()
         if account.daily is not None:
@@ -89,18 +125,42 @@ class AccountPurse(Purse):
         """Does nothing: the ledger reverts."""
 
 
+def value_cap(campaign: Campaign, family: FamilyExposure | None) -> int:
+    """The cap that a campaign's tables and plans are made for: its own, or its family's if that
+    is lower."""
+    if family is None:
+        return campaign.largest_cap
+    return min(campaign.largest_cap, family.largest_cap)
+
+
 def visit_model_of(
-    campaign: Campaign, audience: Audience, catalogue: Catalogue
+    campaign: Campaign,
+    audience: Audience,
+    catalogue: Catalogue,
+    family: FamilyExposure | None = None,
 ) -> VisitModel | None:
     """The visit model that a campaign is valued with: one cap, groups that do not overlap."""
     if campaign.bidder == "paper" or campaign.cap is None:
         return None
+    if family is not None and family.cap is None:
+        return None
     return catalogue.model if isinstance(audience, DisjointAudience) else None
 
 
-def memory_seconds_of(catalogue: Catalogue, model: VisitModel | None) -> float | None:
-    """How long the publisher remembers whom it showed a campaign that is valued with a model."""
+def memory_seconds_of(
+    campaign: Campaign,
+    catalogue: Catalogue,
+    model: VisitModel | None,
+    family: FamilyExposure | None = None,
+) -> float | None:
+    """How long the publisher remembers whom it showed a campaign that is valued with a model.
+
+    A catalogue does not say whether the publisher caps families. So where the family's cap is what
+    a campaign is valued at, nothing is taken to be dropped: values are then too low, not too high.
+    """
     hours = catalogue.memory_hours
+    if family is not None and value_cap(campaign, family) < campaign.largest_cap:
+        return None
     return None if hours is None or model is None else hours * HOUR_SECONDS
 
 
@@ -109,12 +169,19 @@ def individual_valuation(
     audience: Audience,
     model: VisitModel | None,
     memory_seconds: float | None = None,
+    family: FamilyExposure | None = None,
 ) -> Valuation | None:
     """A valuation for campaigns that need their own; None for those that the board can value."""
+    few_kinds = isinstance(audience, DisjointAudience) and len(audience.kinds) <= _MAX_KINDS
+    if family is not None:
+        if campaign.cap is not None and family.cap is not None and few_kinds:
+            return None
+        rules = [CapRule(cap.limit, cap.span_seconds) for cap in campaign.caps]
+        return StackedMember(audience, rules, family)
     if campaign.cap is None:
         rules = [CapRule(cap.limit, cap.span_seconds) for cap in campaign.caps]
         return StackedValuation(audience, rules)
-    if isinstance(audience, DisjointAudience) and len(audience.kinds) <= _MAX_KINDS:
+    if few_kinds:
         return None
     if model is not None:
         return VisitorValuation(audience, campaign.cap, model, memory_seconds=memory_seconds)
@@ -130,8 +197,15 @@ def board_valuation(
     recent: RecentWins,
     before: "CampaignRuntime | None",
     memory_seconds: float | None = None,
+    family: FamilyExposure | None = None,
 ) -> Valuation:
     """The valuation of a campaign on the board; what it knew before stays, unless its cap moved."""
+    if family is not None and before is not None:
+        return before.bidder.valuation  # neither cap can be changed
+    if family is not None:
+        return _member_valuation(
+            campaign, audience, model, board, slot, recent, family, memory_seconds
+        )
     if model is None or campaign.cap is None:
         return BoardValuation(board, slot)
     if before is not None and before.campaign.cap == campaign.cap:
@@ -144,9 +218,33 @@ def board_valuation(
     )
 
 
+def _member_valuation(
+    campaign: Campaign,
+    audience: Audience,
+    model: VisitModel | None,
+    board: Board,
+    slot: int,
+    recent: RecentWins,
+    family: FamilyExposure,
+    memory_seconds: float | None,
+) -> Valuation:
+    assert isinstance(audience, DisjointAudience)
+    assert campaign.cap is not None
+    assert family.cap is not None
+    if model is None:
+        return BoardMember(board, slot, audience, campaign.cap, family)
+    recent.forget(slot)
+    if campaign.cap >= family.cap:
+        return PooledVisitors(board, slot, audience, campaign.cap, model, recent, family)
+    return MemberVisitors(
+        board, slot, audience, campaign.cap, model, recent, family, memory_seconds=memory_seconds
+    )
+
+
 def make_bidder(
     campaign: Campaign,
     audience: Audience,
+    cap: int,
     valuation: Valuation,
     account: Account,
     traffic: Traffic,
@@ -158,7 +256,10 @@ def make_bidder(
     memory_seconds: float | None,
     first_bid_share: float,
 ) -> Bidder:
-    """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM)."""
+    """The kind of bidder that a campaign names. `market`: mu and sigma of ln(CPM).
+
+    `cap` is the one to plan for (`value_cap`).
+    """
     mu = campaign.market_mu if campaign.market_mu is not None else market[0]
     sigma = campaign.market_sigma if campaign.market_sigma is not None else market[1]
     believed = LogNormalMarket(mu - log(1_000), sigma)  # of one impression
@@ -176,10 +277,10 @@ def make_bidder(
             base_bids=(0.1 * typical, max(min(most, 10.0 * typical), 0.1 * typical)),
         )
     arrivals = Arrivals(audience.group_count, start, end, hourly, traffic=traffic)
-    stacked = campaign.cap is None
+    stacked = isinstance(valuation, StackedValuation)
     return PlanningBidder(
         audience,
-        campaign.largest_cap,
+        cap,
         purse,
         believed,
         model=model,
@@ -194,6 +295,16 @@ def make_bidder(
         max_cost_per_reach=campaign.max_cost_per_reach,
         max_cost_multiple=MAX_COST_MULTIPLE,
     )
+
+
+def is_eligible(requirements: Requirements, request: BidRequest, imp: Imp) -> bool:
+    """Whether a creative may have a place: blocked domains, size."""
+    size, domains = requirements
+    if request.badv and not domains.isdisjoint(map(str.lower, request.badv)):
+        return False
+    if imp.banner is None or size is None:
+        return True
+    return imp.banner.fits(*size)
 
 
 @dataclass(eq=False)
@@ -213,12 +324,14 @@ class CampaignRuntime:
     end: float = field(init=False)
     size: tuple[int, int] | None = field(init=False)
     domains: frozenset[str] = field(init=False)
+    requirements: Requirements = field(init=False)  # the same places are eligible for the same
     json_tail: bytes = field(init=False)  # the last fields of its bids
     _shading: Shading | None = None  # of first-price bids, since the last plan
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
     weight: float = 1.0  # money left per second of flight left: its claim to requests
     shortfall: str | None = None  # why the plan cannot spend the budget
+    usable: float | None = None  # of the budget, where plans could not spend what they had
     passing: float = 1.0  # of its bids lately: the part that the publisher did not drop
     bids: int = 0
     wins: int = 0
@@ -236,6 +349,7 @@ class CampaignRuntime:
         self.size = None
         if creative.width is not None and creative.height is not None:
             self.size = creative.width, creative.height
+        self.requirements = self.size, self.domains
         fields = {
             "cid": campaign.id,
             "crid": creative.id,
@@ -275,19 +389,15 @@ class CampaignRuntime:
         return (self.eligible_requests + 1.0) / (self.sampled_requests + 1.0)
 
     def is_eligible(self, request: BidRequest, imp: Imp) -> bool:
-        """Whether the campaign may have this place: blocked domains, size."""
-        if request.badv and not self.domains.isdisjoint(map(str.lower, request.badv)):
-            return False
-        if imp.banner is None or self.size is None:
-            return True
-        return imp.banner.fits(*self.size)
+        """Whether the campaign may have this place."""
+        return is_eligible(self.requirements, request, imp)
 
-    def sample(self, request: BidRequest) -> None:
-        """Count a request, and whether it is eligible."""
+    def sample(self, auction: str | None) -> None:
+        """Count a request, and its auction type if it has an eligible place."""
         self.sampled_requests += 1.0
-        if any(self.is_eligible(request, imp) for imp in request.imp):
+        if auction is not None:
             self.eligible_requests += 1.0
-            self.bidder.markets.count("first_price" if request.first_price else "second_price")
+            self.bidder.markets.count(auction)
         if self.sampled_requests > _MAX_SAMPLED:  # traffic may change
             self.sampled_requests, self.eligible_requests = (
                 self.sampled_requests / 2.0,
@@ -296,8 +406,72 @@ class CampaignRuntime:
 
     def same_eligibility(self, other: "CampaignRuntime") -> bool:
         """Whether the same places are eligible for both."""
-        mine, others = ((one.size, one.domains) for one in (self, other))
-        return mine == others
+        return self.requirements == other.requirements
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it is valued by its family's cap and impressions alone, like its siblings."""
+        valuation = self.bidder.valuation
+        if isinstance(valuation, BoardMember):
+            return valuation.pooled
+        return isinstance(valuation, PooledVisitors)
+
+    def pool(self, pooled: bool) -> None:
+        """Plan with all of the family's money, or with the own share of it."""
+        bidder = self.bidder
+        purse = bidder.purse
+        assert isinstance(purse, AccountPurse)
+        if purse.pooled != pooled:
+            purse.pooled = pooled
+            if isinstance(bidder, PlanningBidder):
+                bidder.restart_delivery()
+
+    def share(self, now: float, totals: tuple[int, int] | None = None) -> float:
+        """Its own money for the rest of the flight, as far as its family's suffices."""
+        purse = self.bidder.purse
+        assert isinstance(purse, AccountPurse)
+        return purse.share(now, totals)
+
+    def plans_alike(self, other: "CampaignRuntime") -> bool:
+        """Whether a sibling's requests and flight are the same."""
+        mine, others = self.campaign, other.campaign
+        same = mine.audience == others.audience and mine.end == others.end
+        return same and mine.bidder == others.bidder and self.same_eligibility(other)
+
+    def demand(self, now: float) -> int:
+        """What it can use of its family's budget, in micros."""
+        if self.campaign.state != "running" or self.campaign.not_bidding or now >= self.end:
+            return 0
+        purse = self.bidder.purse
+        assert isinstance(purse, AccountPurse)
+        own = purse.own_plannable(now)
+        return round(MICROS * (own if self.usable is None else min(own, self.usable)))
+
+    def note_plan(self, plan: Plan, now: float) -> None:
+        """Why a new plan cannot spend the campaign's budget, and what it could use of it."""
+        self.shortfall = plan.shortfall
+        bidder = self.bidder
+        if self.account.family is None or not isinstance(bidder, PlanningBidder):
+            return
+        purse = bidder.purse
+        assert isinstance(purse, AccountPurse)
+        own = purse.own_plannable(now)
+        if plan.shortfall is not None:
+            part = purse.share(now) / max(purse.plannable(now), 1e-12)
+            self.usable = part * plan.expected_spend * bidder.sample_share
+            valuation = bidder.valuation
+            if (
+                isinstance(valuation, FamilyMember)
+                and valuation.left_by_family(now) < _LEFT_BY_FAMILY
+            ):
+                self.shortfall = "cap of the family"
+            return
+        if self.usable is not None:  # by and by: others plan with what it does not use
+            self.usable = (
+                None if _USABLE_GROWTH * self.usable >= own else (_USABLE_GROWTH * self.usable)
+            )
+        if purse.share(now) < _LIMITED * own:
+            self.shortfall = "budget of the family"
 
     def can_bid(self, now: float) -> bool:
         """Whether it is running with a creative, in its flight, and can pay the smallest bid."""

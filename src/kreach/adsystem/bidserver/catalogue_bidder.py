@@ -11,15 +11,20 @@ from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
 from kreach.adsystem.bidding.competition import PREFERENCE, Competition
-from kreach.adsystem.bidding.planning import Plan, kind_probabilities
-from kreach.adsystem.bidding.valuation import VisitorValuation
+from kreach.adsystem.bidding.family import FamilyExposure
+from kreach.adsystem.bidding.group_kinds import kind_probabilities
+from kreach.adsystem.bidding.plan import Plan
+from kreach.adsystem.bidding.recent_wins import GroupShares
+from kreach.adsystem.bidding.valuation import CapRule, VisitorValuation
 from kreach.adsystem.bidding.worth import SessionValues, Worth, worth_table
 from kreach.adsystem.bidserver.campaign_runtime import (
     CampaignRuntime,
     board_valuation,
     individual_valuation,
+    is_eligible,
     make_bidder,
     memory_seconds_of,
+    value_cap,
     visit_model_of,
 )
 from kreach.adsystem.bidserver.exchanges import (
@@ -29,7 +34,9 @@ from kreach.adsystem.bidserver.exchanges import (
     auction_of,
 )
 from kreach.adsystem.bidserver.request_hours import RequestHours
+from kreach.adsystem.bidserver.request_samples import RequestSamples
 from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.campaigns.family import Family, check_family
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger
 from kreach.adsystem.ledger.tokens import Claim
@@ -73,7 +80,7 @@ class PendingRequest:
     now: float
     request: BidRequest
     individual: Sequence[tuple[float, float, CampaignRuntime]]  # not on the board: value, luck
-    shares: dict[int, float] | None  # by slot, where a session may have been won already
+    shares: GroupShares | None  # by slot, where a session may have been won already
     sampled: bool  # what campaigns compete for it is looked at
     venue: int = SECOND_PRICE
     bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
@@ -105,29 +112,40 @@ class CatalogueBidder:
         self.competition = Competition()
         self._now = now
         self.runtimes: dict[int, CampaignRuntime] = {}
+        self._families: dict[str, FamilyExposure] = {}  # those with caps
+        self._pools = np.zeros(0, dtype=np.int64)  # by slot: who plans as one campaign, or -1
         self._by_slot: list[CampaignRuntime | None] = []
         self._individual: list[CampaignRuntime] = []
         self._audiences: dict[str, tuple[int | None, Audience]] = {}
         self._prior_requests = 5.0 * len(catalogue)
-        self._samples = 0  # since a campaign was added that had none
+        self._samples = RequestSamples()
+        self._sampled = 0  # requests, since a campaign was added that had none
         self._until_sample = 1
 
     def update(
-        self, number: int, campaign: Campaign, account: Account, audience: Callable[[], Audience]
+        self,
+        number: int,
+        campaign: Campaign,
+        account: Account,
+        audience: Callable[[], Audience],
+        family: Family | None = None,
     ) -> CampaignRuntime:
         """Add a campaign, or apply its changes; counts and what it learned stay."""
+        self._samples.count(self.runtimes.values())
         before = self.runtimes.get(number)
         at, people = self._audience(campaign.audience, audience)
-        model = visit_model_of(campaign, people, self.catalogue)
-        memory = memory_seconds_of(self.catalogue, model)
-        valuation = individual_valuation(campaign, people, model, memory)
+        shared = self._exposure(family, people)
+        model = visit_model_of(campaign, people, self.catalogue, shared)
+        memory = memory_seconds_of(campaign, self.catalogue, model, shared)
         slot = before.slot if before is not None else None
         if before is not None:
             valuation = before.bidder.valuation if before.slot is None else None
+        else:
+            valuation = individual_valuation(campaign, people, model, memory, shared)
         if valuation is None:
             slot = self._free_slot() if slot is None else slot
             valuation = board_valuation(
-                campaign, people, model, self.board, slot, self.recent_wins, before, memory
+                campaign, people, model, self.board, slot, self.recent_wins, before, memory, shared
             )
             if at is None:
                 kinds = kind_probabilities(people, campaign.largest_cap)[1]
@@ -137,6 +155,7 @@ class CatalogueBidder:
         bidder = make_bidder(
             campaign,
             people,
+            value_cap(campaign, shared),
             valuation,
             account,
             self.traffic,
@@ -147,10 +166,11 @@ class CatalogueBidder:
             memory_seconds=memory,
             first_bid_share=settings.first_bid_share,
         )
+        bidder.markets.market_hours = self.exchanges.hours.of(f"{self.number}:{number}")
         runtime = CampaignRuntime(number, campaign, at, bidder, account, slot, bidder.multiplier)
         if before is not None:
             runtime.bids, runtime.wins, runtime.losses = before.bids, before.wins, before.losses
-            runtime.passing = before.passing
+            runtime.passing, runtime.usable = before.passing, before.usable
             if runtime.same_eligibility(before):
                 runtime.sampled_requests, runtime.eligible_requests = (
                     before.sampled_requests,
@@ -158,10 +178,20 @@ class CatalogueBidder:
                 )
             self._inherit(before, runtime)
         if not runtime.sampled_requests:
-            self._samples = 0
+            self._sampled = 0
             self._until_sample = 1
         self._place(runtime)
         return runtime
+
+    def _exposure(self, family: Family | None, audience: Audience) -> FamilyExposure | None:
+        """The impressions of a family with caps on this catalogue."""
+        if family is None or not family.caps:
+            return None
+        check_family(family, audience)
+        if family.id not in self._families:
+            rules = [CapRule(cap.limit, cap.span_seconds) for cap in family.caps]
+            self._families[family.id] = FamilyExposure(rules, len(self.catalogue))
+        return self._families[family.id]
 
     def _audience(self, name: str, audience: Callable[[], Audience]) -> tuple[int | None, Audience]:
         if name not in self._audiences:
@@ -172,6 +202,7 @@ class CatalogueBidder:
         if None not in self._by_slot:
             self.board.add_slots(_SLOTS_AT_ONCE)
             self.competition.add_slots(_SLOTS_AT_ONCE)
+            self._samples.add_slots(_SLOTS_AT_ONCE)
             self._by_slot += [None] * _SLOTS_AT_ONCE
         slot = self._by_slot.index(None)
         self.competition.forget(slot)
@@ -186,6 +217,7 @@ class CatalogueBidder:
 
     def _place(self, runtime: CampaignRuntime) -> None:
         self.runtimes[runtime.number] = runtime
+        self._samples.place(runtime)
         if runtime.slot is None:
             self._individual.append(runtime)
             return
@@ -210,7 +242,9 @@ class CatalogueBidder:
                 passing = bidder.valuation.drops_repeats
         else:
             people = self._audiences[runtime.campaign.audience][1]
-            probability, kinds = kind_probabilities(people, runtime.campaign.largest_cap)
+            family = self._families.get(runtime.campaign.family or "")
+            cap = value_cap(runtime.campaign, family)
+            probability, kinds = kind_probabilities(people, cap)
         assert runtime.slot is not None
         most = int(self.board.max_counted[runtime.slot])
         count = int(kinds.max(initial=0)) + 1
@@ -235,12 +269,40 @@ class CatalogueBidder:
         """Activate campaigns that can bid now, deactivate those that cannot."""
         self._now = now
         self.board.turn_to(now)
+        self._samples.count(self.runtimes.values())
+        members: dict[str, list[CampaignRuntime]] = {}
+        for runtime in self.runtimes.values():
+            if runtime.account.family is not None:
+                runtime.account.demand = runtime.demand(now)
+                members.setdefault(runtime.campaign.family or "", []).append(runtime)
+        if members:
+            self._pool(list(members.values()))
+        totals = {
+            name: some[0].account.family.member_totals()
+            for name, some in members.items()
+            if some[0].account.family is not None
+        }
         for runtime in self.runtimes.values():
             self._set_active(runtime, runtime.can_bid(now))
             if runtime.active:
-                runtime.weight = runtime.bidder.purse.plannable(now) / (runtime.end - now)
+                shared = totals.get(runtime.campaign.family or "")
+                runtime.weight = runtime.share(now, shared) / (runtime.end - now)
                 if runtime.slot is not None:
                     self.board.weights[runtime.slot] = runtime.weight
+
+    def _pool(self, families: list[list[CampaignRuntime]]) -> None:
+        """Have members that are valued and fly alike plan as one campaign."""
+        self._pools = np.full(self.board.slots, -1, dtype=np.int64)
+        for number, members in enumerate(families):
+            running = [each for each in members if each.account.demand]
+            alike = len(running) > 1 and all(
+                each.pooled and each.plans_alike(running[0]) for each in running
+            )
+            for each in members:
+                pooled = alike and each.account.demand != 0
+                each.pool(pooled)
+                if pooled and each.slot is not None:
+                    self._pools[each.slot] = number
 
     def _set_active(self, runtime: CampaignRuntime, active: bool) -> None:
         if active == runtime.active:
@@ -329,7 +391,7 @@ class CatalogueBidder:
             if runtime.slot is None:
                 value = next(own for own, _, other in pending.individual if other is runtime)
             else:
-                part = (pending.shares or {}).get(runtime.slot, 1.0)
+                part = 1.0 if pending.shares is None else pending.shares.of(runtime.slot)
                 value = self.board.unlimited(pending.group, runtime.slot, pending.share, part)
         shading = self.exchanges.shading(pending.venue) or runtime.shading
         return shading.at(pending.now, value)
@@ -339,25 +401,26 @@ class CatalogueBidder:
     ) -> tuple[float, CampaignRuntime | None]:
         """An eligible campaign that wants the request, and its value: likely the highest one."""
         board, group = self.board, pending.group
-        ranks, complete = board.ranks(group, pending.requests, pending.share, pending.shares)
+        shares, by_slot = pending.shares, self._by_slot
+        above = shares if shares is not None and shares.drops_repeats else None  # others: at most 1
+        ranks, complete = board.ranks(group, pending.requests, pending.share, above)
         best, worth, winner = 0.0, 0.0, None
-        shares = pending.shares
         while True:
             for rank in ranks:
                 if rank.score <= best:
                     complete = True
                     break
-                runtime = self._by_slot[rank.slot]
-                if runtime is None or not runtime.active or runtime in skip:
+                runtime = by_slot[rank.slot]
+                if runtime is None or not runtime.active or (skip and runtime in skip):
                     continue
-                share = 1.0 if shares is None else shares.get(rank.slot, 1.0)
+                share = 1.0 if shares is None else shares.of(rank.slot)
                 value = board.exact(rank, group, share)
                 score = value * rank.luck
                 if score > best and _is_eligible(runtime, pending, imp):
                     best, worth, winner = score, value, runtime
             if complete:
                 break
-            ranks, complete = board.all_ranks(group, pending.share, pending.shares), True
+            ranks, complete = board.all_ranks(group, pending.share, above), True
         for unlimited, luck, runtime in pending.individual:
             value = min(unlimited, runtime.max_micros / _MICROS)
             score = value * luck
@@ -370,13 +433,12 @@ class CatalogueBidder:
         pending.sampled = False
         board = self.board
         values = board.value(pending.group, pending.share).copy()
-        for slot, runtime in enumerate(self._by_slot):
-            if runtime is None or not runtime.active or not _is_eligible(runtime, pending, imp):
-                values[slot] = 0.0
-        for slot, share in (pending.shares or {}).items():
+        values *= self._samples.eligible(pending.request, imp) & (board.ends > pending.now)
+        for slot, share in () if pending.shares is None else pending.shares.items():
             values[slot] = min(values[slot] * share, board.most[slot])
         others = sum(runtime.weight * value**PREFERENCE for value, _, runtime in pending.individual)
-        self.competition.record(values, board.multipliers, board.weights, others)
+        pools = self._pools if len(self._pools) == len(values) else None
+        self.competition.record(values, board.multipliers, board.weights, others, pools)
 
     def plan_task(self, runtime: CampaignRuntime, now: float) -> PlanTask | None:
         """The plan that a campaign needs now: it is due, or its table needs more columns."""
@@ -401,10 +463,11 @@ class CatalogueBidder:
 
     def _sample(self, request: BidRequest) -> None:
         """Have campaigns count whether a request is eligible. The request is not stored."""
-        for runtime in self.runtimes.values():
-            runtime.sample(request)
-        self._samples += 1
-        often = self._samples < _FIRST_SAMPLES
+        self._samples.add(request)
+        self._sampled += 1
+        often = self._sampled < _FIRST_SAMPLES
+        if often:
+            self._samples.count(self.runtimes.values())
         self._until_sample = 1 if often else _SAMPLE_EVERY * len(self.runtimes)
 
     def adopt(self, runtime: CampaignRuntime, plan: Plan | None, worth: Worth | None) -> None:
@@ -413,7 +476,7 @@ class CatalogueBidder:
             return
         if plan is not None and isinstance(runtime.bidder, PlanningBidder):
             runtime.bidder.adopt(plan)
-            runtime.shortfall = plan.shortfall
+            runtime.note_plan(plan, self._now)
             runtime.forget_shading()
         if worth is not None and runtime.slot is not None:
             self._set_worth(runtime, worth, plan)
@@ -434,7 +497,10 @@ class CatalogueBidder:
         """
         runtime = self.runtimes[number]
         valuation = runtime.bidder.valuation
-        if not isinstance(valuation, BoardVisitors | VisitorValuation):
+        remembers = isinstance(valuation, VisitorValuation)
+        if isinstance(valuation, BoardVisitors):
+            remembers = valuation.drops_repeats
+        if not remembers:
             recent = ()
         late = np.array([group for group, _ in recent], dtype=np.int64)
         groups, at = np.unique(np.concatenate([groups, late]), return_inverse=True)
@@ -525,4 +591,4 @@ class CatalogueBidder:
 
 def _is_eligible(runtime: CampaignRuntime, pending: PendingRequest, imp: Imp) -> bool:
     in_flight = runtime.start <= pending.now < runtime.end
-    return in_flight and runtime.is_eligible(pending.request, imp)
+    return in_flight and is_eligible(runtime.requirements, pending.request, imp)

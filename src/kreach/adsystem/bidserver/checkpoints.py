@@ -44,7 +44,8 @@ class CheckpointStore:
         state = self._state
         stamp = int(state.clock() * MICROS)
         state.journal.submit("moment", (stamp,))
-        for number, account in state.accounts.items():
+        for number in state.stored_campaigns:
+            account = state.accounts[number]
             if state.stored_campaigns[number].campaign.state == "ended" and not account.reserved:
                 continue
             requests = bids = wins = losses = 0
@@ -81,6 +82,8 @@ class CheckpointStore:
         stamp = int(state.clock() * MICROS)
         learned = json.dumps(state.exchanges.memory()).encode()
         state.journal.submit("memory", ("exchanges", stamp, learned))
+        hours = json.dumps(state.exchanges.hours.memory()).encode()
+        state.journal.submit("memory", ("hours", stamp, hours))
         for version, bidder in list(state.catalogue_bidders.items()):
             head = np.array([bidder.traffic.since], dtype=np.float64).tobytes()
             value = head + bytes(bidder.traffic.by_group)
@@ -110,6 +113,8 @@ class CheckpointStore:
                     self._read_traffic(rest, value)
                 elif kind == "exchanges":
                     self._state.exchanges.remember(json.loads(value))
+                elif kind == "hours":
+                    self._state.exchanges.hours.remember(json.loads(value))
                 elif kind == "campaign":
                     version, _, number = rest.rpartition(":")
                     bidder = self._state.catalogue_bidders[version]

@@ -12,7 +12,7 @@ import struct
 import sys
 from typing import BinaryIO
 
-from kreach.adsystem.bidding.planning import Plan
+from kreach.adsystem.bidding.plan import Plan
 from kreach.adsystem.bidding.worth import Worth
 from kreach.adsystem.bidserver.catalogue_bidder import PlanTask
 

@@ -16,13 +16,14 @@ from kreach.adsystem.bidserver.compactor import LogCompactor
 from kreach.adsystem.bidserver.exchanges import Exchanges
 from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
 from kreach.adsystem.bidserver.planner import PlanWorker
-from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
+from kreach.adsystem.campaigns.family import Family, counts_by_time, longest_span
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, StoredFamily
 from kreach.adsystem.catalogues import read_audience, read_catalogues
-from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.account import NO_LIMIT, Account
 from kreach.adsystem.ledger.compaction import GroupNames, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Done, Journal, open_reader
-from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.ledger.ledger import Ledger, family_key
 from kreach.adsystem.ledger.tokens import Claim, Tokens
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
 from kreach.adsystem.sharing.fleet_member import FleetMember, PeerImpressions, SharedPlace
@@ -67,8 +68,9 @@ class BidderState:
         self.min_tmax_ms = float(settings.min_tmax_ms)
         self.catalogue_bidders: dict[str, CatalogueBidder] = {}
         self.stored_campaigns: dict[int, StoredCampaign] = {}
+        self.stored_families: dict[str, StoredFamily] = {}
         self._by_number: dict[int, CatalogueBidder] = {}
-        self._revision = 0
+        self._revision = self._family_revision = 0
         self.tasks = BackgroundTasks(log)
         self.planner = PlanWorker()
         self.exchanges = Exchanges(settings.market_mu, settings.market_sigma)
@@ -117,6 +119,8 @@ class BidderState:
         for catalogue in read_catalogues(self.shared):
             self._add_catalogue(catalogue, self._catalogue_number(catalogue), now)
         campaigns = self.campaigns.all()
+        for family in self.campaigns.families():  # after the campaigns: all of theirs are there
+            self._load_family(family)
         starts = {stored.number: stored.campaign.start.timestamp() for stored in campaigns}
         since = self._times_since(campaigns, now)
         folded = fold_log(self.journal, store, starts, since, now)
@@ -142,8 +146,10 @@ class BidderState:
         remembered = max(hours, default=0.0) * HOUR_SECONDS
         since = {}
         for stored in campaigns:
-            capped = stored.campaign.cap is not None
-            span = remembered if capped else stored.campaign.longest_span(now)
+            family = self.family_of(stored)
+            span = remembered
+            if counts_by_time(stored.campaign, family):
+                span = longest_span(stored.campaign, family, now)
             if span > 0.0:
                 since[stored.number] = now - span
         return since
@@ -163,22 +169,27 @@ class BidderState:
         for number, account in self.accounts.items():
             for day, micros in folded.spent.get(number, {}).items():
                 account.book(micros, day)
+        for number, account in self.accounts.items():  # families have all that members spent
             account.carry(grants.get(number, 0), until)
         for (number, catalogue), (groups, counts) in folded.counts.items():
             bidder = self._by_number.get(catalogue)
             if bidder is None or number not in bidder.runtimes:
                 continue
-            if bidder.runtimes[number].campaign.cap is not None:
+            if not self._counts_by_time(number):
                 times = folded.times.get(number, ()) if bidder.catalogue.memory_hours else ()
                 recent = [(group, moment) for at, group, moment in times if at == catalogue]
                 bidder.load_counts(number, groups, counts, recent)
         for number, rows in folded.times.items():
-            if self.stored_campaigns[number].campaign.cap is not None:
+            if not self._counts_by_time(number):
                 continue
             for catalogue, group, moment in sorted(rows, key=lambda row: row[2]):
                 bidder = self._by_number.get(catalogue)
                 if bidder is not None and number in bidder.runtimes:
                     bidder.runtimes[number].bidder.valuation.record(group, moment)
+
+    def _counts_by_time(self, number: int) -> bool:
+        stored = self.stored_campaigns[number]
+        return counts_by_time(stored.campaign, self.family_of(stored))
 
     async def stop(self) -> None:
         """Stop all tasks and log everything, so that the next start has nothing to wait for."""
@@ -203,9 +214,28 @@ class BidderState:
 
     # -- campaigns and catalogues -------------------------------------------------------------
 
+    def _load_family(self, stored: StoredFamily) -> None:
+        """Load a new or changed family."""
+        budget = stored.family.budget
+        micros = NO_LIMIT if budget is None else as_micros("budget", budget)
+        key = family_key(stored.number)
+        if key not in self.accounts:
+            self.ledger.accounts[key] = Account(micros, None, 0.0)
+        self.accounts[key].budget = micros
+        self.stored_families[stored.family.id] = stored
+        self._family_revision = max(self._family_revision, stored.revision)
+
+    def family_of(self, stored: StoredCampaign) -> Family | None:
+        """The family of a campaign, if it has one."""
+        name = stored.campaign.family
+        return None if name is None else self.stored_families[name].family
+
     def _load_campaign(self, stored: StoredCampaign) -> None:
         """Load a new or changed campaign on every catalogue that has its audience."""
         campaign = stored.campaign
+        if campaign.family is not None and campaign.family not in self.stored_families:
+            self.log.error("campaign without its family", campaign=campaign.id)
+            return  # it would bid without the limits that it shares
         budget = as_micros("budget", campaign.budget)
         daily = None
         if campaign.daily_budget is not None:
@@ -215,6 +245,9 @@ class BidderState:
             account = Account(budget, daily, campaign.start.timestamp())
             if self._redis is not None:
                 account.day_grants = {}
+            if campaign.family is not None:
+                family = self.stored_families[campaign.family]
+                account.join(self.accounts[family_key(family.number)])
             self.ledger.accounts[stored.number] = account
         account.budget, account.daily = budget, daily
         self.stored_campaigns[stored.number] = stored
@@ -224,8 +257,9 @@ class BidderState:
 
     def _update(self, bidder: CatalogueBidder, stored: StoredCampaign) -> None:
         campaign, catalogue, number = stored.campaign, bidder.catalogue, stored.number
-        account = self.accounts[number]
-        if campaign.state == "ended" and number not in bidder.runtimes:
+        account, family = self.accounts[number], self.family_of(stored)
+        shares_cap = family is not None and bool(family.caps)  # its impressions count for others
+        if campaign.state == "ended" and number not in bidder.runtimes and not shares_cap:
             return
         try:
             runtime = bidder.update(
@@ -233,6 +267,7 @@ class BidderState:
                 campaign,
                 account,
                 lambda: read_audience(self.shared, catalogue, campaign.audience),
+                family,
             )
             more = account.granted < account.budget
             runtime.low_funds_micros = grant_size(account) // 2 if more else 0
@@ -245,10 +280,18 @@ class BidderState:
             )
 
     async def _poll(self) -> None:
-        """Load campaigns that are new or changed."""
+        """Load campaigns and families that are new or changed."""
         await asyncio.sleep(_POLL_SECONDS)
-        for stored in await asyncio.to_thread(self.campaigns.all, self._revision):
+        campaigns = await asyncio.to_thread(self.campaigns.all, self._revision)
+        families = await asyncio.to_thread(self.campaigns.families, self._family_revision)
+        for family in families:
+            self._load_family(family)
+            self.request_money(family_key(family.number))
+            self.log.info("family loaded", family=family.family.id, revision=family.revision)
+        for stored in campaigns:
             self._load_campaign(stored)
+            if stored.number not in self.accounts:
+                continue
             self.request_money(stored.number)
             self.log.info("campaign loaded", campaign=stored.campaign.id, revision=stored.revision)
 
@@ -314,13 +357,18 @@ class BidderState:
 
     @property
     def accounts(self) -> Mapping[int, Account]:
-        """Accounts by campaign number."""
+        """Accounts by campaign number, and by the key of a family."""
         return self.ledger.accounts
 
     @property
     def revision(self) -> int:
         """The newest revision of a campaign that was loaded."""
         return self._revision
+
+    @property
+    def family_revision(self) -> int:
+        """The newest revision of a family that was loaded."""
+        return self._family_revision
 
     @property
     def traffic(self) -> Mapping[str, Traffic]:
@@ -351,8 +399,15 @@ class BidderState:
         elif self.fleet is not None:
             self.fleet.request_money(number)
 
+    def request_family_money(self, number: int) -> None:
+        """The same for the family of a campaign."""
+        name = self.stored_campaigns[number].campaign.family
+        if name is not None:
+            self.request_money(family_key(self.stored_families[name].number))
+
     def set_low_funds(self, number: int, micros: int) -> None:
-        """Have a campaign's bids request money once it has less than this."""
+        """Have bids of a campaign, or of a family, request money once it has less than this."""
+        self.accounts[number].low_funds_micros = micros
         for bidder in self.catalogue_bidders.values():
             if number in bidder.runtimes:
                 bidder.runtimes[number].low_funds_micros = micros

@@ -1,10 +1,11 @@
 """A campaign as an advertiser defines it, checked when it is made. Money is in the currency."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,7 +25,11 @@ __all__ = [
     "Cap",
     "Creative",
     "campaign_from",
+    "check_caps",
+    "check_id",
     "check_runnable",
+    "from_document",
+    "owner_of",
 ]
 
 BIDDERS = ("planning", "paper")
@@ -41,6 +46,7 @@ ID = rf"{ID_PART}(?:\.{ID_PART})?"
 _ID = re.compile(ID)
 _MAX_CAP = 1_000
 _MAX_TEXT = 20_000
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +90,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `caps` with one entry for the whole flight is the usual cap; several are rolling and stacked,
     with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
+    A campaign of a `family` stays in it: money and counts never move between families.
     A further person reached costs at most `max_cost_per_reach`; without, ten times the first.
     Without markup, width and height of its creative a campaign can be stored, but does not bid.
     """
@@ -104,6 +111,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_cost_per_reach: float | None = None
     creative: Creative = Creative()
     state: str = "running"
+    family: str | None = None
 
     def __post_init__(self) -> None:
         check_all(
@@ -116,12 +124,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             self._check_caps,
             self._check_market,
             self._check_requests,
+            self._check_family,
         )
 
     def _check_id(self) -> None:
-        if not _ID.fullmatch(self.id):
-            rule = f"{ID_RULE}; at most one dot after an advertiser's name"
-            raise KreachError.rule("id", rule, self.id)
+        check_id("id", self.id)
 
     def _check_flight(self) -> None:
         for name in ("start", "end"):
@@ -157,17 +164,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def _check_caps(self) -> None:
         if not self.caps:
             raise KreachError.rule("caps", "hold at least one cap", "none")
-        for cap in self.caps:
-            as_whole_number("caps.limit", cap.limit, minimum=1, maximum=_MAX_CAP)
-            if cap.span_seconds is not None and not 0.0 < cap.span_seconds < float("inf"):
-                rule = "be a number > 0, or null for the whole flight"
-                raise KreachError.rule("caps.span_seconds", rule, cap.span_seconds)
-        endless = float("inf")
-        ordered = sorted(self.caps, key=lambda cap: cap.span_seconds or endless)
-        for short, long in pairwise(ordered):
-            if short.limit >= long.limit or short.span_seconds == long.span_seconds:
-                rule = "have a higher limit for a longer span, each span once"
-                raise KreachError.rule("caps", rule, [(c.limit, c.span_seconds) for c in ordered])
+        check_caps(self.caps)
 
     def _check_market(self) -> None:
         mu, sigma = self.market_mu, self.market_sigma
@@ -186,6 +183,14 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise KreachError.rule("expected_requests", rule, None)
         if self.expected_requests is not None:
             as_whole_number("expected_requests", self.expected_requests, minimum=1)
+
+    def _check_family(self) -> None:
+        if self.family is None:
+            return
+        check_id("family", self.family)
+        if owner_of(self.family) != owner_of(self.id):
+            rule = f"be a family of the campaign's advertiser ({owner_of(self.id) or 'none'})"
+            raise KreachError.rule("family", rule, self.family)
 
     @property
     def not_bidding(self) -> str | None:
@@ -218,6 +223,34 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return document
 
 
+def check_id(name: str, value: str) -> None:
+    """Refuse what is not an id of a campaign or a family."""
+    if not _ID.fullmatch(value):
+        rule = f"{ID_RULE}; at most one dot after an advertiser's name"
+        raise KreachError.rule(name, rule, value)
+
+
+def owner_of(name: str) -> str | None:
+    """The advertiser of a campaign or a family; None if it has none."""
+    owner, dot, _ = name.partition(".")
+    return owner if dot else None
+
+
+def check_caps(caps: Sequence[Cap]) -> None:
+    """Refuse caps of which one makes another redundant, and limits that are none."""
+    for cap in caps:
+        as_whole_number("caps.limit", cap.limit, minimum=1, maximum=_MAX_CAP)
+        if cap.span_seconds is not None and not 0.0 < cap.span_seconds < float("inf"):
+            rule = "be a number > 0, or null for the whole flight"
+            raise KreachError.rule("caps.span_seconds", rule, cap.span_seconds)
+    endless = float("inf")
+    ordered = sorted(caps, key=lambda cap: cap.span_seconds or endless)
+    for short, long in pairwise(ordered):
+        if short.limit >= long.limit or short.span_seconds == long.span_seconds:
+            rule = "have a higher limit for a longer span, each span once"
+            raise KreachError.rule("caps", rule, [(c.limit, c.span_seconds) for c in ordered])
+
+
 def check_runnable(campaign: Campaign, audience: Audience) -> None:
     """Refuse caps that no bidder can value on this audience."""
     if campaign.cap is None and isinstance(audience, OverlappingAudience):
@@ -230,13 +263,18 @@ def campaign_from(document: object) -> Campaign:
     for name, message in REMOVED.items():
         if isinstance(document, dict) and name in document:
             raise KreachError(message, field=name, code="unknown")
+    return from_document(document, Campaign, "campaign")
+
+
+def from_document(document: object, kind: type[T], name: str) -> T:
+    """A struct from plain values; an error names the field, the rule and the value."""
     try:
-        return msgspec.convert(document, Campaign, strict=True, str_keys=True)
+        return msgspec.convert(document, kind, strict=True, str_keys=True)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, KreachError):
             raise error.__cause__ from None
         problem, _, where = str(error).partition(" - at `$")
-        field = where.strip("`").lstrip(".") or "campaign"
+        field = where.strip("`").lstrip(".") or name
         if not where and problem.startswith("Object missing required field `"):
             field = problem.rpartition(" ")[2].strip("`")
             raise KreachError(f"{field} is required", field=field, code="required") from None

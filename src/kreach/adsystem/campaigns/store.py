@@ -1,4 +1,8 @@
-"""Campaigns on disk: written by reporting, read by bidders, which poll for new revisions."""
+"""Campaigns and families on disk: written by reporting, read by bidders, which poll for revisions.
+
+A family is stored before its first member. So whoever reads campaigns first and families second
+has the family of every campaign.
+"""
 
 import json
 import sqlite3
@@ -10,10 +14,21 @@ from threading import Lock
 from typing import Any
 
 from kreach.adsystem.campaigns.campaign import REMOVED, Campaign, campaign_from
+from kreach.adsystem.campaigns.family import Family, family_from
 from kreach.errors import KreachError
 from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
-__all__ = ["CampaignEnded", "CampaignExists", "CampaignStore", "StoredCampaign", "UnknownCampaign"]
+__all__ = [
+    "CampaignEnded",
+    "CampaignExists",
+    "CampaignStore",
+    "FamilyExists",
+    "NoSuchFamily",
+    "StoredCampaign",
+    "StoredFamily",
+    "UnknownCampaign",
+    "UnknownFamily",
+]
 
 FILE = "control.sqlite3"
 _TABLES = """
@@ -22,12 +37,18 @@ CREATE TABLE IF NOT EXISTS campaigns (
     document TEXT NOT NULL, revision INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_revision ON campaigns (revision);
+CREATE TABLE IF NOT EXISTS families (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
+    document TEXT NOT NULL, revision INTEGER NOT NULL
+);
 """
 _NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"
+_NEXT_FAMILY = "(SELECT coalesce(max(revision), 0) + 1 FROM families)"
 _CHANGEABLE = (
     *("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "max_cost_per_reach"),
     "creative",
 )
+_FAMILY_CHANGEABLE = ("budget",)
 
 
 def _rename_limits(connection: sqlite3.Connection) -> None:
@@ -55,7 +76,11 @@ def _current(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in REMOVED}
 
 
-_SCHEMA = Schema(3, _TABLES, {1: _rename_limits, 2: _drop_auction})
+def _add_families(connection: sqlite3.Connection) -> None:
+    """From version 3: the table of families, which is there by now. No campaign is in one."""
+
+
+_SCHEMA = Schema(4, _TABLES, {1: _rename_limits, 2: _drop_auction, 3: _add_families})
 
 
 class UnknownCampaign(KreachError):
@@ -63,6 +88,7 @@ class UnknownCampaign(KreachError):
 
     def __init__(self, campaign_id: str) -> None:
         super().__init__(f"no campaign {campaign_id!r}", code="unknown")
+        self.campaign_id = campaign_id
 
 
 class CampaignExists(KreachError):
@@ -77,6 +103,37 @@ class CampaignEnded(KreachError):
 
     def __init__(self) -> None:
         super().__init__("campaign has ended and cannot be changed", code="conflict")
+
+
+class UnknownFamily(KreachError):
+    """No family has this id."""
+
+    def __init__(self, family_id: str) -> None:
+        super().__init__(f"no family {family_id!r}", code="unknown")
+
+
+class NoSuchFamily(KreachError):
+    """A new campaign names a family that does not exist."""
+
+    def __init__(self, family_id: str) -> None:
+        message = f"family {family_id!r} does not exist: create it first"
+        super().__init__(message, field="family", code="unknown")
+
+
+class FamilyExists(KreachError):
+    """A new family has the id of an existing one."""
+
+    def __init__(self, family_id: str) -> None:
+        super().__init__(f"family {family_id!r} exists already", field="id", code="conflict")
+
+
+@dataclass(frozen=True)
+class StoredFamily:
+    """A family, its number in ledger and log, and the revision of its last change."""
+
+    number: int
+    family: Family
+    revision: int
 
 
 @dataclass(frozen=True)
@@ -107,8 +164,10 @@ class CampaignStore:
             yield connection
 
     def add(self, campaign: Campaign) -> StoredCampaign:
-        """Store a new campaign; its id must be new."""
+        """Store a new campaign; its id must be new, and its family must exist."""
         with self._transaction() as connection:
+            if campaign.family is not None and not self._families("id = ?", (campaign.family,)):
+                raise NoSuchFamily(campaign.family)
             same = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
             if same.fetchone():
                 raise CampaignExists(campaign.id)
@@ -134,9 +193,19 @@ class CampaignStore:
             )
         return self.get(campaign_id)
 
-    def replicate(self, campaigns: Mapping[int, tuple[int, str]]) -> None:
-        """Copy campaigns of another store: number to revision and JSON document."""
+    def replicate(
+        self,
+        campaigns: Mapping[int, tuple[int, str]],
+        families: Mapping[int, tuple[int, str]] | None = None,
+    ) -> None:
+        """Copy campaigns and families of another store: number to revision and JSON document."""
         with self._transaction() as connection:
+            for number, (revision, text) in (families or {}).items():
+                family = family_from(json.loads(text))
+                connection.execute(
+                    "INSERT OR REPLACE INTO families VALUES (?, ?, ?, ?)",
+                    (number, family.id, json.dumps(family.document()), revision),
+                )
             for number, (revision, text) in campaigns.items():
                 campaign = campaign_from(_current(json.loads(text)))  # its store may be older
                 connection.execute(
@@ -167,6 +236,59 @@ class CampaignStore:
             values = (*values, f"{owner}.", f"{owner}/")
         with self._lock:
             return self._rows(where, values)
+
+    def add_family(self, family: Family) -> StoredFamily:
+        """Store a new family; its id must be new."""
+        with self._transaction() as connection:
+            if self._families("id = ?", (family.id,)):
+                raise FamilyExists(family.id)
+            connection.execute(
+                f"INSERT INTO families (id, document, revision) VALUES (?, ?, {_NEXT_FAMILY})",
+                (family.id, json.dumps(family.document())),
+            )
+        return self.get_family(family.id)
+
+    def change_family(self, family_id: str, changes: dict[str, Any]) -> StoredFamily:
+        """Change a family's budget. Caps stay: what members won was valued by them."""
+        for name in changes:
+            if name not in _FAMILY_CHANGEABLE:
+                raise KreachError(f"{name}: only {', '.join(_FAMILY_CHANGEABLE)} can be changed")
+        with self._transaction() as connection:
+            family = self._get_family(family_id).family
+            changed = family_from(family.document() | changes)
+            connection.execute(
+                f"UPDATE families SET document = ?, revision = {_NEXT_FAMILY} WHERE id = ?",
+                (json.dumps(changed.document()), family_id),
+            )
+        return self.get_family(family_id)
+
+    def get_family(self, family_id: str) -> StoredFamily:
+        """One family."""
+        with self._lock:
+            return self._get_family(family_id)
+
+    def _get_family(self, family_id: str) -> StoredFamily:
+        rows = self._families("id = ?", (family_id,))
+        if not rows:
+            raise UnknownFamily(family_id)
+        return rows[0]
+
+    def families(self, after_revision: int = 0, owner: str | None = None) -> list[StoredFamily]:
+        """All families, or those that changed after a revision; with an owner, that one's only."""
+        where, values = "revision > ?", (after_revision,)
+        if owner is None:
+            with self._lock:
+                return self._families(where, values)
+        with self._lock:
+            owned = (*values, f"{owner}.", f"{owner}/")
+            return self._families(f"{where} AND id > ? AND id < ?", owned)
+
+    def _families(self, where: str, values: tuple[Any, ...]) -> list[StoredFamily]:
+        rows = self._connection.execute(
+            f"SELECT number, document, revision FROM families WHERE {where} ORDER BY number",
+            values,
+        )
+        return [StoredFamily(row[0], family_from(json.loads(row[1])), row[2]) for row in rows]
 
     def _rows(self, where: str, values: tuple[Any, ...]) -> list[StoredCampaign]:
         rows = self._connection.execute(

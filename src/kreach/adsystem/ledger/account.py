@@ -1,10 +1,15 @@
-"""One campaign's money in integer micros (millionths of the currency)."""
+"""The money of one campaign, or of a family, in integer micros (millionths of the currency)."""
 
 from kreach.boundary.times import DAY_SECONDS
 from kreach.boundary.times import MICROS as MICROSECONDS
 from kreach.errors import KreachError
 
-__all__ = ["Account"]
+__all__ = ["NO_LIMIT", "Account"]
+
+NO_LIMIT = 2**53
+"""The budget of a family that has none, in micros: nobody spends as much, and floats hold it."""
+_ALL_DAYS = 0  # of a family, which has no budget by day
+_FADING = 8  # of the largest bid: half of it is left after 2^8·ln 2, some 180 smaller ones
 
 
 class Account:
@@ -24,6 +29,12 @@ class Account:
     run until the last of them must have expired.
 
     `largest_bid` is the largest amount that a bid wanted lately: grants should hold several.
+
+    The account of a campaign in a family has that of the `family`, for which the same holds with
+    the bids of all members. A bid is reserved in both or in neither, and what becomes of it is
+    booked in both; so a log of the members' impressions has the family's spend as well.
+    `demand` is what a member can use of the family's budget: 0 once its flight is over, less than
+    its own budget where its plan cannot spend that, None if that is not known.
     """
 
     def __init__(self, budget: int, daily: int | None, start: float) -> None:
@@ -39,6 +50,16 @@ class Account:
         self.spent_elsewhere = 0
         self.spent_elsewhere_on: dict[int, int] = {}
         self._days: dict[int, list[int]] = {}  # day: spent, reserved
+        self.family: Account | None = None
+        self.members: list[Account] = []  # of a family
+        self.demand: int | None = None
+        self.low_funds_micros = 0  # with less of its grant left it requests more
+
+    def join(self, family: "Account") -> None:
+        """Make this the account of a member; it has neither spent nor reserved anything yet."""
+        assert not self.used()
+        self.family = family
+        family.members.append(self)
 
     def day_of(self, moment_micros: int) -> int:
         """The day of the flight that a moment (in millionths of a second) is on."""
@@ -54,6 +75,8 @@ class Account:
         if self.daily is not None:
             spent, reserved = self._days.get(day, (0, 0))
             left = min(left, self._granted_on(day) - spent - reserved - self.carried)
+        if self.family is not None:
+            left = min(left, self.family.available(_ALL_DAYS))
         return max(left, 0)
 
     def _granted_on(self, day: int) -> int:
@@ -81,12 +104,53 @@ class Account:
         spent = self._days.get(day, (0, 0))[0] + self.spent_elsewhere_on.get(day, 0)
         return max(min(self.left(), self.daily - spent), 0)
 
+    def share_of_family(self, totals: tuple[int, int] | None = None) -> int:
+        """What of the family's budget a member may plan with; all of them together have it all.
+
+        Members get what they can use (`demand`), or that much in proportion if the budget does
+        not suffice; what is then left is shared in proportion to what their own budgets hold.
+        `totals` are the family's, for who asks about many members.
+        """
+        if self.family is None:
+            return NO_LIMIT
+        left, wants = self.family.left(), self._demanded()
+        wanted, active = totals or self.family.member_totals()
+        if wanted > left:
+            return left * wants // wanted
+        own = self.left() if self.demand != 0 else 0
+        return wants + ((left - wanted) * own // active if active else 0)
+
+    def member_totals(self) -> tuple[int, int]:
+        """What a family's members can use, and what is left of the budgets of those that can."""
+        active = [member for member in self.members if member.demand != 0]
+        return sum(one._demanded() for one in active), sum(one.left() for one in active)
+
+    def left_of_members(self) -> int:
+        """What of a family's budget its members can still use, together."""
+        return min(self.left(), self.member_totals()[0])
+
+    def _demanded(self) -> int:
+        left = self.left()
+        return left if self.demand is None else min(self.demand, left)
+
     def reserve(self, amount: int, day: int) -> None:
         """Reserve money for a bid; the caller has checked `available`."""
         if not 0 < amount <= self.available(day):
             raise KreachError.rule("amount", f"be at most {self.available(day)} micros", amount)
+        self._hold(amount, day)
+
+    def _hold(self, amount: int, day: int) -> None:
         self.reserved += amount
         self._days.setdefault(day, [0, 0])[1] += amount
+        if self.family is not None:
+            self.family._hold(amount, _ALL_DAYS)
+
+    def note_wanted(self, micros: int) -> None:
+        """A bid wants so much."""
+        largest = self.largest_bid
+        self.largest_bid = micros if micros >= largest else largest - (largest >> _FADING)
+        if self.family is not None:
+            self.family.note_wanted(micros)
 
     def take(self, wanted: int, minimum: int, day: int) -> int:
         """Reserve what is wanted, or what is left if that is less; 0 if below the minimum."""
@@ -98,10 +162,14 @@ class Account:
         if self.daily is not None:
             amount = min(amount, self._granted_on(day) - today[0] - today[1] - self.carried)
         amount = min(amount, wanted)
+        if self.family is not None:
+            amount = min(amount, self.family.available(_ALL_DAYS))
         if amount < minimum or amount <= 0:
             return 0
         self.reserved += amount
         today[1] += amount
+        if self.family is not None:
+            self.family._hold(amount, _ALL_DAYS)
         return amount
 
     def release(self, amount: int, day: int) -> None:
@@ -110,6 +178,8 @@ class Account:
         self._days[day][1] -= amount
         assert self.reserved >= 0
         assert self._days[day][1] >= 0
+        if self.family is not None:
+            self.family.release(amount, _ALL_DAYS)
 
     def post(self, amount: int, price: int, day: int) -> None:
         """An impression: spend its price, release the rest of its reservation."""
@@ -120,16 +190,19 @@ class Account:
     def unpost(self, amount: int, price: int, day: int) -> None:
         """Undo a post that could not be logged."""
         self.book(-price, day)
-        self.reserved += amount
-        self._days[day][1] += amount
+        self._hold(amount, day)
 
     def post_carried(self, amount: int, price: int, day: int) -> bool:
         """An impression of an earlier run's bid; False if it cannot have been open."""
         if amount > self.carried:
             return False
+        if self.family is not None and amount > self.family.carried:
+            return False  # none of the family's that was out: the grant was logged before the bid
         if self.daily is not None and amount > self.daily - sum(self._days.get(day, (0, 0))):
             return False  # was lost or had expired: its day's money went out again since
         self.carried -= amount
+        if self.family is not None:
+            self.family.carried -= amount
         self.book(price, day)
         return True
 
@@ -137,11 +210,15 @@ class Account:
         """Undo `post_carried`."""
         self.book(-price, day)
         self.carried += amount
+        if self.family is not None:
+            self.family.carried += amount
 
     def book(self, price: int, day: int) -> None:
-        """Add to the spend."""
+        """Add to the spend, and to the family's."""
         self.spent += price
         self._days.setdefault(day, [0, 0])[0] += price
+        if self.family is not None:
+            self.family.book(price, _ALL_DAYS)
 
     def spent_on(self, day: int) -> int:
         """What was spent on bids of this day."""

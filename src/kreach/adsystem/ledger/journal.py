@@ -4,7 +4,8 @@ A submitted record is durable when `done` is called without an error. The journa
 budgets and counters are folds of it.
 
     impressions   one row per impression, in the order in which they were posted
-    grants        money that may be reserved for bids, written before it is used
+    grants        money that may be reserved for bids, written before it is used; of a campaign, or
+                  of a family by its key (`ledger.family_key`)
     pacing        multiplier, spend and tallies of each campaign, at intervals
     memory        what was learned (multipliers, markets, traffic), and requests by hour
                   (`request_rows.py`): useful, never needed

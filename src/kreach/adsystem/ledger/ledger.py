@@ -13,11 +13,19 @@ from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 
-__all__ = ["Expired", "Ledger", "Outcome"]
+__all__ = ["Expired", "Ledger", "Outcome", "family_key"]
 
-_FADING = 8  # of the largest bid: half of it is left after 2^8·ln 2, some 180 smaller ones
 _CHUNK = 1 << 16
 _OUT, _WON, _POSTED, _VOID = 1, 2, 3, 4
+
+
+def family_key(number: int) -> int:
+    """The key of a family's account among those of campaigns, in the log and in Redis too.
+
+    >>> family_key(3)
+    -3
+    """
+    return -number
 
 
 class Outcome(Enum):
@@ -40,7 +48,10 @@ class Expired:
 
 
 class Ledger:
-    """All campaigns' accounts and the open bids."""
+    """The accounts of all campaigns and families, and the open bids.
+
+    Accounts are by the number of the campaign; those of families by `family_key`.
+    """
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -93,9 +104,8 @@ class Ledger:
     ) -> Claim | None:
         """Reserve what a bid wants, or what is left; None if that is below the minimum."""
         account = self.accounts[campaign]
-        largest = account.largest_bid
-        account.largest_bid = wanted if wanted >= largest else largest - (largest >> _FADING)
-        issued = int(now * MICROS)
+        account.note_wanted(wanted)
+        issued = round(now * MICROS)  # as the visitor filter does: a win is known by its time
         day = account.day_of(issued)
         micros = account.take(wanted, minimum, day)
         if not micros:
@@ -111,9 +121,10 @@ class Ledger:
         by_day = self._out.get(expires)
         if by_day is None:
             by_day = self._out[expires] = {}
-        sums = by_day.get((campaign, day, venue))
+        key = (campaign, day, venue)
+        sums = by_day.get(key)
         if sums is None:
-            by_day[campaign, day, venue] = [micros, 1]
+            by_day[key] = [micros, 1]
         else:
             sums[0] += micros
             sums[1] += 1

@@ -55,13 +55,12 @@ class Tokens:
             raise KreachError.rule("token key", "have at least 16 bytes", f"{len(key)} bytes")
         named = hashlib.blake2b(key, person=b"kreach-token")
         named.update(bidder.encode())
-        self._key = named.digest()
+        self._keyed = hashlib.blake2b(key=named.digest(), digest_size=_SIGNATURE_BYTES)
 
     def make(self, claim: Claim) -> bytes:
         """The token of a claim."""
         body = _FORM.pack(_VERSION, *claim)
-        signed = body + hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
-        return _text(signed)
+        return _text(body + self._signature(body))
 
     def read(self, token: str) -> Claim | None:
         """The claim of a token, or None if it is not one of ours."""
@@ -76,11 +75,15 @@ class Tokens:
         if _text(raw) != token.encode():  # another spelling of the same bytes
             return None
         body, signature = raw[: form.size], raw[form.size :]
-        digest = hashlib.blake2b(body, key=self._key, digest_size=_SIGNATURE_BYTES).digest()
-        if not hmac.compare_digest(digest, signature):
+        if not hmac.compare_digest(self._signature(body), signature):
             return None
         version, *fields = form.unpack(body)
         return Claim(*fields) if version == expected else None
+
+    def _signature(self, body: bytes) -> bytes:
+        signing = self._keyed.copy()  # the key is hashed once, not once for every bid
+        signing.update(body)
+        return signing.digest()
 
 
 def _text(signed: bytes) -> bytes:

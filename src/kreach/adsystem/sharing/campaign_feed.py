@@ -1,4 +1,4 @@
-"""Publishes campaigns to bidders that cannot read the campaign store."""
+"""Publishes campaigns and families to bidders that cannot read the campaign store."""
 
 import json
 import sqlite3
@@ -24,7 +24,7 @@ class CampaignFeed:
         self._campaigns = CampaignStore(store)
         self._pool = RedisPool(settings, "reporting")
         self._log = log
-        self._published = 0  # the newest revision
+        self._published = self._published_families = 0  # the newest revisions
         self._failing = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="campaigns", daemon=True)
@@ -57,8 +57,17 @@ class CampaignFeed:
     def publish(self) -> None:
         """Publish what is new; everything, if Redis was restarted."""
         if self._pool.find_run():
-            self._published = 0
+            self._published = self._published_families = 0
         new = self._campaigns.all(self._published)
+        families = self._campaigns.families(self._published_families)  # all of theirs are there
+        if families:
+            self._pool.publish_families(
+                {
+                    stored.number: (stored.revision, json.dumps(stored.family.document()))
+                    for stored in families
+                }
+            )
+            self._published_families = max(stored.revision for stored in families)
         if new:
             documents = {
                 stored.number: (stored.revision, json.dumps(stored.campaign.document()))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kreach.adsystem.bidding.arrivals import Traffic
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.journal import Done, Journal
@@ -71,7 +72,7 @@ class LocalBidder(Protocol):
 
     @property
     def accounts(self) -> Mapping[int, Account]:
-        """By campaign number, like `stored_campaigns`."""
+        """By campaign number, like `stored_campaigns`; those of families by `family_key`."""
 
     @property
     def stored_campaigns(self) -> Mapping[int, StoredCampaign]: ...
@@ -79,6 +80,13 @@ class LocalBidder(Protocol):
     @property
     def revision(self) -> int:
         """The newest revision of a campaign that the bidder has loaded."""
+
+    @property
+    def family_revision(self) -> int:
+        """The newest revision of a family that the bidder has loaded."""
+
+    def family_of(self, stored: StoredCampaign) -> Family | None:
+        """The family of a campaign, if it has one."""
 
     @property
     def traffic(self) -> Mapping[str, Traffic]:
@@ -122,6 +130,7 @@ class _Outbox:
     groups: Mapping[str, int]  # by version
     rolling: Mapping[int, int]  # campaigns with rolling caps: since when, in µs
     revision: int
+    family_revision: int
     traffic: list[Requests]
 
 
@@ -214,7 +223,11 @@ class FleetMember:
         return granted < account.daily and granted - account.used_on(day) < size // 2
 
     def _idle(self, number: int, now: float) -> bool:
-        campaign = self._bidder.stored_campaigns[number].campaign
+        """Whether a campaign does not run now; a family, whether no member can use its money."""
+        stored = self._bidder.stored_campaigns.get(number)
+        if stored is None:
+            return all(member.demand == 0 for member in self._bidder.accounts[number].members)
+        campaign = stored.campaign
         in_flight = campaign.start.timestamp() <= now < campaign.end.timestamp()
         return campaign.state != "running" or not in_flight
 
@@ -265,17 +278,23 @@ class FleetMember:
             [self._grants.max_logged(budget.campaign) for budget in budgets],
             frozenset(bidder.places()),
             {version: len(traffic.by_group) for version, traffic in bidder.traffic.items()},
-            rolling_since(bidder.stored_campaigns.values(), now),
+            self._rolling_since(now),
             bidder.revision,
+            bidder.family_revision,
             self._traffic.collect(bidder.traffic),
         )
 
+    def _rolling_since(self, now: float) -> dict[int, int]:
+        bidder = self._bidder
+        campaigns = bidder.stored_campaigns.values()
+        return rolling_since([(each, bidder.family_of(each)) for each in campaigns], now)
+
     def _budget(self, number: int, now: float, *, asking: bool, idle: bool = False) -> BudgetStatus:
         account = self._bidder.accounts[number]
-        start = self._bidder.stored_campaigns[number].campaign.start.timestamp()
         day = None
-        if account.daily is not None and start <= now:
-            day = account.day_at(now)
+        if account.daily is not None:  # a family has no budget by day
+            campaign = self._bidder.stored_campaigns[number].campaign
+            day = account.day_at(now) if campaign.start.timestamp() <= now else None
         idle = idle or self._idle(number, now)
         status = budget_status(number, account, day, self._bidders, idle=idle, asking=asking)
         self._grants.lower(number, account.granted)
@@ -336,9 +355,10 @@ class FleetMember:
             pool.publish_traffic(version, groups, requests)
         self._traffic_position, inbox.traffic = pool.read_traffic(self._traffic_position)
         new = pool.campaigns_after(outbox.revision)
-        if new:
+        families = pool.families_after(outbox.family_revision)  # last: all of theirs are there
+        if new or families:
             try:
-                self._bidder.campaigns.replicate(new)
+                self._bidder.campaigns.replicate(new, families)
             except KreachError as error:  # of a newer kreach: money and counts go on
                 inbox.error = f"campaigns of reporting: {error}"
         return inbox
@@ -356,7 +376,7 @@ class FleetMember:
         self._grants.settle({number: account.granted for number, account in accounts.items()})
         try:
             if self._joined:
-                self._feed.push(rolling_since(bidder.stored_campaigns.values(), now))
+                self._feed.push(self._rolling_since(now))
                 budgets = [self._budget(n, now, asking=False, idle=True) for n in accounts]
                 set_aside = [self._grants.max_logged(number) for number in accounts]
                 self._pool.sync(_set_aside(budgets, set_aside), joining=False)

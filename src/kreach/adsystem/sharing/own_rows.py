@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.adsystem.campaigns.family import Family, counts_by_time, longest_span
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import open_reader
@@ -19,12 +20,15 @@ __all__ = ["last_row", "own_counts", "rolling_since", "rows_after"]
 _MAX_ROWS = 5_000
 
 
-def rolling_since(campaigns: Iterable[StoredCampaign], now: float) -> dict[int, int]:
-    """Campaigns with rolling caps, and since when their impressions matter, in µs."""
+def rolling_since(
+    campaigns: Iterable[tuple[StoredCampaign, Family | None]], now: float
+) -> dict[int, int]:
+    """Campaigns with rolling caps, their own or of their family, and since when their
+    impressions matter, in µs."""
     return {
-        stored.number: int((now - stored.campaign.longest_span(now)) * 1e6)
-        for stored in campaigns
-        if stored.campaign.cap is None
+        stored.number: int((now - longest_span(stored.campaign, family, now)) * 1e6)
+        for stored, family in campaigns
+        if counts_by_time(stored.campaign, family)
     }
 
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
-from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.campaigns.family import Family
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.ledger.account import NO_LIMIT, Account
 from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
+from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.own_rows import rolling_since
 from kreach.adsystem.sharing.redis_client import RedisUnavailable
@@ -142,13 +144,13 @@ def recover_bidder(
         journal = Journal(folder, log)
         try:
             pool.log_id, pool.epoch = journal.id, journal.epoch
-            campaigns, budgets = _read_log(journal, folder, now, settled=settled)
+            rolling, budgets = _read_log(journal, folder, now, settled=settled)
         finally:
             journal.close()
         feed = RowFeed(pool, folder)
         feed.start()
         pool.sync(budgets, joining=True)
-        while feed.push(rolling_since(campaigns, now)):
+        while feed.push(rolling):
             pass
     finally:
         pool.close()
@@ -156,11 +158,15 @@ def recover_bidder(
 
 def _read_log(
     journal: Journal, folder: Path, now: float, *, settled: bool
-) -> tuple[list[StoredCampaign], list[BudgetStatus]]:
-    """Campaigns and budgets of a log; if settled, what is left of the grants is removed from it."""
+) -> tuple[dict[int, int], list[BudgetStatus]]:
+    """Campaigns with rolling caps and budgets of a log, those of families too.
+
+    If settled, what is left of the grants is removed from the log.
+    """
     store = CampaignStore(folder)
     try:
         campaigns = store.all()
+        families = {stored.family.id: stored for stored in store.families()}
     finally:
         store.close()
     starts = {stored.number: stored.campaign.start.timestamp() for stored in campaigns}
@@ -169,10 +175,13 @@ def _read_log(
     grants: dict[int, int] = dict(reader.execute("SELECT campaign, micros FROM grants"))
     reader.close()
     budgets = []
+    shared = {name: Account(_limit(one.family), None, 0.0) for name, one in families.items()}
     for stored in campaigns:
         number, campaign = stored.number, stored.campaign
         limit = as_micros("budget", campaign.budget)
         account = Account(limit, None, starts[number])
+        if campaign.family is not None:
+            account.join(shared[campaign.family])
         for day, micros in spent.get(number, {}).items():
             account.book(micros, day)
         out = 0 if settled else max(grants.get(number, 0) - account.spent, 0)
@@ -185,7 +194,20 @@ def _read_log(
         budgets.append(status)
         if settled:
             journal.submit("grant", (number, account.spent))
+    for name, account in shared.items():
+        key = family_key(families[name].number)
+        out = 0 if settled else max(grants.get(key, 0) - account.spent, 0)
+        limit = min(account.budget, MAX_MICROS)
+        budgets.append(BudgetStatus(key, limit, account.spent, account.spent + out))
+        if settled:
+            journal.submit("grant", (key, account.spent))
     error = journal.run_now(lambda _: None)
     if error is not None or journal.failure is not None:
         raise KreachError.rule("store", "hold a log that can be written", journal.failure)
-    return campaigns, budgets
+    named = {name: one.family for name, one in families.items()}
+    pairs = [(each, named.get(each.campaign.family or "")) for each in campaigns]
+    return rolling_since(pairs, now), budgets
+
+
+def _limit(family: Family) -> int:
+    return NO_LIMIT if family.budget is None else as_micros("budget", family.budget)

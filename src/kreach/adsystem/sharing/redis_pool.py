@@ -39,7 +39,10 @@ class RedisRestarted(RuntimeError):
 
 
 class BudgetStatus(NamedTuple):
-    """A campaign's money at one bidder: what it spent, and up to what it wants to spend."""
+    """A campaign's money at one bidder: what it spent, and up to what it wants to spend.
+
+    That of a family has its key (`ledger.family_key`) in place of the campaign's number.
+    """
 
     campaign: int
     budget: int
@@ -304,7 +307,13 @@ class RedisPool:
 
     def publish_campaigns(self, documents: Mapping[int, tuple[int, str]]) -> int:
         """Publish campaigns: number to revision and JSON; returns the newest revision in Redis."""
-        key = self._key("campaigns")
+        return self._publish(self._key("campaigns"), documents)
+
+    def publish_families(self, documents: Mapping[int, tuple[int, str]]) -> int:
+        """The same for families: publish them before the campaigns that are in them."""
+        return self._publish(self._key("families"), documents)
+
+    def _publish(self, key: str, documents: Mapping[int, tuple[int, str]]) -> int:
         with self._errors:
             if documents:
                 newest = max(revision for revision, _ in documents.values())
@@ -317,7 +326,13 @@ class RedisPool:
 
     def campaigns_after(self, revision: int) -> dict[int, tuple[int, str]]:
         """Campaigns that changed after a revision: number to revision and JSON."""
-        key = self._key("campaigns")
+        return self._after(self._key("campaigns"), revision)
+
+    def families_after(self, revision: int) -> dict[int, tuple[int, str]]:
+        """The same for families: read them after the campaigns."""
+        return self._after(self._key("families"), revision)
+
+    def _after(self, key: str, revision: int) -> dict[int, tuple[int, str]]:
         with self._errors:
             if int(self._client.hget(key, "revision") or 0) <= revision:
                 return {}

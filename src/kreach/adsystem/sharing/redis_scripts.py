@@ -9,7 +9,7 @@ Keys, all with the prefix {prefix}:run_id:
 
     members   bidder: the digest of the bidders it knows, and the id of its log
     turns     bidder: the number of its last sync, by which a late one is recognized
-    money:C   g:BIDDER granted, s:BIDDER spent, in micros, of campaign C
+    money:C   g:BIDDER granted, s:BIDDER spent, in micros, of campaign C; of family F it is money:-F
     money:C:D the same for day D of the flight
     rows      bidder: the last row of its log that is counted
     counts:C:V  impressions by group of campaign C on catalogue V, 32 bits each
@@ -17,6 +17,7 @@ Keys, all with the prefix {prefix}:run_id:
     feed      a stream of newly counted rows, for the other bidders
     traffic   a stream of requests by group, for the other bidders
     campaigns number: definition, and `revision`: the newest revision there is
+    families  the same; a family is there before its campaigns
 """
 
 __all__ = ["ADD_ROWS", "SYNC"]

@@ -2,6 +2,6 @@
 
 from kreach.publisher.gateway.app import gateway_app
 from kreach.publisher.gateway.check import check
-from kreach.publisher.gateway.settings import GatewaySettings, HardCap
+from kreach.publisher.gateway.settings import FamilyCap, GatewaySettings, HardCap
 
-__all__ = ["GatewaySettings", "HardCap", "check", "gateway_app"]
+__all__ = ["FamilyCap", "GatewaySettings", "HardCap", "check", "gateway_app"]

@@ -55,9 +55,14 @@ def gateway_app(
     )
     caps = None
     must_forget = settings.memory_hours is not None and (settings.store / FILE).exists()
-    if settings.enabled_caps or must_forget:
+    if settings.enabled_caps or settings.enabled_families or must_forget:
         caps = HardCaps(
-            settings.store, settings.caps, settings.hold_seconds, clock, settings.memory_seconds
+            settings.store,
+            settings.caps,
+            settings.hold_seconds,
+            clock,
+            settings.memory_seconds,
+            settings.families,
         )
     watcher = _BuildWatcher(catalogues, settings.reload_seconds)
 
@@ -133,6 +138,8 @@ class _CapRoutes:
             metrics.gauge("store_rows", "Showings in the store", lambda: {"": store.rows})
             metrics.gauge("store_batches", "Transactions so far", lambda: {"": store.batches})
             metrics.gauge("store_down", "1 if not writable", lambda: {"": bool(store.failure)})
+            what = "Bids dropped at the hard cap of a family"
+            metrics.tally("family_capped", what, lambda: dict(caps.dropped_by_family), "family")
             metrics.gauge("holds", "Showings on hold", lambda: {"": len(caps.holds)})
 
     def allow(self, request: Request) -> Response:
@@ -154,7 +161,7 @@ class _CapRoutes:
         began = perf_counter()
         body = decode_request(self._shown_decoder, request.body)
         user_id, campaign, impression_id = body.user_id, body.campaign, body.impression_id
-        recorded, capped = False, self._caps is not None and campaign in self._caps.caps
+        recorded, capped = False, self._caps is not None and self._caps.counts(campaign)
         try:
             if self._caps is not None and capped:
                 recorded = await self._caps.shown(user_id, campaign, impression_id)
@@ -188,7 +195,7 @@ def _health(
     if panel is not None:
         document["panel"] = "on"
         stores.append(("panel", panel.showings))
-    if caps is not None and caps.caps:
+    if caps is not None and caps.enabled:
         document["hard_cap"] = "on"
     for name, store in stores:
         if store.failure is not None:

@@ -27,11 +27,12 @@ def check(settings: GatewaySettings) -> dict[str, Any]:
         "people": len(served.lookup),
         "groups": len(served.lookup.groups),
         "hard_caps": sorted(settings.enabled_caps),
+        "family_caps": sorted(settings.enabled_families),
         "memory_hours": settings.memory_hours,
         "panel": None if settings.panel is None else settings.panel.share,
         "store": None,
     }
-    if settings.enabled_caps:
+    if settings.enabled_caps or settings.enabled_families:
         _check_store(settings.store)
         facts["store"] = str(settings.store)
     if settings.panel is not None:

@@ -1,6 +1,7 @@
 """The section [gateway] of a settings file."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from kreach.publisher.group_lookup import CHOICES
 from kreach.publisher.panel.ledger import Terms
 from kreach.service.config import Settings
 
-__all__ = ["MAX_NAME", "GatewaySettings", "HardCap", "PanelSettings"]
+__all__ = ["MAX_NAME", "FamilyCap", "GatewaySettings", "HardCap", "PanelSettings"]
 
 MAX_NAME = 256  # characters of a campaign or a provider
 _MAX_CAP = 1_000_000
@@ -33,6 +34,34 @@ class HardCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         _check_name("campaign", self.campaign)
+        if not 1 <= self.cap <= _MAX_CAP:
+            raise KreachError.rule("cap", f"be a whole number from 1 to {_MAX_CAP}", self.cap)
+        if self.span_seconds is not None:
+            _check_seconds("span_seconds", self.span_seconds, minimum=1.0)
+
+
+class FamilyCap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nobody sees the `campaigns` of a family more than `cap` times in all.
+
+    It holds beside the caps of the campaigns and like these in any `span_seconds`, or ever. What
+    is shown counts for the family from the moment that the campaign is listed here.
+    """
+
+    family: str
+    campaigns: tuple[str, ...]
+    cap: int
+    span_seconds: float | None = None
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        _check_name("family", self.family)
+        if not self.campaigns:
+            raise KreachError.rule("campaigns", "name at least one campaign", "none")
+        for name in self.campaigns:
+            _check_name("campaigns", name)
+        duplicate = _duplicate(self.campaigns)
+        if duplicate is not None:
+            raise KreachError.rule("campaigns", "name each campaign once", duplicate)
         if not 1 <= self.cap <= _MAX_CAP:
             raise KreachError.rule("cap", f"be a whole number from 1 to {_MAX_CAP}", self.cap)
         if self.span_seconds is not None:
@@ -85,9 +114,10 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
 
     `build` is a folder that `kreach groups build` wrote, or a link to one; every `reload_seconds`
     the gateway checks for another build. `store` is the folder of the hard caps' file and key; it
-    is used only with an enabled cap. After `memory_hours` showings of every campaign are erased and
-    no longer count; without it each cap has its own span. A release may tell the buyer the hours.
-    With a `panel` showings of its groups are counted, in a folder of their own in the store.
+    is used only with an enabled cap. `families` have caps for several campaigns together. After
+    `memory_hours` showings of every campaign are erased and no longer count; without it each cap
+    has its own span. A release may tell the buyer the hours. With a `panel` showings of its groups
+    are counted, in a folder of their own in the store.
     """
 
     build: Path
@@ -97,6 +127,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     choice: str = "sticky"
     provider: str = "kreach"
     caps: tuple[HardCap, ...] = ()
+    families: tuple[FamilyCap, ...] = ()
     memory_hours: float | None = None
     hold_seconds: float = 30.0
     reload_seconds: float = 10.0
@@ -115,13 +146,19 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
         if self.memory_hours is not None:
             _check_hours(self.memory_hours)
             spans = [hard.campaign for hard in self.caps if hard.span_seconds is not None]
+            spans += [each.family for each in self.families if each.span_seconds is not None]
             if spans:
                 rule = "be left out of caps with memory_hours, which holds for all"
                 raise KreachError.rule("span_seconds", rule, spans[0])
-        names = [hard.campaign for hard in self.caps]
-        duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        duplicate = _duplicate([hard.campaign for hard in self.caps])
         if duplicate is not None:
             raise KreachError.rule("caps", "list each campaign once", duplicate)
+        duplicate = _duplicate([each.family for each in self.families])
+        if duplicate is not None:
+            raise KreachError.rule("families", "list each family once", duplicate)
+        duplicate = _duplicate([name for each in self.families for name in each.campaigns])
+        if duplicate is not None:
+            raise KreachError.rule("families", "have each campaign in one family only", duplicate)
 
     @property
     def memory_seconds(self) -> float | None:
@@ -132,6 +169,15 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     def enabled_caps(self) -> dict[str, HardCap]:
         """The enabled caps, by campaign."""
         return {hard.campaign: hard for hard in self.caps if hard.enabled}
+
+    @property
+    def enabled_families(self) -> dict[str, FamilyCap]:
+        """The enabled caps of families, by family."""
+        return {each.family: each for each in self.families if each.enabled}
+
+
+def _duplicate(names: Sequence[str]) -> str | None:
+    return next((name for at, name in enumerate(names) if name in names[:at]), None)
 
 
 def _check_name(name: str, value: str) -> None:
