@@ -1,23 +1,25 @@
 """Screenshots of every page of a running console: light, dark and narrow.
 
-python -m tests.browser.screenshots http://127.0.0.1:8400 screenshots/ spring-shoes
+python -m tests.browser.screenshots http://127.0.0.1:8400 screenshots/ spring-shoes summer-shoes
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
+from kreach.adsystem.console.comparison import Choice
 from tests.browser.services import chromium
 
 VARIANTS = {"light": (1360, "light"), "dark": (1360, "dark"), "narrow": (360, "light")}
 _SETTLE_MS = 5_000
 
 
-def take(browser: Browser, url: str, out: Path, campaign: str) -> None:
+def take(browser: Browser, url: str, out: Path, campaigns: Sequence[str]) -> None:
     """Save one screenshot of each page and variant."""
-    paths = {"campaigns": "/", "campaign": f"/campaign/{campaign}", "planner": "/planner"}
-    paths |= {"privacy": "/privacy", "cost": "/cost"}
+    paths = {"campaigns": "/", "campaign": f"/campaign/{campaigns[0]}", "planner": "/planner"}
+    paths |= {"privacy": "/privacy", "cost": "/cost", "compare": Choice(tuple(campaigns)).url}
     for variant, (width, scheme) in VARIANTS.items():
         size = {"width": width, "height": 860}
         context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
@@ -32,11 +34,11 @@ def take(browser: Browser, url: str, out: Path, campaign: str) -> None:
 
 def main() -> None:
     """Run the command line."""
-    url, out, campaign = sys.argv[1].rstrip("/"), Path(sys.argv[2]), sys.argv[3]
+    url, out, campaigns = sys.argv[1].rstrip("/"), Path(sys.argv[2]), sys.argv[3:]
     out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        take(browser, url, out, campaign)
+        take(browser, url, out, campaigns)
         browser.close()
 
 

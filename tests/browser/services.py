@@ -65,6 +65,7 @@ CAMPAIGNS = (
     make_campaign("spring", caps=(Cap(limit=2),), **_COMMON),
     make_campaign("summer", caps=(Cap(limit=1),), state="paused", **_COMMON),
     make_campaign("future", start=START + timedelta(days=20), caps=(Cap(limit=3),), **_COMMON),
+    make_campaign("autumn", start=START + timedelta(hours=55), expected_requests=600),
 )
 
 
@@ -103,6 +104,9 @@ async def _sell(shop: LiveStore) -> None:
             shop.now = (START + timedelta(days=day, hours=2)).timestamp()
             await shop.sell(generator.integers(0, GROUPS, 120).tolist())
             await asyncio.sleep(0.15)  # the bidder writes a checkpoint
+        shop.now = (START + timedelta(hours=60)).timestamp()
+        await asyncio.sleep(0.5)  # autumn begins, and bids most
+        await shop.sell(generator.integers(0, GROUPS, 90).tolist())
         shop.compact()
 
 

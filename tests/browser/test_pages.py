@@ -211,7 +211,9 @@ def test_tables_are_downloaded_as_csv(services: Services, page: Page) -> None:
     assert {"spring", "summer", "future"} <= set(rows)
 
 
-@pytest.mark.parametrize("path", ["/", "/campaign/spring", "/planner", "/privacy", "/cost"])
+@pytest.mark.parametrize(
+    "path", ["/", "/campaign/spring", "/compare", "/planner", "/privacy", "/cost"]
+)
 def test_pages_fit_narrow_screens(services: Services, new_page: NewPage, path: str) -> None:
     page = new_page(services.url, viewport={"width": 360, "height": 740}, has_touch=True)
     page.goto(services.url + path)

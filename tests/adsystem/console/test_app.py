@@ -113,6 +113,7 @@ def test_the_console_imports_the_report_types_and_no_engine() -> None:
     allowed = (
         "kreach.adsystem.console",
         "kreach.adsystem.reports",
+        "kreach.adsystem.reports.combined_report",
         "kreach.adsystem.reports.report",
         "kreach.adsystem.settings",
     )

@@ -17,10 +17,11 @@ from kreach.adsystem.console.client import (
     RequestRefused,
     reach_query,
     read_key,
+    together_query,
 )
 from kreach.adsystem.reports.report import ReachDocument
 from kreach.errors import KreachError
-from tests.adsystem.console.documents import CAMPAIGN, REACH
+from tests.adsystem.console.documents import CAMPAIGN, REACH, combined
 
 T = TypeVar("T")
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -60,6 +61,19 @@ def test_a_query_is_sent_as_it_is_and_answered_by_its_struct() -> None:
     assert document.people == 10
     assert seen[0][1] == "/v1/campaigns/a.b%2F..%2Fc/reach?cap=1&cap=3"
     assert "authorization" not in seen[0][2]
+
+
+def test_campaigns_are_asked_for_together_in_their_order() -> None:
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(str(request.url))
+        return httpx.Response(200, json=combined())
+
+    document = get(handler, together_query(("b", "a&c"), 2, end="2026-11-02T00:00:00Z"))
+    assert [part.name for part in document.parts] == ["spring", "summer"]
+    times = "end=2026-11-02T00%3A00%3A00Z&cap=2"
+    assert seen == [f"http://there/v1/reach?campaign=b&campaign=a%26c&{times}"]
 
 
 def test_a_refusal_carries_the_message_the_fields_the_reason_and_what_is_allowed() -> None:

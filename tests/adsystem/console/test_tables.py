@@ -7,9 +7,11 @@ from typing import Any
 from kreach.adsystem.console.status import CampaignView
 from kreach.adsystem.console.tables import (
     campaign_row,
+    comparison_rows,
     csv_bytes,
     curve_rows,
     frequency_rows,
+    overlap_rows,
     plan_rows,
     report_rows,
 )
@@ -17,6 +19,7 @@ from kreach.adsystem.reports.report import CampaignSummary, CurveDocument, Outlo
 from tests.adsystem.console.documents import (
     campaign_status,
     cap_report,
+    combined_document,
     curve_point,
     reach_document,
 )
@@ -72,3 +75,30 @@ def test_plans() -> None:
     row = plan_rows([(5, Outlook(**numbers, band=(0.5, 1.5)))])[0]
     assert (row["group_size"], row["reach_high"]) == (5, 1.5)
     assert "band" not in row
+
+
+def test_campaigns_together() -> None:
+    rows = comparison_rows(combined_document(cap=2))
+    assert [row["campaign"] for row in rows] == ["spring", "summer", "(together)", "(two or more)"]
+    assert (rows[1]["only_this"], rows[1]["adds"], rows[1]["people_so_far"]) == (30.0, 30.0, 70.0)
+    assert (rows[1]["adds_low"], rows[1]["reach"], rows[1]["impressions"]) == (29.0, 60.0, 60)
+    assert (rows[2]["unique_reach"], rows[2]["reach_high"], rows[2]["impressions"]) == (
+        70,
+        106,
+        120,
+    )
+    assert (rows[3]["unique_reach"], rows[3]["impressions"]) == (10.0, None)
+    assert comparison_rows(None) == comparison_rows(combined_document(combined=None)) == []
+
+
+def test_pairs_of_campaigns() -> None:
+    rows = overlap_rows(combined_document(("a", "b", "c")))
+    assert [(row["campaign"], row["also"]) for row in rows][:3] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "a"),
+    ]
+    assert (rows[0]["people_of_both"], rows[0]["share_of_campaign"]) == (10.0, 0.25)
+    nobody = overlap_rows(combined_document(overlap_matrix=((0.0, 0.0), (0.0, 5.0))))
+    assert [row["share_of_campaign"] for row in nobody] == [None, 0.0]
+    assert overlap_rows(None) == overlap_rows(combined_document(overlap_matrix=())) == []

@@ -6,8 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from nicegui import PageArguments, ui
 from nicegui import app as pages_app
-from nicegui import ui
 
 from kreach.adsystem.console.client import read_key
 from kreach.adsystem.console.host_check import HostGuard
@@ -15,6 +15,7 @@ from kreach.adsystem.console.input_files import InputFile, read_audit, read_trad
 from kreach.adsystem.console.layout import THEME_COOKIE, Frame
 from kreach.adsystem.console.pages.campaign import campaign_page
 from kreach.adsystem.console.pages.campaigns import campaigns_page
+from kreach.adsystem.console.pages.compare import compare_page
 from kreach.adsystem.console.pages.cost import cost_page
 from kreach.adsystem.console.pages.planner import planner_page
 from kreach.adsystem.console.pages.privacy import privacy_page
@@ -94,10 +95,15 @@ def _add_pages(console: Console) -> None:
         ui.add_head_html(f"<style>{style}</style><script>{script}</script>")
         theme = request.cookies.get(THEME_COOKIE)
         frame = Frame(console, theme if theme in ("dark", "light") else None)
+
+        def compare(arguments: PageArguments) -> None:
+            compare_page(frame, arguments.query_parameters.multi_items())
+
         _Pages(
             {
                 "/": lambda: campaigns_page(frame),
                 "/campaign/{campaign}": lambda campaign: campaign_page(frame, campaign),
+                "/compare": compare,
                 "/planner": lambda: planner_page(frame),
                 "/privacy": lambda: privacy_page(frame),
                 "/cost": lambda: cost_page(frame),

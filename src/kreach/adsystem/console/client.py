@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.report import (
     CampaignDefinition,
     CampaignList,
@@ -18,6 +19,7 @@ from kreach.adsystem.reports.report import (
     CurveDocument,
     ErrorDocument,
     ErrorInfo,
+    FamilyList,
     PacingDocument,
     PlanDocument,
     ReachDocument,
@@ -28,6 +30,7 @@ from kreach.errors import KreachError
 __all__ = [
     "CAMPAIGNS",
     "CATALOGUES",
+    "FAMILIES",
     "SUPPRESSIONS",
     "Query",
     "ReportingClient",
@@ -40,6 +43,7 @@ __all__ = [
     "reach_query",
     "read_key",
     "status_query",
+    "together_query",
 ]
 
 T = TypeVar("T")
@@ -66,6 +70,7 @@ class Query(Generic[T]):
 
 CAMPAIGNS = Query("/v1/campaigns", CampaignList, (("limit", "1000"),))
 CATALOGUES = Query("/v1/catalogues", CatalogueList)
+FAMILIES = Query("/v1/families", FamilyList)
 SUPPRESSIONS = Query("/v1/suppressions", SuppressionList)
 
 
@@ -81,6 +86,15 @@ def reach_query(
     times = () if window is None else (("start", window[0]), ("end", window[1]))
     chosen = (("cap", str(cap)) for cap in sorted(set(caps))[:_MAX_CAPS])
     return Query(_path(campaign, "reach"), ReachDocument, (*times, *chosen))
+
+
+def together_query(
+    campaigns: Iterable[str], cap: int, start: str | None = None, end: str | None = None
+) -> Query[CombinedDocument]:
+    """Campaigns alone and together at one cap; each adds to those before it."""
+    times = tuple((name, text) for name, text in (("start", start), ("end", end)) if text)
+    names = (("campaign", campaign) for campaign in campaigns)
+    return Query("/v1/reach", CombinedDocument, (*names, *times, ("cap", str(cap))))
 
 
 def curve_query(campaign: str, by: str, cap: int) -> Query[CurveDocument]:

@@ -8,7 +8,7 @@ window.kreach = {
   },
   number(value, digits) {
     if (value === null || value === undefined || Number.isNaN(value)) return "withheld";
-    const small = Math.abs(value) < 10 && digits === undefined;
+    const small = Math.abs(value) < 9.95 && Math.abs(value - Math.round(value)) > 0.05;
     const d = digits === undefined ? (small ? 1 : 0) : digits;
     return value.toLocaleString("en", { minimumFractionDigits: d, maximumFractionDigits: d });
   },
@@ -55,6 +55,23 @@ window.kreach = {
         line(high[0] - half, high[1], high[0] + half, high[1]),
       ],
     };
+  },
+  /* A number inside a bar that is too short for it is moved out of sight. */
+  fitLabel(params) {
+    return params.labelRect.width + 6 > params.rect.width ? { x: -1000 } : {};
+  },
+  /* A long name takes up to three lines, which break after its punctuation. */
+  wrapName(name) {
+    const lines = [""];
+    for (const piece of name.match(/[^-_. ]{1,15}[-_. ]?|[-_. ]+/g) ?? []) {
+      if (lines[0] && (lines.at(-1) + piece).length > 16) lines.push("");
+      lines[lines.length - 1] += piece;
+    }
+    return lines.length > 3 ? lines.slice(0, 3).join("\n") + "…" : lines.join("\n");
+  },
+  stepLabel(params) {
+    const [, , total, adds] = params.value;
+    return `{adds|+${kreach.number(adds)}}\n{total|${kreach.number(total)} so far}`;
   },
   /* Dragging selects a window where there is a mouse; on touch it would keep the page from scrolling. */
   brush(element) {

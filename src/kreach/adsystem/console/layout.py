@@ -16,6 +16,7 @@ __all__ = ["THEME_COOKIE", "Frame"]
 
 PAGES = (
     ("/", "campaign", "Campaigns"),
+    ("/compare", "join_inner", "Compare"),
     ("/planner", "insights", "Planner"),
     ("/privacy", "shield", "Privacy"),
     ("/cost", "balance", "Cost of anonymity"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import asdict
 
 from kreach.adsystem.console.status import CampaignView
+from kreach.adsystem.reports.combined_report import CombinedDocument, SetReport
 from kreach.adsystem.reports.report import (
     CampaignSummary,
     CapReport,
@@ -18,9 +19,11 @@ from kreach.adsystem.reports.report import (
 __all__ = [
     "Row",
     "campaign_row",
+    "comparison_rows",
     "csv_bytes",
     "curve_rows",
     "frequency_rows",
+    "overlap_rows",
     "plan_rows",
     "report_rows",
 ]
@@ -53,7 +56,7 @@ def _interval(name: str, ends: Sequence[float] | None) -> Row:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _cap_columns(cap: int, report: CapReport | None) -> Row:
+def _cap_columns(cap: int, report: CapReport | SetReport | None) -> Row:
     names = ("reach", "level", "unique_reach", "average_frequency", "over_exposed")
     return {
         "cap": cap,
@@ -134,3 +137,49 @@ def plan_rows(plans: Iterable[tuple[int, Outlook]]) -> list[Row]:
         del row["band"]
         rows.append(row | _interval("reach", outlook.band))
     return rows
+
+
+def comparison_rows(document: CombinedDocument | None) -> list[Row]:
+    """A row for each campaign alone, one for all together and one for those in the overlap."""
+    combined = None if document is None else document.combined
+    if document is None or combined is None:
+        return []
+    rows = []
+    for part, step in zip(document.parts, combined.incremental, strict=True):
+        only, report = combined.only[part.name], part.reports[0]
+        rows.append(
+            {
+                "campaign": part.name,
+                "impressions": part.impressions,
+                **_cap_columns(report.cap, report),
+                "only_this": only.unique_reach,
+                **_interval("only_this", only.unique_reach_interval),
+                "adds": step.adds.unique_reach,
+                **_interval("adds", step.adds.unique_reach_interval),
+                "people_so_far": step.unique_reach_so_far,
+            }
+        )
+    sets = {"(together)": combined.union, "(two or more)": combined.overlap}
+    for name, one in sets.items():
+        impressions = document.impressions if one is combined.union else None
+        head: Row = {"campaign": name, "impressions": impressions}
+        rows.append({**head, **_cap_columns(one.cap, one)})
+    return rows
+
+
+def overlap_rows(document: CombinedDocument | None) -> list[Row]:
+    """A row for each two campaigns, both ways round."""
+    if document is None or not document.overlap_matrix:
+        return []
+    names = [part.name for part in document.parts]
+    return [
+        {
+            "campaign": first,
+            "also": second,
+            "people_of_both": people,
+            "share_of_campaign": people / row[at] if row[at] else None,
+        }
+        for at, (first, row) in enumerate(zip(names, document.overlap_matrix, strict=True))
+        for second, people in zip(names, row, strict=True)
+        if first != second
+    ]

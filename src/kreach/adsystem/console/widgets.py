@@ -141,6 +141,12 @@ class Panel:
         self.content = box().style("display: contents")
         self.content.set_visibility(False)
 
+    def show_loading(self) -> None:
+        """Show the skeleton again."""
+        self._loading.set_visibility(True)
+        self._empty.hide()
+        self.content.set_visibility(False)
+
     def show_content(self) -> None:
         """Show the content."""
         self._loading.set_visibility(False)
@@ -171,6 +177,10 @@ class Tile:
                 self._details.append(Text("", classes="k-sub"))
         for at, line in enumerate(self._details):
             line.set_text(details[at] if at < len(details) else "")
+
+    def set_visibility(self, visible: bool) -> None:
+        """Show or hide the tile."""
+        self._box.set_visibility(visible)
 
 
 class ProgressBar:
@@ -253,6 +263,10 @@ class Chart:
         if options != self._options:
             self._options = options
             self.element.props["options"] = options
+
+    def set_height(self, pixels: int) -> None:
+        """Make the chart as high as its number of bars needs."""
+        self.element.style(f"height: {pixels}px")
 
     def redraw(self) -> None:
         """Draw again after a change of theme."""

@@ -8,6 +8,7 @@ from nicegui import ui
 from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console import forms
 from kreach.adsystem.console.client import CAMPAIGNS, Query, reach_query
+from kreach.adsystem.console.comparison import Choice
 from kreach.adsystem.console.layout import Frame
 from kreach.adsystem.console.pages.reach_tiles import ReachTiles
 from kreach.adsystem.console.poller import Answers, PolledAnswer
@@ -49,12 +50,17 @@ def _reach_of(campaign: CampaignSummary) -> Query[ReachDocument]:
 class _CampaignCard:
     """One campaign."""
 
-    def __init__(self, frame: Frame, campaign: CampaignSummary) -> None:
+    def __init__(self, frame: Frame, campaign: CampaignSummary, chosen: list[str]) -> None:
         self._console, self._campaign, name = frame.console, campaign, campaign.id
+        self._chosen = chosen  # to compare, in that order; shared by all cards
         self.row: Row = {}
         with box("k-campaign", "article", f"campaign {name}"):
             with box("k-cell k-wide"):
-                ui.link(name, f"/campaign/{name}")
+                with box("k-row").style("gap: .5rem; flex-wrap: nowrap; align-items: flex-start"):
+                    choose = ui.checkbox(value=name in chosen, on_change=self._choose)
+                    choose.props("dense size=xs").style("margin-top: .2rem")
+                    choose.props["aria-label"] = choose.props["title"] = f"Compare {name}"
+                    ui.link(name, f"/campaign/{name}")
                 with box("k-row").style("gap: .4rem"):
                     self._state = Text("", "span", "k-chip", name="state")
                     self._phase = Text("", "span", "k-sub")
@@ -72,6 +78,14 @@ class _CampaignCard:
                 end = lambda: forms.confirm_end(self._console, name)  # noqa: E731
                 self._end = icon_button("stop_circle", f"End {name}", end)
             self._notes = Notes("k-wide k-all")
+
+    def _choose(self) -> None:
+        """Add the campaign to those to compare, or take it away."""
+        name = self._campaign.id
+        if name in self._chosen:
+            self._chosen.remove(name)
+        else:
+            self._chosen.append(name)
 
     async def _toggle(self) -> None:
         state = "paused" if self._campaign.state == "running" else "running"
@@ -127,6 +141,7 @@ class _CampaignsPage:
         self._frame = frame
         self._cards: dict[str, _CampaignCard] = {}
         self._shown: list[CampaignSummary] = []
+        self._chosen: list[str] = []
         self._page = 0
         with box("k-page") as page:
             with heading(
@@ -154,15 +169,19 @@ class _CampaignsPage:
             )
             self._state = ui.select(_STATES, value=_ALL).props("outlined dense")
             self._state.props["aria-label"] = "State"
+            self._compare = button("Compare", self._open_compare, icon="join_inner")
 
     async def _open_new(self) -> None:
         await forms.new_campaign(self._frame.console)
+
+    def _open_compare(self) -> None:
+        ui.navigate.to(Choice(tuple(self._chosen)).url)
 
     def _turn(self, step: int) -> None:
         self._page = max(self._page + step, 0)
 
     def _view(self) -> tuple[Any, ...]:
-        return (self._page, self._search.value, self._state.value)
+        return (self._page, self._search.value, self._state.value, len(self._chosen))
 
     def _queries(self) -> list[Query[Any]]:
         return [CAMPAIGNS, *(_reach_of(campaign) for campaign in self._shown)]
@@ -189,6 +208,8 @@ class _CampaignsPage:
             self._panel.show_empty("campaign", "No campaigns yet", text)
             return
         self._panel.show_content()
+        chosen = len(self._chosen)
+        self._compare.set_text(f"Compare {chosen}" if chosen else "Compare")
         matches = self._filter(document.campaigns)
         pages = max(-(-len(matches) // _PER_PAGE), 1)
         self._page = min(self._page, pages - 1)
@@ -209,7 +230,9 @@ class _CampaignsPage:
         if [campaign.id for campaign in self._shown] != list(self._cards):
             self._list.clear()
             with self._list:
-                self._cards = {one.id: _CampaignCard(self._frame, one) for one in self._shown}
+                self._cards = {
+                    one.id: _CampaignCard(self._frame, one, self._chosen) for one in self._shown
+                }
         for campaign in self._shown:
             self._cards[campaign.id].show(campaign, answers.of(_reach_of(campaign)), currency)
 
