@@ -44,6 +44,7 @@ SLOW = (
     "tests/adsystem/bidding/test_outlook.py",
     "tests/adsystem/bidding/test_session_bidder.py",
     "tests/adsystem/bidserver/test_campaigns.py",
+    "tests/adsystem/bidserver/test_families.py",
     "tests/adsystem/bidserver/test_fuzz.py",
     "tests/adsystem/bidserver/test_planned_bids.py",
     "tests/adsystem/bidserver/test_under_delivery.py",

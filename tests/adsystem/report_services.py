@@ -96,6 +96,11 @@ class PlainReports:
         """Reach in a window."""
         return self._ask(self.service.reach, name, question)
 
+    def together(self, names: list[str], question: ReachQuestion) -> dict[str, Any]:
+        """Several campaigns alone and together."""
+        result: dict[str, Any] = plain(self._scope.together(names, question))
+        return result
+
     def series(self, name: str, by: str, question: ReachQuestion) -> dict[str, Any]:
         """Reach by period."""
         return self._ask(self.service.series, name, by, question)

@@ -16,7 +16,10 @@ SHELLS = {"sh", "bash", "console", "shell"}
 CRON = re.compile(r"^(?:[\d*/,-]+\s+){5}(?=\S)")
 
 # What is run: commands that end soon and by themselves. A new one is told here, or below.
-RUN = r"^kreach (measure|plan|groups (build|audit)|keys (add|list)|serve \w+ .*--check-config) ?"
+RUN = (
+    r"^kreach (measure|plan|groups (build|audit|segments)|keys (add|list)"
+    r"|serve \w+ .*--check-config) ?"
+)
 
 # Why a command is not run. The first that matches counts; the test checks that each is needed.
 NOT_RUN = {

@@ -18,8 +18,10 @@ from kreach.adsystem.api.app import reporting_app
 from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
+from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.reports import report as types
+from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, ReportingSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
@@ -86,6 +88,12 @@ class LiveStore:
         self.sold: list[tuple[str, str, int, float, int]] = []
         """Campaign, version, group, time, micros."""
         self.state: BidderState | None = None
+
+    def add_family(self, family: Family) -> None:
+        """Store a family before its campaigns."""
+        store = CampaignStore(self.shared.store)
+        store.add_family(family)
+        store.close()
 
     def add(self, *campaigns: Campaign) -> None:
         """Store campaigns before the bidder starts."""
@@ -209,6 +217,8 @@ async def _check_type(response: httpx.Response) -> None:
     await response.aread()
     name = response.url.path.rpartition("/")[2]
     kind: type[Any] | None = _ANSWERS.get(name)
+    if response.url.path == "/v1/reach" or ("families" in response.url.path and name == "reach"):
+        kind = CombinedDocument
     if response.request.method == "GET" and response.url.path.startswith("/v1/campaigns/"):
         kind = kind or types.CampaignStatus
     if response.status_code >= 400:

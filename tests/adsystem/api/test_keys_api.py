@@ -38,11 +38,17 @@ OPERATIONS = [
     ("/v1/campaigns/{campaign}", "GET"),
     ("/v1/campaigns/{campaign}", "PATCH"),
     ("/v1/campaigns/{campaign}/curve", "GET"),
+    ("/v1/families/{family}/reach", "GET"),
+    ("/v1/reach", "GET"),
     ("/v1/campaigns/{campaign}/pacing", "GET"),
     ("/v1/campaigns/{campaign}/plan", "GET"),
     ("/v1/campaigns/{campaign}/reach", "GET"),
     ("/v1/campaigns/{campaign}/series", "GET"),
     ("/v1/catalogues", "GET"),
+    ("/v1/families", "GET"),
+    ("/v1/families", "POST"),
+    ("/v1/families/{family}", "GET"),
+    ("/v1/families/{family}", "PATCH"),
     ("/v1/suppressions", "GET"),
 ]
 
@@ -120,7 +126,8 @@ def test_no_route_forgets_to_ask(api: tuple[Any, dict[str, str]]) -> None:
             if path == "/healthz":
                 continue
             for headers in ({}, bearer(wrong), {"authorization": f"Basic {wrong}"}):
-                answer = client.request(method, path.format(campaign="spring"), headers=headers)
+                named = path.format(campaign="spring", family="brand")
+                answer = client.request(method, named, headers=headers)
                 assert answer.status_code == 401, (method, path)
 
 

@@ -31,6 +31,7 @@ _MAX_HEADER = 200
 _HEALTH = "/healthz"
 
 _ONE = "/v1/campaigns/[^/]+"
+_FAMILY = "/v1/families/[^/]+"
 _MAY = {
     "advertiser": (
         ("GET", _HEALTH),
@@ -40,6 +41,10 @@ _MAY = {
         ("GET", _ONE),
         ("PATCH", _ONE),
         ("GET", f"{_ONE}/(?:reach|series|curve|pacing|plan)"),
+        ("GET", "/v1/families"),
+        ("POST", "/v1/families"),
+        ("GET", _FAMILY),
+        ("PATCH", _FAMILY),
         ("GET", "/v1/catalogues"),
     ),
     "publisher": (

@@ -6,7 +6,13 @@ from typing import Any
 from fastapi import Response
 
 from kreach.adsystem.campaigns.campaign import REMOVED
-from kreach.adsystem.campaigns.store import CampaignEnded, CampaignExists, UnknownCampaign
+from kreach.adsystem.campaigns.store import (
+    CampaignEnded,
+    CampaignExists,
+    FamilyExists,
+    UnknownCampaign,
+    UnknownFamily,
+)
 from kreach.adsystem.reports.policy import Withheld
 from kreach.adsystem.reports.report import (
     Allowed,
@@ -23,6 +29,8 @@ _STATUS: Mapping[type[KreachError], int] = {
     UnknownCampaign: 404,
     CampaignExists: 409,
     CampaignEnded: 409,
+    UnknownFamily: 404,
+    FamilyExists: 409,
 }
 _CODES = {"missing": "required", "extra_forbidden": "unknown"}
 _MAX_MESSAGE = 300

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from kreach.adsystem.campaigns.campaign import ID, ID_RULE, MAX_CPM
 from kreach.adsystem.settings import EVERYONE
 
-__all__ = ["CampaignChange", "CampaignIn"]
+__all__ = ["CampaignChange", "CampaignIn", "FamilyChange", "FamilyIn"]
 
 
 def _writable(text: str) -> str:
@@ -25,6 +25,7 @@ def _id(text: str) -> str:
     return text
 
 
+Name = Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f"^{ID}$"})]
 Text = Annotated[str, AfterValidator(_writable)]
 Words = Annotated[Text, Field(min_length=1, max_length=20_000)]
 Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
@@ -56,7 +57,7 @@ class CreativeIn(_In):
 class CampaignIn(_In):
     """A new campaign. Money is in the ad system's currency, bid limits are CPM."""
 
-    id: Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f"^{ID}$"})]
+    id: Name
     budget: Money
     start: Moment
     end: Moment
@@ -74,6 +75,21 @@ class CampaignIn(_In):
     max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None
     state: str = Field("running", pattern="^(running|paused|ended)$")
+    family: Name | None = None
+
+
+class FamilyIn(_In):
+    """A new family: caps, a budget, or both, for all its campaigns together."""
+
+    id: Name
+    caps: list[CapIn] = Field(default_factory=list, max_length=10)
+    budget: Money | None = None
+
+
+class FamilyChange(_In):
+    """Changes to a family; null is no budget."""
+
+    budget: Money | None = None
 
 
 class CampaignChange(_In):

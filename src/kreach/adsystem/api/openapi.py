@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from kreach.adsystem.reports import report
+from kreach.adsystem.reports import combined_report, report
 
 __all__ = ["describe", "returns"]
 
@@ -14,8 +14,11 @@ _ANSWERS: tuple[type, ...] = (
     report.CampaignList,
     report.CampaignStatus,
     report.CatalogueList,
+    combined_report.CombinedDocument,
     report.CurveDocument,
     report.ErrorDocument,
+    report.FamilyDefinition,
+    report.FamilyList,
     report.Health,
     report.PacingDocument,
     report.PlanDocument,

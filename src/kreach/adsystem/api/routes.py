@@ -9,14 +9,16 @@ from kreach.adsystem.access.gate import Viewer
 from kreach.adsystem.api import inputs
 from kreach.adsystem.api.errors import json_response
 from kreach.adsystem.api.openapi import returns
+from kreach.adsystem.api.scope import MAX_TOGETHER
 from kreach.adsystem.api.services import Forbidden, HealthCheck, Services
 from kreach.adsystem.api.web import viewer_of
 from kreach.adsystem.campaigns.campaign import ID
-from kreach.adsystem.campaigns.store import UnknownCampaign
-from kreach.adsystem.reports import report
+from kreach.adsystem.campaigns.store import UnknownCampaign, UnknownFamily
+from kreach.adsystem.reports import combined_report, report
 from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.service import ReportService
 from kreach.boundary.times import Window
+from kreach.errors import KreachError
 
 __all__ = ["add_routes"]
 
@@ -35,7 +37,9 @@ Caller = Annotated[Viewer, Depends(viewer_of)]
 def add_routes(app: FastAPI, services: Services) -> None:
     """Campaigns, reports, catalogues, health, metrics and, with keys, suppressions."""
     _add_campaigns(app, services)
+    _add_families(app, services)
     _add_reach(app, services)
+    _add_together(app, services)
     _add_pacing_and_plan(app, services)
     _add_catalogues(app, services)
     _add_monitoring(app, services)
@@ -95,6 +99,95 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
         return json_response(
             await services.managing.run(scope.ask, scope.service.change, name, changes)
         )
+
+
+def _family(name: str) -> str:
+    """A valid family id; any other is unknown."""
+    if not _ID.fullmatch(name):
+        raise UnknownFamily(name)
+    return name
+
+
+def _add_families(app: FastAPI, services: Services) -> None:
+    @app.post(
+        "/v1/families",
+        status_code=201,
+        responses=returns(report.FamilyDefinition, 400, 408, 409, 413, 503, status=201),
+    )
+    async def create_family(viewer: Caller, body: inputs.FamilyIn) -> Response:
+        """Create a family; campaigns join it when they are created."""
+        given = body.model_dump(exclude_unset=True)
+        document = await services.managing.run(services.scope(viewer).create_family, given)
+        return json_response(document, 201, {"location": f"/v1/families/{document.id}"})
+
+    @app.get("/v1/families", responses=returns(report.FamilyList, 503))
+    async def list_families(viewer: Caller) -> Response:
+        """Families in the order they were created, with their campaigns."""
+        return json_response(await services.managing.run(services.scope(viewer).families))
+
+    @app.get("/v1/families/{family}", responses=returns(report.FamilyDefinition, 404, 503))
+    async def get_family(viewer: Caller, family: str) -> Response:
+        """A family and its campaigns."""
+        scope, name = services.scope(viewer), _family(family)
+        return json_response(await services.managing.run(scope.family, scope.service.family, name))
+
+    @app.patch(
+        "/v1/families/{family}",
+        responses=returns(report.FamilyDefinition, 400, 404, 408, 413, 503),
+    )
+    async def change_family(viewer: Caller, family: str, body: inputs.FamilyChange) -> Response:
+        """Change the budget; null is none."""
+        scope, name = services.scope(viewer), _family(family)
+        changes = body.model_dump(exclude_unset=True)
+        return json_response(
+            await services.managing.run(scope.family, scope.service.change_family, name, changes)
+        )
+
+
+def _add_together(app: FastAPI, services: Services) -> None:
+    @app.get("/v1/reach", responses=returns(combined_report.CombinedDocument, 404, 503))
+    async def get_together(
+        viewer: Caller,
+        campaign: Annotated[
+            list[Annotated[str, Query(max_length=129)]],
+            Query(min_length=2, max_length=MAX_TOGETHER),
+        ],
+        start: Instant = None,
+        end: Instant = None,
+        cap: Caps = [],  # noqa: B006
+        level: Level = 0.95,
+        catalogue: Version = None,
+    ) -> Response:
+        """Several campaigns of one audience, alone and together: union, overlap, what each adds.
+
+        So far, or in [start, end); caps default to 1. Campaigns add in the order given.
+        """
+        services.reports.add("together")
+        question = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
+        names = [_campaign(name) for name in campaign]
+        if len(set(names)) < 2:
+            raise KreachError.rule("campaign", "name two different campaigns or more", names[0])
+        scope = services.scope(viewer)
+        return json_response(await services.measuring.run(scope.together, names, question))
+
+    @app.get(
+        "/v1/families/{family}/reach",
+        responses=returns(combined_report.CombinedDocument, 404, 503),
+    )
+    async def get_family_reach(
+        viewer: Caller,
+        family: str,
+        start: Instant = None,
+        end: Instant = None,
+        cap: Caps = [],  # noqa: B006
+        level: Level = 0.95,
+        catalogue: Version = None,
+    ) -> Response:
+        """The campaigns of a family, alone and together; caps default to 1 and the family's."""
+        services.reports.add("together")
+        question = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
+        scope, name = services.scope(viewer), _family(family)
+        return json_response(await services.measuring.run(scope.family_reach, name, question))
 
 
 def _add_reach(app: FastAPI, services: Services) -> None:

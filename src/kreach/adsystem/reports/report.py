@@ -26,8 +26,11 @@ __all__ = [
     "CurveDocument",
     "CurvePoint",
     "CurveReport",
+    "Document",
     "ErrorDocument",
     "ErrorInfo",
+    "FamilyDefinition",
+    "FamilyList",
     "FieldError",
     "Flight",
     "FrequencyCap",
@@ -58,18 +61,18 @@ Interval = tuple[float, float]
 """Low and high."""
 
 
-class _Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A frozen value with named fields, of which a reader knows every one."""
 
 
-class Allowed(_Document, frozen=True, kw_only=True):
+class Allowed(Document, frozen=True, kw_only=True):
     """The nearest times around those requested at which a window may start and end."""
 
     start: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
 
 
-class FieldError(_Document, frozen=True, kw_only=True):
+class FieldError(Document, frozen=True, kw_only=True):
     """One wrong field: its name, a code for programs, a message for people."""
 
     field: str
@@ -77,7 +80,7 @@ class FieldError(_Document, frozen=True, kw_only=True):
     message: str
 
 
-class ErrorInfo(_Document, frozen=True, kw_only=True):
+class ErrorInfo(Document, frozen=True, kw_only=True):
     """What is wrong. `reason` and `allowed` are set where an answer is withheld."""
 
     message: str
@@ -86,13 +89,13 @@ class ErrorInfo(_Document, frozen=True, kw_only=True):
     allowed: Allowed | None = None
 
 
-class ErrorDocument(_Document, frozen=True, kw_only=True):
+class ErrorDocument(Document, frozen=True, kw_only=True):
     """The one form of error."""
 
     error: ErrorInfo
 
 
-class Suppressed(_Document, frozen=True, kw_only=True):
+class Suppressed(Document, frozen=True, kw_only=True):
     """A part of a document that is withheld from an advertiser, and why."""
 
     what: str
@@ -101,7 +104,7 @@ class Suppressed(_Document, frozen=True, kw_only=True):
     allowed: Allowed | None = None
 
 
-class NoiseInfo(_Document, frozen=True, kw_only=True):
+class NoiseInfo(Document, frozen=True, kw_only=True):
     """The noise of an answer: its share of the budget (ρ), the σ of each number."""
 
     rho: float
@@ -114,14 +117,14 @@ class NoiseInfo(_Document, frozen=True, kw_only=True):
 # -- campaigns --------------------------------------------------------------------------------
 
 
-class FrequencyCap(_Document, frozen=True, kw_only=True):
+class FrequencyCap(Document, frozen=True, kw_only=True):
     """At most `limit` impressions a person within `span_seconds`; null for the whole flight."""
 
     limit: int
     span_seconds: float | None
 
 
-class Creative(_Document, frozen=True, kw_only=True):
+class Creative(Document, frozen=True, kw_only=True):
     """The ad that is shown."""
 
     id: str | None
@@ -131,7 +134,7 @@ class Creative(_Document, frozen=True, kw_only=True):
     domains: tuple[str, ...]
 
 
-class CampaignDefinition(_Document, frozen=True, kw_only=True):
+class CampaignDefinition(Document, frozen=True, kw_only=True):
     """A campaign as it is stored. Money is in the ad system's currency, bid limits are CPM."""
 
     id: str
@@ -150,9 +153,29 @@ class CampaignDefinition(_Document, frozen=True, kw_only=True):
     max_cost_per_reach: float | None
     creative: Creative
     state: str
+    family: str | None = None
 
 
-class Summary(_Document, frozen=True, kw_only=True):
+class FamilyDefinition(Document, frozen=True, kw_only=True):
+    """A family as it is stored, and the campaigns in it.
+
+    `caps` hold for what a person sees of all its campaigns, `budget` for what all of them spend.
+    """
+
+    id: str
+    caps: tuple[FrequencyCap, ...]
+    budget: float | None
+    campaigns: tuple[str, ...]
+
+
+class FamilyList(Document, frozen=True, kw_only=True):
+    """Families in the order they were created."""
+
+    currency: str
+    families: tuple[FamilyDefinition, ...]
+
+
+class Summary(Document, frozen=True, kw_only=True):
     """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
 
     For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid, such as
@@ -177,7 +200,7 @@ class CampaignSummary(CampaignDefinition, frozen=True, kw_only=True):
     status: Summary
 
 
-class CampaignList(_Document, frozen=True, kw_only=True):
+class CampaignList(Document, frozen=True, kw_only=True):
     """Campaigns in the order they were created; `next` goes into `after` for the next page."""
 
     currency: str
@@ -188,7 +211,7 @@ class CampaignList(_Document, frozen=True, kw_only=True):
 # -- reach ------------------------------------------------------------------------------------
 
 
-class CapReport(_Document, frozen=True, kw_only=True):
+class CapReport(Document, frozen=True, kw_only=True):
     """Reach at one frequency cap.
 
     `unique_reach` are the people reached (cap 1), `reach` the impressions within the cap,
@@ -215,7 +238,7 @@ class CapReport(_Document, frozen=True, kw_only=True):
     at_least_intervals: tuple[Interval, ...]
 
 
-class ModelInfo(_Document, frozen=True, kw_only=True):
+class ModelInfo(Document, frozen=True, kw_only=True):
     """How the people of a group share its impressions.
 
     `name` is "visit model" (the site's sessions and hours, fitted by the publisher on so many
@@ -238,7 +261,7 @@ class ModelInfo(_Document, frozen=True, kw_only=True):
     traffic_note: str | None = None
 
 
-class CorrectionInfo(_Document, frozen=True, kw_only=True):
+class CorrectionInfo(Document, frozen=True, kw_only=True):
     """What a publisher's panel changed in a report.
 
     The panel counted true reach in a secret sample (`panel_share`) of the groups, for everything
@@ -261,14 +284,14 @@ class CorrectionInfo(_Document, frozen=True, kw_only=True):
     alarm: str | None = None
 
 
-class Flight(_Document, frozen=True, kw_only=True):
+class Flight(Document, frozen=True, kw_only=True):
     """The start and end of a campaign."""
 
     start: str
     end: str
 
 
-class ReachDocument(_Document, frozen=True, kw_only=True):
+class ReachDocument(Document, frozen=True, kw_only=True):
     """A reach report of one window.
 
     `rejected` counts rows that do not count, by reason; `warnings` rows that count but that one
@@ -298,7 +321,7 @@ class ReachDocument(_Document, frozen=True, kw_only=True):
     noise: NoiseInfo | UnsetType | None = UNSET
 
 
-class SeriesPeriod(_Document, frozen=True, kw_only=True):
+class SeriesPeriod(Document, frozen=True, kw_only=True):
     """One period alone, and everything from the start of the series to its end."""
 
     start: str
@@ -315,7 +338,7 @@ class SeriesDocument(ReachDocument, frozen=True, kw_only=True):
     series: tuple[SeriesPeriod, ...]
 
 
-class CurveReport(_Document, frozen=True, kw_only=True):
+class CurveReport(Document, frozen=True, kw_only=True):
     """Reach at one cap, in short."""
 
     cap: int
@@ -331,7 +354,7 @@ class CurveReport(_Document, frozen=True, kw_only=True):
         return cls(**{name: getattr(report, name) for name in cls.__struct_fields__})
 
 
-class CurvePoint(_Document, frozen=True, kw_only=True):
+class CurvePoint(Document, frozen=True, kw_only=True):
     """Everything up to `ts`."""
 
     ts: str
@@ -339,7 +362,7 @@ class CurvePoint(_Document, frozen=True, kw_only=True):
     reports: tuple[CurveReport, ...]
 
 
-class CurveDocument(_Document, frozen=True, kw_only=True):
+class CurveDocument(Document, frozen=True, kw_only=True):
     """Reach so far over time; with noise, at the points that are released."""
 
     campaign: str
@@ -353,13 +376,14 @@ class CurveDocument(_Document, frozen=True, kw_only=True):
 # -- pacing and status ------------------------------------------------------------------------
 
 
-class Pace(_Document, frozen=True, kw_only=True):
+class Pace(Document, frozen=True, kw_only=True):
     """Pacing at `ts` as the bidder recorded it; for advertisers, impressions and spend only.
 
     `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ. The newest record
     of a campaign also has the limit of that, `max_cost_per_reach`: the campaign's own, or the
     default by the market as it is known. `under_delivery` says why the plan cannot spend the
-    budget: too few eligible requests, the bid limit, other campaigns, or that limit.
+    budget: too few eligible requests, the bid limit, other campaigns, that limit, or the budget
+    or the cap of the campaign's family.
     """
 
     ts: str
@@ -378,7 +402,7 @@ class Pace(_Document, frozen=True, kw_only=True):
     under_delivery: MayWithhold[str] = None
 
 
-class PacingDocument(_Document, frozen=True, kw_only=True):
+class PacingDocument(Document, frozen=True, kw_only=True):
     """Spend of the budget over time."""
 
     campaign: str
@@ -406,7 +430,7 @@ class CampaignStatus(CampaignDefinition, frozen=True, kw_only=True):
 # -- plans, catalogues, health ----------------------------------------------------------------
 
 
-class Market(_Document, frozen=True, kw_only=True):
+class Market(Document, frozen=True, kw_only=True):
     """The logarithm of the price per thousand is normal with these parameters."""
 
     mu: float
@@ -414,7 +438,7 @@ class Market(_Document, frozen=True, kw_only=True):
     auction: str
 
 
-class Outlook(_Document, frozen=True, kw_only=True):
+class Outlook(Document, frozen=True, kw_only=True):
     """The forecast for a budget; `band` holds reach with probability `level`.
 
     `unspent` is what will be left of the budget and `unspent_reason` why; a further reach costs at
@@ -434,7 +458,7 @@ class Outlook(_Document, frozen=True, kw_only=True):
     max_cost_per_reach: float | None
 
 
-class PlanDocument(_Document, frozen=True, kw_only=True):
+class PlanDocument(Document, frozen=True, kw_only=True):
     """Budget to reach and back; with `group_size`, as if groups were of that size."""
 
     campaign: str
@@ -449,7 +473,7 @@ class PlanDocument(_Document, frozen=True, kw_only=True):
     plans: tuple[Outlook, ...]
 
 
-class CatalogueSummary(_Document, frozen=True, kw_only=True):
+class CatalogueSummary(Document, frozen=True, kw_only=True):
     """A release of groups: its guarantee, and what it says about visits."""
 
     version: str
@@ -464,7 +488,7 @@ class CatalogueSummary(_Document, frozen=True, kw_only=True):
     class_floor: int | None
 
 
-class CatalogueList(_Document, frozen=True, kw_only=True):
+class CatalogueList(Document, frozen=True, kw_only=True):
     """Releases, the newest last, and the audiences that campaigns can target on them."""
 
     catalogues: tuple[CatalogueSummary, ...]
@@ -472,7 +496,7 @@ class CatalogueList(_Document, frozen=True, kw_only=True):
     currency: str
 
 
-class Suppression(_Document, frozen=True, kw_only=True):
+class Suppression(Document, frozen=True, kw_only=True):
     """A question about a campaign that was not answered in full: why, and how often."""
 
     reason: str
@@ -483,14 +507,14 @@ class Suppression(_Document, frozen=True, kw_only=True):
     times: int
 
 
-class SuppressionList(_Document, frozen=True, kw_only=True):
+class SuppressionList(Document, frozen=True, kw_only=True):
     """The newest first; counts by reason are since the service started."""
 
     by_reason: dict[str, int]
     suppressions: tuple[Suppression, ...]
 
 
-class Health(_Document, frozen=True, kw_only=True):
+class Health(Document, frozen=True, kw_only=True):
     """Whether the service can answer; callers without the right to more see the status only."""
 
     status: str

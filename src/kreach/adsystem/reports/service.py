@@ -10,9 +10,21 @@ from typing import Any
 
 import msgspec
 
-from kreach.adsystem.campaigns.campaign import Campaign, campaign_from, check_runnable
-from kreach.adsystem.campaigns.store import StoredCampaign, UnknownCampaign
+from kreach.adsystem.campaigns.campaign import (
+    Campaign,
+    campaign_from,
+    check_runnable,
+    owner_of,
+)
+from kreach.adsystem.campaigns.family import Family, check_family, family_from
+from kreach.adsystem.campaigns.store import (
+    NoSuchFamily,
+    StoredCampaign,
+    UnknownCampaign,
+    UnknownFamily,
+)
 from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
@@ -25,6 +37,8 @@ from kreach.adsystem.reports.report import (
     CatalogueList,
     CatalogueSummary,
     CurveDocument,
+    FamilyDefinition,
+    FamilyList,
     Flight,
     Health,
     PacingDocument,
@@ -36,6 +50,7 @@ from kreach.adsystem.reports.report import (
     Suppressed,
 )
 from kreach.adsystem.reports.suppressions import Suppressions
+from kreach.adsystem.reports.together import check_together, together_document
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS, as_micros
@@ -69,14 +84,53 @@ class ReportService:
         if name in self.store.audience_names:
             self._check_audience(str(document.get("id")), name, newest, "a new campaign")
         campaign = campaign_from(document)
-        check_runnable(campaign, self.store.catalogues.audience(newest, campaign.audience))
+        audience = self.store.catalogues.audience(newest, campaign.audience)
+        check_runnable(campaign, audience)
+        if campaign.family is not None:
+            check_family(self._family_of(campaign), audience)
         return _definition(self.store.campaigns.add(campaign).campaign)
+
+    def _family_of(self, campaign: Campaign) -> Family:
+        assert campaign.family is not None
+        try:
+            return self.store.campaigns.get_family(campaign.family).family
+        except UnknownFamily:
+            raise NoSuchFamily(campaign.family) from None
 
     def change(self, campaign_id: str, changes: dict[str, Any]) -> CampaignDefinition:
         """Change state, budget, end, bid limits or creative."""
         stored = self.store.campaigns.change(campaign_id, changes)
         self.policy.campaign_changed(stored)
         return _definition(stored.campaign)
+
+    def create_family(self, document: dict[str, Any]) -> FamilyDefinition:
+        """Store a new family."""
+        return self._family(self.store.campaigns.add_family(family_from(document)).family)
+
+    def change_family(self, family_id: str, changes: dict[str, Any]) -> FamilyDefinition:
+        """Change a family's budget."""
+        return self._family(self.store.campaigns.change_family(family_id, changes).family)
+
+    def family(self, family_id: str) -> FamilyDefinition:
+        """A family and its campaigns."""
+        return self._family(self.store.campaigns.get_family(family_id).family)
+
+    def families(self, owner: str | None = None) -> FamilyList:
+        """Families in the order they were created; with an owner, that advertiser's only."""
+        members: dict[str, list[str]] = {}
+        for each in self.store.campaigns.all(owner=owner):
+            if each.campaign.family is not None:
+                members.setdefault(each.campaign.family, []).append(each.campaign.id)
+        found = [
+            _family_definition(each.family, members.get(each.family.id, []))
+            for each in self.store.campaigns.families(owner=owner)
+        ]
+        return FamilyList(currency=self.store.settings.currency, families=tuple(found))
+
+    def _family(self, family: Family) -> FamilyDefinition:
+        campaigns = self.store.campaigns.all(owner=owner_of(family.id))
+        members = [each.campaign.id for each in campaigns if each.campaign.family == family.id]
+        return _family_definition(family, members)
 
     def listing(self, after: str | None, limit: int, owner: str | None = None) -> CampaignList:
         """Campaigns in the order they were created, with the delivery of each.
@@ -175,6 +229,38 @@ class ReportService:
             self._note_nothing(subject, series.whole, "series")
             whole = self._document(view, subject, series.whole)
             return SeriesDocument(**whole, by=by, series=series.periods)
+
+    def together(
+        self, campaign_ids: Sequence[str], names: Sequence[str], question: ReachQuestion
+    ) -> CombinedDocument:
+        """Several campaigns alone and together, under the names that the caller uses.
+
+        Caps default to 1; the catalogue to the newest that the first campaign ran on.
+        """
+        campaigns = [self.store.campaigns.get(campaign) for campaign in campaign_ids]
+        text = f"together {_window_text(question.window)}"
+        with self.policy.view(campaigns) as view:
+            catalogue = view.catalogue(campaigns[0], question.catalogue)
+            for stored in campaigns:
+                audience = stored.campaign.audience
+                self._check_audience(stored.campaign.id, audience, catalogue, text)
+            subjects = {
+                name: self.store.subject(stored, catalogue)
+                for name, stored in zip(names, campaigns, strict=True)
+            }
+            check_together(subjects)
+            caps = self._caps(campaigns[0], question.caps or (1,))
+            try:
+                shown = view.together(subjects, question.window)
+            except Withheld as error:
+                self.suppressions.add(error.reason, campaigns[0].campaign.id, text)
+                raise
+            if shown.parts is None:
+                for note in shown.notes:
+                    self.suppressions.add(note.reason, campaigns[0].campaign.id, text)
+            newest = self.store.corrections.newest
+            panel = any(newest(one.campaign.id, catalogue.version) for one in campaigns)
+            return together_document(subjects, shown, caps, question.level, panel=panel)
 
     def curve(self, campaign_id: str, by: str, question: ReachQuestion) -> CurveDocument:
         """Reach so far over time, for a chart."""
@@ -327,6 +413,10 @@ class ReportService:
 
 def _definition(campaign: Campaign) -> CampaignDefinition:
     return msgspec.convert(campaign.document(), CampaignDefinition)
+
+
+def _family_definition(family: Family, members: Sequence[str]) -> FamilyDefinition:
+    return msgspec.convert(family.document() | {"campaigns": list(members)}, FamilyDefinition)
 
 
 def _fields(document: msgspec.Struct) -> dict[str, Any]:
