@@ -1,12 +1,14 @@
 """A log's stream through the real processes on replayed time, and through the lab's bidder.
 
 Gateway, bidder and reporting are asked over HTTP, one request after another. Each request sets the
-clock of the services (`[clock] time_file`), at most `speed` times as fast as real time, so that
-what the bidder does in the background keeps up. Truth is known here.
+clock of the services (`[clock] time_file`), at most `speed` times as fast as real time, and stands
+still now and then until the bidder's plans are current, however busy the machine is. Truth is known
+here.
 """
 
 import asyncio
 import json
+import re
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -34,6 +36,8 @@ __all__ = ["Replay", "replay", "serve_campaign", "study_campaign"]
 
 _SERVICES = ("gateway", "bidder", "reporting")
 _PLACE = Placement()
+_HOLDS = 60  # times in a flight that the clock waits for the bidder's plans
+_LAG = re.compile(rb"^kreach_bidder_plan_lag_seconds ([0-9.e+-]+)$", re.MULTILINE)
 
 
 def write_world(folder: Path, grouped: GroupedCampaign, starts: float) -> None:
@@ -98,6 +102,8 @@ class Replay:
             raise RuntimeError(f"reporting answered {created.status}: {created.body[:500]!r}")
         await asyncio.sleep(3.0)  # the bidder loads it, and grants money
         begun, first = time.monotonic(), self.stream.at[0]
+        hold = float(self.stream.at[-1] - first) / _HOLDS
+        held = first
         columns = (self.stream.person, self.stream.at, self.stream.price)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         for at, (person, now, price) in enumerate(rows):
@@ -107,6 +113,9 @@ class Replay:
                 await asyncio.sleep(min(early, 0.05))
                 early = (now - first) / self.speed - (time.monotonic() - begun)
             self.clock.set(now)
+            if now - held >= hold:
+                await self._until_planned(bidder)
+                held = now
             await self._request(at, person, price, gateway, bidder)
         await asyncio.sleep(1.0)
         answer = await reporting.ask("GET", f"/v1/campaigns/{campaign['id']}/reach?cap=1")
@@ -114,6 +123,15 @@ class Replay:
             await client.close()
         document: dict[str, Any] = answer.document
         return document
+
+    async def _until_planned(self, bidder: Client) -> None:
+        """Wait, while the clock stands, until no plan is due."""
+        async with asyncio.timeout(60.0):
+            while True:
+                found = _LAG.search((await bidder.ask("GET", "/metrics")).body)
+                if found is not None and float(found[1]) <= 0.0:
+                    return
+                await asyncio.sleep(0.02)
 
     async def _request(
         self, at: int, person: int, price: float, gateway: Client, bidder: Client

@@ -16,7 +16,7 @@ from tests.lab.logs_made import write_prices, write_visits
 
 def test_the_processes_buy_as_the_lab_does(tmp_path: Path) -> None:
     """A made-up log of some days in seconds: no notice is refused, no budget exceeded, and reach
-    is near the lab's. At this speed plans lag behind, so it is not closer than a tenth."""
+    is near the lab's. Plans may lag by a sixtieth of the flight: it is not closer than a tenth."""
     options = StudyOptions(
         write_visits(tmp_path / "visits.csv", 1_000),
         write_prices(tmp_path / "prices.csv"),

@@ -110,11 +110,15 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     metrics.gauge("max_cost_per_reach", what, max_costs, "campaign")
     what = "1 while the plan cannot spend the budget (status says why), by campaign"
     metrics.gauge("under_delivery", what, short, "campaign")
+    def plan_lag() -> float:
+        return state.plan_lag_seconds
+
     for name, what, now in (
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),
         ("log_commits", "Commits to the log", lambda: state.journal.commits),
         ("plans", "Plans computed", lambda: state.plan_count),
+        ("plan_lag_seconds", "Seconds since all plans were current", plan_lag),
         ("loop_lag_seconds", "Delay of the event loop", lambda: state.loop_lag_seconds),
     ):
         metrics.gauge(name, what, _single(now))

@@ -77,6 +77,7 @@ class BidderState:
         self.checkpoints = CheckpointStore(self)
         self.compactor = LogCompactor(self)
         self.plan_count = 0
+        self._planned = 0.0  # when the latest round began after which no plan was due
 
     # -- lifecycle ----------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class BidderState:
         swept = sweep_unlisted(reader, store)
         self.ledger = Ledger(self.journal.epoch)
         self.grants = LocalGrants(self.journal, self.accounts, self.on_loop, self.set_low_funds)
-        now = self.clock()
+        now = self._planned = self.clock()
         for catalogue in read_catalogues(self.shared):
             self._add_catalogue(catalogue, self._catalogue_number(catalogue), now)
         campaigns = self.campaigns.all()
@@ -459,6 +460,7 @@ class BidderState:
     async def _plan(self) -> None:
         """Solve plans that are due, one campaign at a time, in a child process."""
         await asyncio.sleep(_TICK_SECONDS)
+        begun = self.clock()
         for bidder in list(self.catalogue_bidders.values()):
             for runtime in list(bidder.runtimes.values()):
                 if runtime.campaign.state != "running":
@@ -467,3 +469,9 @@ class BidderState:
                 if task is not None:
                     bidder.adopt(runtime, *await self.planner.solve(task))
                     self.plan_count += 1
+        self._planned = begun
+
+    @property
+    def plan_lag_seconds(self) -> float:
+        """How long ago the latest round began after which no plan was due."""
+        return self.clock() - self._planned
