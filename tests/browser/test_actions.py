@@ -47,6 +47,7 @@ def test_a_campaign_is_created_paused_resumed_edited_and_ended(
     field = page.locator("label", has=named(page, "field id"))
     expect(field).to_contain_text(wrong["id"])
     expect(page.locator("label", has=named(page, "field budget"))).to_contain_text("required")
+    expect(page.get_by_label("Name", exact=True)).to_be_focused()  # nobody who types is moved
     page.get_by_label("Name", exact=True).fill("winter-sale")
     page.get_by_label("Budget", exact=True).fill("-3")
     page.get_by_label("Budget", exact=True).press("Enter")

@@ -1,5 +1,6 @@
 """Dialogs that create, edit, pause, resume and end campaigns."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -50,6 +51,24 @@ def show_field_errors(error: ErrorInfo, inputs: dict[str, Any]) -> tuple[list[st
     for name, messages in by_input.items():
         inputs[name].error = "; ".join(messages)
     return list(by_input), others
+
+
+def _focus(wrong: list[str], unfolds: bool) -> str:
+    """JavaScript that moves to the first wrong input, unless one of them has the focus.
+
+    Whoever types already must not be interrupted: the rest of the text would go elsewhere.
+    """
+    move = (
+        f"(() => {{ if ({json.dumps(wrong)}.includes(document.activeElement?.id)) return;"
+        f" const input = document.getElementById({json.dumps(wrong[0])});"
+        " input?.focus(); input?.scrollIntoView({block: 'center'}); })"
+    )
+    if not unfolds:
+        return f"{move}()"
+    return (  # when it is unfolded, if nobody went elsewhere meanwhile
+        "{ const before = document.activeElement;"
+        f" setTimeout(() => {{ if (document.activeElement === before) {move}(); }}, 350) }}"
+    )
 
 
 class _Form:
@@ -128,12 +147,11 @@ class _Form:
         wrong, others = show_field_errors(error, self._inputs)
         if others:
             self._show_message(" ".join(others))
-        if self._advanced & set(wrong):
+        unfolds = bool(self._advanced & set(wrong))
+        if unfolds:
             self._more.set_value(True)
         if wrong:
-            target = f"document.getElementById({self._inputs[wrong[0]].html_id!r})"
-            focus = f"{target}?.focus(); {target}?.scrollIntoView({{block: 'center'}})"
-            ui.run_javascript(f"setTimeout(() => {{ {focus} }}, 350)")  # when it is unfolded
+            ui.run_javascript(_focus([self._inputs[name].html_id for name in wrong], unfolds))
 
     def _show_message(self, message: str) -> None:
         self._error.set_text(message)
