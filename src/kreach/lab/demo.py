@@ -40,6 +40,11 @@ __all__ = ["CampaignResult", "Demo", "DemoOptions"]
 
 _MU, _SIGMA = 1.0, 0.6  # of ln(price per thousand)
 _BANNER_SIZES = ((300, 250), (728, 90), (160, 600))
+_CAMPAIGNS = (  # name, budget at 60,000 visits, cap, bidder
+    ("spring-shoes", 24.0, 2, "planning"),
+    ("city-concert", 12.0, 1, "planning"),
+    ("paper-rule", 12.0, 2, "paper"),
+)
 _STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "tradeoff"
 _SERVICES = ("gateway", "bidder", "reporting")
 _CORRECTIONS = "corrections.json"
@@ -182,6 +187,7 @@ class Demo:
         panel = {
             "share": _PANEL_SHARE,
             "out": _CORRECTIONS,
+            "together": [[name for name, *_ in _CAMPAIGNS]],
             "every": every,
             "max_cap": 2,
             "rho": _PANEL_RHO,
@@ -259,13 +265,7 @@ class Demo:
         scale = self.options.visits / 60_000
         client = Client(self._addresses["reporting"])
         known = {row["id"] for row in (await self._get(client, "/v1/campaigns"))["campaigns"]}
-        for at, (name, budget, cap, bidder) in enumerate(
-            (
-                ("spring-shoes", 24.0, 2, "planning"),
-                ("city-concert", 12.0, 1, "planning"),
-                ("paper-rule", 12.0, 2, "paper"),
-            )
-        ):
+        for at, (name, budget, cap, bidder) in enumerate(_CAMPAIGNS):
             width, height = _BANNER_SIZES[at]
             campaign = {
                 "id": name,

@@ -10,11 +10,16 @@ import pytest
 from msgspec import structs
 
 import kreach as kr
+from kreach.adsystem.reports.live_panel_together import UNCORRECTED
 from kreach.adsystem.reports.policy import Withheld
 from kreach.adsystem.reports.questions import ReachQuestion
-from kreach.adsystem.reports.together import UNCORRECTED
 from kreach.adsystem.settings import GuardSettings, NoiseSettings
-from kreach.boundary.correction import Correction, PanelRelease, write_corrections
+from kreach.boundary.correction import (
+    Correction,
+    PanelRelease,
+    set_name,
+    write_corrections,
+)
 from kreach.boundary.times import Window
 from tests.adsystem.api.live_stores import (
     GROUPS,
@@ -170,20 +175,83 @@ def test_advertisers_see_whole_chapters_under_their_own_names(tmp_path: Path) ->
             reports.own("bolt").together(["spring", "summer"], ReachQuestion())
 
 
+def corrections_of(
+    live: LiveStore, days: float, **differences: tuple[float, ...]
+) -> list[Correction]:
+    """A panel of everybody, with a noise of one person."""
+    version, groups = live.catalogues[0].version, len(live.catalogues[0])
+    found = []
+    for name, values in differences.items():
+        ones = (1.0,) * len(values)
+        release = PanelRelease(START + timedelta(days=days), values, 1.0, ones, ones)
+        campaign = {"both": set_name(NAMES)}.get(name, f"acme.{name}")
+        found.append(
+            Correction(campaign, version, "dispersion", None, groups, groups, None, (release,))
+        )
+    return found
+
+
 def test_figures_that_a_panel_does_not_correct_say_so(tmp_path: Path) -> None:
     live = sold_store(tmp_path)
     file = tmp_path / "corrections.json"
-    release = PanelRelease(START + timedelta(days=1), (-3.0,), 1.0, (1.0,), (0.1,))
-    version = live.catalogues[0].version
-    groups = len(live.catalogues[0])
-    correction = Correction(NAMES[0], version, "dispersion", None, groups, groups, None, (release,))
-    write_corrections([correction], file)
+    write_corrections(corrections_of(live, 1, spring=(-3.0,), summer=(-2.0,)), file)
     with open_reports(live.shared) as reports:
         assert reports.together(list(NAMES), ReachQuestion())["notes"] == []
     with open_reports(structs.replace(live.shared, corrections=(file,))) as reports:
         document = reports.together(list(NAMES), ReachQuestion())
         assert document["notes"] == [UNCORRECTED]
         check(document, library(live, 1), NAMES)
+
+
+@pytest.mark.parametrize("days", [1.0, 20.0])
+def test_a_panel_that_counted_the_set_corrects_it(days: float, tmp_path: Path) -> None:
+    """Each part is the number of the campaign's own report; the rows add up to the union."""
+    live = sold_store(tmp_path)
+    file = tmp_path / "corrections.json"
+    given = {"spring": (-3.0, -1.0), "summer": (-2.0, -1.0), "both": (-8.0, 2.0)}
+    write_corrections(corrections_of(live, days, **given), file)
+    shared = structs.replace(live.shared, corrections=(file,))
+    question = ReachQuestion(caps=(1, 2))
+    with open_reports(live.shared) as reports:
+        model = reports.together(list(NAMES), question)
+    with open_reports(shared) as reports:
+        document = reports.together(list(NAMES), question)
+        for name, part in zip(NAMES, document["parts"], strict=True):
+            own = reports.reach(name, question)["reports"]
+            for mine, single in zip(part["reports"], own, strict=True):
+                for figure in ("reach", "std", "interval", "unique_reach", "at_least"):
+                    assert mine[figure] == pytest.approx(single[figure], rel=1e-9), figure
+        later = reports.together(list(NAMES), ReachQuestion(Window(START + timedelta(days=2))))
+        assert later["correction"] is None  # like a single report of a window that begins later
+    assert document["notes"] == []
+    assert document["correction"]["model_unique_reach"] == pytest.approx(
+        model["combined"]["union"]["unique_reach"]
+    )
+    for combined in (document["combined"], *document["more_caps"]):
+        rows = [combined["overlap"], *combined["only"].values()]
+        for figure in ("reach", "unique_reach"):
+            assert sum(row[figure] for row in rows) == pytest.approx(combined["union"][figure])
+        assert combined["incremental"][-1]["unique_reach_so_far"] == pytest.approx(
+            combined["union"]["unique_reach"]
+        )
+    before = model["combined"]["union"]["unique_reach"]
+    after = document["combined"]["union"]["unique_reach"]
+    assert before - 9.0 < after < before - 4.0 if days > 2 else after < before - 4.0
+
+
+def test_advertisers_see_corrected_sets_too(tmp_path: Path) -> None:
+    live = sold_store(tmp_path)
+    file = tmp_path / "corrections.json"
+    given = {"spring": (-3.0,), "summer": (-2.0,), "both": (-8.0,)}
+    write_corrections(corrections_of(live, 1, **given), file)
+    now = START + timedelta(days=30)
+    shared = structs.replace(live.shared, corrections=(file,))
+    with chapter_reports(shared, GUARD, now.timestamp) as reports:
+        mine = reports.own("acme")
+        document = mine.together(["spring", "summer"], ReachQuestion())
+        assert document["notes"] == []
+        assert document["correction"] is not None
+        assert [part["name"] for part in document["parts"]] == ["spring", "summer"]
 
 
 def test_too_few_in_common_are_withheld(tmp_path: Path) -> None:

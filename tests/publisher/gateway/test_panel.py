@@ -61,9 +61,11 @@ def showing(user: str, campaign: str, impression: str) -> tuple[str, dict[str, s
     return "POST /v1/shown", body
 
 
-def exact_totals(build: Path, shown: list[tuple[str, float]]) -> np.ndarray:
+def exact_totals(
+    build: Path, shown: list[tuple[str, float]], campaign: str = "spring"
+) -> np.ndarray:
     """Truth less model from what was shown, by the code that reads files."""
-    lookup, panel = read_group_lookup(build), panel_of(build)
+    lookup, panel = read_group_lookup(build), panel_of(build, campaign)
     catalogue = read_panel_build(build).catalogue
     place = panel.positions()
     rows = [
@@ -125,6 +127,40 @@ def test_it_releases_what_the_showings_say(tmp_path: Path) -> None:
     first = [each for each in shown if each[1] < START + DAY]
     np.testing.assert_allclose(releases[0].differences, exact_totals(build, first), atol=0.01)
     np.testing.assert_allclose(releases[1].differences, exact_totals(build, shown), atol=0.01)
+
+
+def test_a_set_of_campaigns_is_counted_as_one(tmp_path: Path) -> None:
+    """It has a panel of its own, and two campaigns may use the same impression ids."""
+    build = write_sample_build(tmp_path / "build")
+    clock, metrics = ManualClock(START), Metrics("gateway")
+    given = settings(tmp_path, together=(("summer", "spring"),))
+    panel = GatewayPanel(given, tmp_path / "store", log_to(), metrics, clock, no_noise)
+    panel.load(build)
+    lookup = read_group_lookup(build)
+    chance = np.random.default_rng(6)
+    shown: dict[str, list[tuple[str, float]]] = {"spring": [], "summer": [], "autumn": []}
+
+    async def story() -> None:
+        panel.showings.start()
+        for number in range(300):
+            clock.now = START + 200.0 * number
+            user = IDS[int(chance.integers(0, 120))]
+            for campaign, seen in shown.items():
+                for _ in range(2):
+                    group = lookup.identify(user).group
+                    await panel.shown(user, campaign, f"i{number}", "v1", group)
+                seen.append((user, clock.now))
+        await asyncio.to_thread(panel.showings.stop)
+
+    asyncio.run(story())
+    clock.now = START + DAY + 601.0
+    found = {each.campaign: each for each in panel.release_due()}
+    assert set(found) == {"spring", "summer", "autumn", "spring + summer"}
+    both = exact_totals(build, shown["spring"] + shown["summer"], "spring + summer")
+    differences = found["spring + summer"].releases[0].differences
+    np.testing.assert_allclose(differences, both, atol=0.01)
+    alone = exact_totals(build, shown["summer"], "summer")
+    np.testing.assert_allclose(found["summer"].releases[0].differences, alone, atol=0.01)
 
 
 def test_nothing_of_people_outside_the_panel_is_kept(tmp_path: Path) -> None:
@@ -424,6 +460,11 @@ def test_releases_are_due_when_a_period_is_over_and_late_showings_had_time() -> 
         ({"quiet_days": 0.0}, "quiet_days must be above 0"),
         ({"late_seconds": -1.0}, "late_seconds must be"),
         ({"campaigns": ("",)}, "campaigns must be"),
+        ({"together": (("a",),)}, "together must be sets of two or more different campaigns"),
+        ({"together": (("a", "a"),)}, "together must be sets of two or more"),
+        ({"together": (("a", "b"), ("b", "a"))}, "together must list each set once, got a . b"),
+        ({"together": (("a", ""),)}, "together must be 1 to 256"),
+        ({"campaigns": ("a",), "together": (("a", "b"),)}, "together must name campaigns that"),
     ],
 )
 def test_bad_settings_are_refused(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:

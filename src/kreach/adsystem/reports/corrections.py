@@ -11,6 +11,7 @@ from kreach.adsystem.campaigns.store import CampaignStore, UnknownCampaign
 from kreach.adsystem.log.counts import count_window
 from kreach.adsystem.log.draws import window_draws
 from kreach.adsystem.log.snapshot import LiveLog
+from kreach.adsystem.measurement.exposure import Exposure
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.catalogue_cache import CatalogueCache
 from kreach.adsystem.reports.corrected import CorrectedWindow, corrected, corrected_curve
@@ -20,6 +21,7 @@ from kreach.adsystem.reports.report import CapReport, CurveReport
 from kreach.boundary.audience import Audience
 from kreach.boundary.correction import Correction, PanelRelease, model_digest, read_corrections
 from kreach.boundary.times import Window
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from kreach.service.lru_cache import LruCache
@@ -114,14 +116,28 @@ class PanelCorrections:
 
         A panel counts everybody: it says nothing of audiences that are only part of their groups.
         """
-        wanted = (subject.stored.campaign.id, subject.catalogue.version)
+        name, version = subject.stored.campaign.id, subject.catalogue.version
+        if self.newest(name, version) is None:
+            return None
+        model = None if tally.draws is None else tally.draws.model
+        return self.matching(
+            name, version, tally.exposure(subject.audience), tally.impressions, model
+        )
+
+    def matching(
+        self,
+        name: str,
+        version: str,
+        exposure: Exposure,
+        impressions: int,
+        model: VisitModel | None,
+    ) -> Correction | None:
+        """The correction of a campaign, or of a set by its name, if it is of this model."""
+        whole = exposure.targeted_impressions >= impressions * (1.0 - 1e-9)
+        wanted = (name, version, exposure.visits, model_digest(model))
         for each in self._files.all():
-            if (each.campaign, each.catalogue) != wanted or not each.releases:
-                continue
-            exposure = tally.exposure(subject.audience)
-            digest = model_digest(None if tally.draws is None else tally.draws.model)
-            whole = exposure.targeted_impressions >= tally.impressions * (1.0 - 1e-9)
-            if whole and (exposure.visits, digest) == (each.model, each.digest):
+            known = (each.campaign, each.catalogue, each.model, each.digest)
+            if whole and each.releases and known == wanted:
                 return each
         return None
 
@@ -197,8 +213,13 @@ class PanelCorrections:
         if not points:
             return None
         _, last, release = points[max(points)]
-        priors = priors_of(last, (correction, release), self._errors_of_others(correction))
-        return _Panel(correction, points, priors)
+        return _Panel(correction, points, self.priors(correction, release, last))
+
+    def priors(
+        self, correction: Correction, release: PanelRelease, then: ModelFigures
+    ) -> list[Prior]:
+        """By cap: how far off the model is on campaigns of the site, this one among them."""
+        return priors_of(then, (correction, release), self._errors_of_others(correction))
 
     def _errors_of_others(self, own: Correction) -> list[list[PanelError]]:
         """How far off the model is on other campaigns of the site, by cap."""

@@ -26,6 +26,7 @@ from kreach.adsystem.campaigns.store import (
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
+from kreach.adsystem.reports.live_panel_together import panel_document
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
 from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
@@ -258,9 +259,10 @@ class ReportService:
             if shown.parts is None:
                 for note in shown.notes:
                     self.suppressions.add(note.reason, campaigns[0].campaign.id, text)
-            newest = self.store.corrections.newest
-            panel = any(newest(one.campaign.id, catalogue.version) for one in campaigns)
-            return together_document(subjects, shown, caps, question.level, panel=panel)
+            document = together_document(subjects, shown, caps, question.level)
+            return panel_document(
+                self.store.corrections, view, subjects, shown, document, question.level
+            )
 
     def curve(self, campaign_id: str, by: str, question: ReachQuestion) -> CurveDocument:
         """Reach so far over time, for a chart."""

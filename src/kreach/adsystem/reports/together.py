@@ -9,12 +9,7 @@ from kreach.adsystem.reports.policy import Subject, Together
 from kreach.boundary.times import iso_optional
 from kreach.errors import KreachError
 
-__all__ = ["UNCORRECTED", "check_together", "together_document"]
-
-UNCORRECTED = (
-    "the panel corrects each campaign's own report; the figures of campaigns together, and of each "
-    "beside them, are the model's"
-)
+__all__ = ["check_together", "together_document"]
 
 
 def check_together(subjects: Mapping[str, Subject]) -> None:
@@ -32,13 +27,8 @@ def together_document(
     shown: Together,
     caps: tuple[int, ...],
     level: float,
-    *,
-    panel: bool,
 ) -> CombinedDocument:
-    """The figures of campaigns by the names that the caller gave them.
-
-    `panel`: whether reports of single campaigns are corrected, which these are not.
-    """
+    """The model's figures of campaigns, by the names that the caller gave them."""
     start, end = iso_optional(shown.window.start), iso_optional(shown.window.end)
     names, first = list(subjects), next(iter(subjects.values()))
     catalogue = first.catalogue.version
@@ -84,6 +74,5 @@ def together_document(
             for at, name in enumerate(names)
         ),
         suppressed=shown.notes,
-        notes=(UNCORRECTED,) if panel else (),
         **fields,
     )

@@ -14,7 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kreach.boundary.correction import Correction, read_corrections, write_corrections
+from kreach.boundary.correction import (
+    Correction,
+    read_corrections,
+    set_name,
+    write_corrections,
+)
 from kreach.boundary.discrete_noise import Draw, opendp_draw
 from kreach.boundary.times import (
     DAY_SECONDS,
@@ -123,10 +128,22 @@ class GatewayPanel:
     async def shown(
         self, user_id: str, campaign: str, impression_id: str, version: str, group: str
     ) -> None:
-        """Count a showing to somebody of a panel group; others leave no trace."""
+        """Count a showing to somebody of a panel group; others leave no trace.
+
+        Each set of campaigns has a panel of its own.
+        """
         listed = self._settings.campaigns
         if (listed and campaign not in listed) or version not in self._builds:
             return
+        await self._count(campaign, user_id, impression_id, version, group)
+        for names in self._settings.together:
+            if campaign in names:
+                own_id = f"{campaign}/{impression_id}"  # two campaigns may use one id
+                await self._count(set_name(names), user_id, own_id, version, group)
+
+    async def _count(
+        self, campaign: str, user_id: str, impression_id: str, version: str, group: str
+    ) -> None:
         key = (campaign, version)
         if key not in self._samples:
             if len(self._samples) >= _MAX_CAMPAIGNS:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from kreach.boundary.correction import set_name
 from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS, as_period
 from kreach.errors import KreachError
 from kreach.publisher.group_lookup import CHOICES
@@ -72,14 +73,16 @@ class PanelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`[gateway.panel]`: count true reach in a secret sample of groups, release corrections.
 
     `share` of the groups is counted for each of `campaigns` (all that are shown, where none is
-    named). At the end of every hour, day or week, `late_seconds` after it, the corrections file
-    `out` gets a release, at most `max_releases` for a campaign; all of them together cost `rho`
-    (ρ-zCDP). Showings of a campaign are erased when it was not shown for `quiet_days`.
+    named), and for each set of campaigns in `together` as if it were one campaign. At the end of
+    every hour, day or week, `late_seconds` after it, the corrections file `out` gets a release, at
+    most `max_releases` for a campaign or set; all of them together cost `rho` (ρ-zCDP). Showings of
+    a campaign are erased when it was not shown for `quiet_days`.
     """
 
     share: float
     out: Path = Path("corrections.json")
     campaigns: tuple[str, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
     every: str = "day"
     late_seconds: float = 600.0
     max_cap: int = 3
@@ -94,12 +97,28 @@ class PanelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         as_period(self.every)
         for name in self.campaigns:
             _check_name("campaigns", name)
+        self._check_together()
         _check_seconds("late_seconds", self.late_seconds, minimum=0.0)
         for field in ("min_people", "min_reach"):
             if getattr(self, field) < 1:
                 raise KreachError.rule(field, "be a whole number from 1", getattr(self, field))
         if not 0.0 < self.quiet_days <= _MAX_SECONDS / DAY_SECONDS:
             raise KreachError.rule("quiet_days", "be above 0", self.quiet_days)
+
+    def _check_together(self) -> None:
+        for names in self.together:
+            for name in names:
+                _check_name("together", name)
+                if self.campaigns and name not in self.campaigns:
+                    rule = f"name campaigns that are counted ({', '.join(self.campaigns)})"
+                    raise KreachError.rule("together", rule, name)
+            if len(names) < 2 or len(set(names)) < len(names):
+                rule = "be sets of two or more different campaigns"
+                raise KreachError.rule("together", rule, ", ".join(names) or "an empty set")
+            _check_name("together", set_name(names))
+        duplicate = _duplicate([set_name(names) for names in self.together])
+        if duplicate is not None:
+            raise KreachError.rule("together", "list each set once", duplicate)
 
     def terms(self) -> Terms:
         """What is fixed for a campaign at its first release."""
