@@ -58,7 +58,7 @@ class _Witness(kr.CapValuation):
 def make(run: Run) -> Exhibit:
     """ROAS of the paper's bidder by the share of targeted people in groups that hold any."""
     repetitions = run.either(400, 40)
-    fewer = repetitions // 2  # where all spend goes to targeted people it varies less
+    fewer = run.either(200, 10)  # twelve times as many people are reached in each
     wanted = [("everybody", *setting, repetitions) for setting in SETTINGS]
     wanted += [(variant, *TARGETED_ONLY, fewer) for variant in ("targeted", "visible")]
     tasks = [
@@ -91,6 +91,8 @@ def make(run: Run) -> Exhibit:
             "prices": "log-normal (μ 0, σ² 0.5), second price",
             "cap and budget": "3 and 43; 1 and 9",
             "repetitions": repetitions,
+            "requests of targeted people only": f"{PEOPLE} people, cap {TARGETED_ONLY[0]}, "
+            f"budget {TARGETED_ONLY[1] * PEOPLE / TARGETED:g}, {fewer} repetitions",
         },
         numbers,
         rows,

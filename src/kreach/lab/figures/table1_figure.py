@@ -16,7 +16,14 @@ _COLOURS = dict(
     zip(("impressions", "groups", "uniform", "profiled", "dispersed"), COLOURS, strict=False)
 )
 _COLOURS |= {"visible": COLOURS[6], "visible_dispersed": COLOURS[4]}
-_SHOWN = (*PAPER_MEANS, "visible", "visible_dispersed")
+_SHOWN = {
+    "impressions": "A every\nimpression",
+    "groups": "B every\ngroup",
+    "uniform": "C\nuniform",
+    "profiled": "D visit\nshares",
+    "visible": "C on visible\nmembers",
+    "visible_dispersed": "one disper-\nsion, visible",
+}
 _OURS = ("uniform", "profiled", "visible", "visible_dispersed")
 
 
@@ -43,15 +50,15 @@ def draw_table1(rows: Sequence[Row], numbers: Row, share: float) -> Any:
         markeredgewidth=2.0,
         label="the paper's mean",
     )
-    sweep.set_title("The paper's approaches, by how many a campaign can see")
+    sweep.set_title("The paper's approaches, by visible members")
     sweep.set_ylabel("relative ROAS, mean of ten campaigns (%)")
     _curves(gain, by_share, _OURS, share)
     gain.set_title("Counting with visible members: ROAS")
     gain.set_ylabel("relative ROAS, mean of ten campaigns (%)")
     _errors(error, by_share, share)
-    for axes in (sweep, gain, error):
+    for axes, place in ((sweep, "lower left"), (gain, "lower left"), (error, "upper right")):
         _members_axis(axes, by_share)
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(frameon=False, fontsize=9, loc=place)
     return figure
 
 
@@ -71,12 +78,12 @@ def _table(axes: Any, rows: Sequence[Row], numbers: Row) -> None:
     axes.errorbar([], [], [], fmt="o", color=INK, capsize=3, label="our mean ± std. deviation")
     axes.plot([], [], color=PAPER_MARK, linewidth=2.0, label="the paper's mean")
     axes.axhline(100.0, color=MUTED, linestyle="--", linewidth=1.0)
-    names = [TITLES[approach].replace(",", "").replace(" ", "\n") for approach in _SHOWN]
-    axes.set_xticks(range(len(names)), labels=names)
-    axes.set_xlim(-0.5, len(names) - 0.3)
+    axes.set_xticks(range(len(_SHOWN)), labels=list(_SHOWN.values()))
+    axes.set_xlim(-0.5, len(_SHOWN) - 0.3)
+    axes.set_ylim(bottom=axes.get_ylim()[0] - 10.0)  # for the legend
     axes.set_title(
-        f"Table 1: {numbers['share_targeted']:.0%} of people targeted, "
-        f"{numbers['visible_members']:.1f} visible members in a group of 20"
+        f"Table 1: {numbers['share_targeted']:.0%} targeted, "
+        f"{numbers['visible_members']:.1f} visible members of 20"
     )
     axes.set_ylabel("relative ROAS (%)")
     axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)

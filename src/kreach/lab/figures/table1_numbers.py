@@ -95,9 +95,12 @@ def _at(rows: Sequence[Row], share: float) -> Row:
         }
     away = [means[approach] - stated for approach, stated in PAPER_MEANS.items()]
     gain, gain_error = _lead(here, "visible", "uniform")
+    papers = np.array([by_campaign(here, approach, "relative_roas") for approach in PAPER_MEANS])
+    best = list(PAPER_MEANS).index("profiled")
     return {
         **{name: float(np.mean([row[name] for row in here])) for name in _MEMBERS},
         "order": order_of(means),
+        "campaigns_led_by_profiled": int((papers.argmax(axis=0) == best).sum()),
         "distance": float(np.sqrt(np.mean(np.square(away)))),
         "relative_roas": means,
         "measurement": errors,
