@@ -62,6 +62,14 @@ def test_each_approach_counts_with_its_own_audience() -> None:
     assert audiences["uniform"].targeted_user_count == GROUP_SIZE * targeted.group_count
 
 
+def test_shares_of_all_members_hold_the_visible_ones_diluted() -> None:
+    targeted = at(0.08)
+    for visible, everybody in zip(targeted.shares, targeted.shares_of_all(), strict=True):
+        assert len(everybody) == GROUP_SIZE
+        assert everybody.sum() == pytest.approx(1.0)
+        assert everybody[: len(visible)].sum() <= 1.0 + 1e-12
+
+
 def test_a_group_with_one_visible_member_is_that_person() -> None:
     """However often its ad was seen, exactly one person was reached; C with 1/20 says more."""
     alone = kr.Audience.disjoint([1])

@@ -140,7 +140,7 @@ def _section(exhibit: Exhibit, picture: str) -> str:
         "The paper": exhibit.paper_finding,
         "We": exhibit.our_finding,
         "Difference": exhibit.difference,
-        "Setting": ", ".join(f"{key} {_text(value)}" for key, value in exhibit.setting.items()),
+        "Setting": ", ".join(f"{key} {_plain(value)}" for key, value in exhibit.setting.items()),
     }
     items = "".join(
         f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items() if text
@@ -187,9 +187,12 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
+def _plain(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _text(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return html.escape(text)
+    return html.escape(_plain(value))
 
 
 def _page(title: str, sections: Sequence[str], advice: Sequence[str]) -> str:

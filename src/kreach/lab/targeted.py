@@ -2,7 +2,7 @@
 
 Groups are formed over everybody. A campaign's auctions come only from the people it targets, so a
 group of 20 holds few members whom the campaign can see: its *visible* members. The others never
-make a request of this campaign, so only their number matters, not who they are.
+make a request of this campaign: they visit as targeted people do, but elsewhere.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ VISIBLE_APPROACHES = {
     "visible": "C on visible members",
     "visible_dispersed": "one dispersion, visible",
     "targeted": "C, targeted counts of 20",
+    "profiled_all": "D, shares of all 20",
 }
 
 
@@ -29,6 +30,7 @@ class TargetedCampaign:
 
     group_of: IntArray  # of each targeted person
     flight: IntArray  # requests of each targeted person
+    others: IntArray  # visits of 20 further people for each group, not in the auctions
     dispersion: float  # of the platform's groups, from history
 
     @property
@@ -42,11 +44,22 @@ class TargetedCampaign:
         return np.bincount(self.group_of)
 
     @cached_property
+    def visits(self) -> list[IntArray]:
+        """The requests of each group's visible members."""
+        order = np.argsort(self.group_of, kind="stable")
+        return np.split(self.flight[order], np.cumsum(self.visible_counts)[:-1])
+
+    @cached_property
     def shares(self) -> list[FloatArray]:
         """The visit shares of each group's visible members; equal ones where nobody came."""
-        order = np.argsort(self.group_of, kind="stable")
-        requests = np.split(self.flight[order].astype(float), np.cumsum(self.visible_counts)[:-1])
-        return [r / r.sum() if r.sum() > 0.0 else np.full(len(r), 1.0 / len(r)) for r in requests]
+        return [_shares(visits) for visits in self.visits]
+
+    def shares_of_all(self) -> list[FloatArray]:
+        """The visit shares of all 20 members of each group, in the auctions or not."""
+        return [
+            _shares(np.concatenate([visits, others[len(visits) :]]))
+            for visits, others in zip(self.visits, self.others, strict=True)
+        ]
 
     def members(self) -> dict[str, float]:
         """Visible members per group: all, those who came, and effective ones (1/Σq²).
@@ -69,7 +82,8 @@ class TargetedCampaign:
         visible members only, so the right size of a group in such a stream is its visible count;
         the dispersion is the same, because any members of a group with Dirichlet shares have
         Dirichlet shares of the same concentration among themselves. `targeted` is Theorems 1
-        and 4 with U_j and 1/20: right where all 20 make requests, wrong here.
+        and 4 with U_j and 1/20, and `profiled_all` is D with the shares of all 20: right where
+        all 20 make requests, wrong here.
         """
         groups, visible = self.group_count, self.visible_counts
         sizes = np.full(groups, GROUP_SIZE)
@@ -82,6 +96,7 @@ class TargetedCampaign:
             "visible": kr.Audience.disjoint(visible),
             "visible_dispersed": kr.Audience.disjoint(visible, dispersion=self.dispersion),
             "targeted": kr.Audience.disjoint(sizes, targeted_counts=visible),
+            "profiled_all": kr.Audience.profiled(self.shares_of_all()),
         }
 
 
@@ -92,5 +107,11 @@ def target(
     people = len(campaign.group_of)
     groups = max(round(people / share / GROUP_SIZE), campaign.group_count)
     place = generator.choice(groups * GROUP_SIZE, size=people, replace=False) // GROUP_SIZE
-    _, group_of = np.unique(place, return_inverse=True)
-    return TargetedCampaign(group_of, campaign.flight, campaign.dispersion)
+    held, group_of = np.unique(place, return_inverse=True)
+    others = generator.choice(campaign.flight, size=(len(held), GROUP_SIZE))
+    return TargetedCampaign(group_of, campaign.flight, others, campaign.dispersion)
+
+
+def _shares(visits: IntArray) -> FloatArray:
+    total = float(visits.sum())
+    return visits / total if total > 0.0 else np.full(len(visits), 1.0 / len(visits))

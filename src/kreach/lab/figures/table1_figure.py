@@ -21,8 +21,8 @@ _SHOWN = {
     "groups": "B every\ngroup",
     "uniform": "C\nuniform",
     "profiled": "D visit\nshares",
-    "visible": "C on visible\nmembers",
-    "visible_dispersed": "one disper-\nsion, visible",
+    "visible": "C, visible\nmembers",
+    "visible_dispersed": "visible, one\ndispersion",
 }
 _OURS = ("uniform", "profiled", "visible", "visible_dispersed")
 
@@ -73,7 +73,7 @@ def _table(axes: Any, rows: Sequence[Row], numbers: Row) -> None:
         axes.annotate(f"{mean:.1f}", (at + 0.18, mean), (6, 7), color=INK, **beside)
         if approach in PAPER_MEANS:
             stated = 100.0 * PAPER_MEANS[approach]
-            axes.plot([at - 0.32, at + 0.3], [stated, stated], color=PAPER_MARK, linewidth=2.0)
+            axes.plot([at - 0.35, at + 0.12], [stated, stated], color=PAPER_MARK, linewidth=2.0)
     axes.plot([], [], "o", color=MUTED, label="campaigns, budgets rise from left to right")
     axes.errorbar([], [], [], fmt="o", color=INK, capsize=3, label="our mean ± std. deviation")
     axes.plot([], [], color=PAPER_MARK, linewidth=2.0, label="the paper's mean")
@@ -86,7 +86,7 @@ def _table(axes: Any, rows: Sequence[Row], numbers: Row) -> None:
         f"{numbers['visible_members']:.1f} visible members of 20"
     )
     axes.set_ylabel("relative ROAS (%)")
-    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
+    axes.legend(frameon=False, fontsize=9, loc="lower left")
 
 
 def _curves(axes: Any, by_share: Row, approaches: Sequence[str], share: float) -> None:
