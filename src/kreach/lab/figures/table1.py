@@ -218,8 +218,8 @@ def _difference(numbers: dict[str, Any]) -> str:
         "accurate. The share in the table and the range of budgets were chosen to come near the "
         "paper's levels, so the levels are no test; that the order appears only where few members "
         "are visible is evidence, not proof. Our campaigns differ in budget only; the paper's "
-        f"variances may have more causes. D leads in {here['campaigns_led_by_profiled']} of {CAMPAIGNS} "
-        f"campaigns, and leads C by {_points(numbers, 'profiled_over_uniform')} points on average; "
+        "variances may have more causes. D leads in "
+        f"{here['campaigns_led_by_profiled']} of {CAMPAIGNS} campaigns, and leads C by {_points(numbers, 'profiled_over_uniform')} points on average; "
         "in the paper by 7.2."
     )
 
