@@ -56,7 +56,7 @@ def draw_table1(rows: Sequence[Row], numbers: Row, share: float) -> Any:
     gain.set_title("Counting with visible members: ROAS")
     gain.set_ylabel("relative ROAS, mean of ten campaigns (%)")
     _errors(error, by_share, share)
-    for axes, place in ((sweep, "lower left"), (gain, "lower left"), (error, "upper right")):
+    for axes, place in ((sweep, "lower left"), (gain, "center right"), (error, "upper right")):
         _members_axis(axes, by_share)
         axes.legend(frameon=False, fontsize=9, loc=place)
     return figure
