@@ -59,8 +59,10 @@ class Exhibit:
         }
 
 
-def new_figure(width: float = 7.0, height: float = 4.2, columns: int = 1) -> tuple[Any, Any]:
-    """A figure with readable defaults, and its axes (a list of them for several columns)."""
+def new_figure(
+    width: float = 7.0, height: float = 4.2, columns: int = 1, rows: int = 1
+) -> tuple[Any, Any]:
+    """A figure with readable defaults, and its axes (a list of them, row by row, if several)."""
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -76,8 +78,8 @@ def new_figure(width: float = 7.0, height: float = 4.2, columns: int = 1) -> tup
     }
     with rc_context(look):
         figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
-        axes = figure.subplots(1, columns, squeeze=False)[0]
-    return figure, axes[0] if columns == 1 else list(axes)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    return figure, axes[0] if len(axes) == 1 else list(axes)
 
 
 def check_folder(out: Path) -> Path:
@@ -138,7 +140,7 @@ def _section(exhibit: Exhibit, picture: str) -> str:
         "The paper": exhibit.paper_finding,
         "We": exhibit.our_finding,
         "Difference": exhibit.difference,
-        "Setting": ", ".join(f"{key} {_text(value)}" for key, value in exhibit.setting.items()),
+        "Setting": ", ".join(f"{key} {_plain(value)}" for key, value in exhibit.setting.items()),
     }
     items = "".join(
         f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items() if text
@@ -185,9 +187,12 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
+def _plain(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _text(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return html.escape(text)
+    return html.escape(_plain(value))
 
 
 def _page(title: str, sections: Sequence[str], advice: Sequence[str]) -> str:

@@ -206,18 +206,22 @@ class PaperCampaign:
         return list(table / table.sum(axis=1, keepdims=True))
 
     @cached_property
-    def audiences(self) -> dict[str, kr.Audience]:
-        """The audience under each approach of the paper's Section 5.3, and ours."""
+    def dispersion(self) -> float:
+        """The one number for how unevenly members of groups of 20 visit, from history."""
         from kreach.publisher.visit_knowledge import match_dispersion  # noqa: PLC0415
 
+        return match_dispersion(self.history, self.group_of)
+
+    @cached_property
+    def audiences(self) -> dict[str, kr.Audience]:
+        """The audience under each approach of the paper's Section 5.3, and ours."""
         groups, sizes = self.group_count, np.full(self.group_count, GROUP_SIZE)
-        dispersion = match_dispersion(self.history, self.group_of)
         return {
             "impressions": kr.baselines.every_impression(groups),
             "groups": kr.baselines.every_group(groups),
             "uniform": kr.Audience.disjoint(sizes),
             "profiled": kr.Audience.profiled(self.shares()),
-            "dispersed": kr.Audience.disjoint(sizes, dispersion=dispersion),
+            "dispersed": kr.Audience.disjoint(sizes, dispersion=self.dispersion),
         }
 
 

@@ -8,8 +8,9 @@ import kreach as kr
 from kreach.lab.exhibits import COLOURS, INK, MUTED, Exhibit, new_figure
 from kreach.lab.scenarios import APPROACHES, CAMPAIGNS, PaperCampaign, Run
 from kreach.lab.trials import generator_for, run_trials
+from kreach.numeric.types import IntArray
 
-__all__ = ["make"]
+__all__ = ["WON_SHARES", "make", "won_requests"]
 
 WON_SHARES = np.geomspace(0.03, 0.4, CAMPAIGNS)  # of the requests, one for each campaign
 PAPERS = ("impressions", "groups", "uniform", "profiled")
@@ -17,9 +18,7 @@ PAPERS = ("impressions", "groups", "uniform", "profiled")
 
 def make(run: Run) -> Exhibit:
     """Relative errors of unique reach over ten campaigns that won different shares."""
-    tasks = [
-        (i, campaign, float(WON_SHARES[i]), run.seed) for i, campaign in enumerate(run.campaigns)
-    ]
+    tasks = [(i, campaign, run.seed) for i, campaign in enumerate(run.campaigns)]
     parts = run_trials(
         _errors, tasks, processes=1, progress=run.progress, what="fig6: campaigns"
     )  # a second or two: quicker than starting processes
@@ -46,19 +45,24 @@ def make(run: Run) -> Exhibit:
     )
 
 
-def _errors(task: tuple[int, PaperCampaign, float, int]) -> list[dict[str, Any]]:
-    """One campaign wins a random share of the flight's requests; who saw it is the truth."""
-    place, campaign, share, seed = task
+def won_requests(campaign: PaperCampaign, place: int, seed: int) -> IntArray:
+    """The requests that campaign number `place` wins at random, by index."""
     requests = len(campaign.person)
-    count = max(1, round(share * requests))
-    won = generator_for(seed, 6, place).choice(requests, size=count, replace=False)
-    person = campaign.person[won]
+    count = max(1, round(float(WON_SHARES[place]) * requests))
+    return generator_for(seed, 6, place).choice(requests, size=count, replace=False)
+
+
+def _errors(task: tuple[int, PaperCampaign, int]) -> list[dict[str, Any]]:
+    """One campaign wins a random share of the flight's requests; who saw it is the truth."""
+    place, campaign, seed = task
+    person = campaign.person[won_requests(campaign, place, seed)]
     truth = len(np.unique(person))
     impressions = np.bincount(campaign.group_of[person], minlength=campaign.group_count)
     rows = []
     for approach, audience in campaign.audiences.items():
         reach = kr.measure(audience, impressions, 1).reach
-        row = {"campaign": place, "won_share": share, "impressions": len(person)}
+        won_share = float(WON_SHARES[place])
+        row = {"campaign": place, "won_share": won_share, "impressions": len(person)}
         error = reach / truth - 1.0
         rows.append({**row, "approach": approach, "reach": reach, "truth": truth, "error": error})
     return rows
