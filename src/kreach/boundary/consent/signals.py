@@ -1,0 +1,146 @@
+"""Where OpenRTB 2.6, and before it 2.5 with its extensions, puts consent and policy signals.
+
+Senders write odd things here: a flag as text, a list where an object should be. None of it makes a
+request a bad one. What can be read is; what cannot be read counts as the stricter answer.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+__all__ = [
+    "NOT_AN_OBJECT",
+    "Device",
+    "Regs",
+    "RegsExt",
+    "Signals",
+    "UserExt",
+    "is_set",
+    "read_signals",
+]
+
+UNREADABLE = "?"
+"""In place of a text that is none; no decoder takes it."""
+
+NOT_AN_OBJECT = str | int | float | bool | list[Any] | None
+"""What may stand where an object should: it does not make the request a bad one."""
+
+
+class RegsExt(msgspec.Struct, gc=False):
+    """`regs.ext`, where extensions of OpenRTB 2.5 had them."""
+
+    coppa: Any = None
+    gdpr: Any = None
+    us_privacy: Any = None
+    gpp: Any = None
+    gpp_sid: Any = None
+    gpc: Any = None
+
+
+class Regs(msgspec.Struct, gc=False):
+    """`regs`: the laws that apply."""
+
+    coppa: Any = None
+    gdpr: Any = None
+    us_privacy: Any = None
+    gpp: Any = None
+    gpp_sid: Any = None
+    gpc: Any = None
+    ext: RegsExt | NOT_AN_OBJECT = None
+
+
+class UserExt(msgspec.Struct, gc=False):
+    """`user.ext`, of which only the TC string has a field: no id, no `eids`."""
+
+    consent: Any = None
+
+
+class Device(msgspec.Struct, gc=False):
+    """`device`, of which only two flags have a field: no address, no id, no agent."""
+
+    dnt: Any = None
+    lmt: Any = None
+
+
+class Signals(NamedTuple):
+    """The signals of one request, with one meaning each.
+
+    A flag is None where it is not said. A text is empty where there is none. `gpp_sections` is
+    None where it is not said which sections apply; empty where it is said that none does.
+    """
+
+    coppa: bool = False
+    gdpr: bool | None = None
+    tc_string: str = ""
+    us_privacy: str = ""
+    gpp: str = ""
+    gpp_sections: tuple[int, ...] | None = None
+    gpc: bool = False
+
+
+def read_signals(regs: object, consent: object, user_ext: object) -> Signals:
+    """The signals of a request: of OpenRTB 2.6 first, where it has none those of extensions.
+
+    Where two places have the same flag, it is set if either sets it.
+    """
+    if not isinstance(regs, Regs):
+        regs = _NO_REGS if regs is None else _UNREADABLE_REGS
+    ext = regs.ext if isinstance(regs.ext, RegsExt) else _NO_EXT
+    if isinstance(user_ext, UserExt) and (consent is None or consent == ""):
+        consent = user_ext.consent
+    gdpr = {is_set(regs.gdpr), is_set(ext.gdpr)}
+    sections = regs.gpp_sid if regs.gpp_sid is not None else ext.gpp_sid
+    return Signals(
+        coppa=bool(is_set(regs.coppa) or is_set(ext.coppa)),
+        gdpr=True if True in gdpr else False if False in gdpr else None,
+        tc_string=_text(consent),
+        us_privacy=_text(regs.us_privacy) or _text(ext.us_privacy),
+        gpp=_text(regs.gpp) or _text(ext.gpp),
+        gpp_sections=_section_ids(sections),
+        gpc=bool(is_set(regs.gpc) or is_set(ext.gpc)),
+    )
+
+
+_NO_REGS = Regs()
+_NO_EXT = RegsExt()
+_UNREADABLE_REGS = Regs(gpp=UNREADABLE)
+_NO = ("0", "false", "no")
+
+
+def is_set(value: object) -> bool | None:
+    """A flag that may be a number or text: None if there is none, and set if it cannot be read."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        return value.strip().lower() not in _NO
+    return value != 0  # a list or an object is not 0 either
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.strip() if isinstance(value, str) else UNREADABLE
+
+
+def _section_ids(value: object) -> tuple[int, ...] | None:
+    """Section ids from a list, or from text with commas.
+
+    -1 says that no section applies. 0, an empty list and what cannot be read do not say which.
+    """
+    if isinstance(value, str):
+        value = value.split(",")
+    elif isinstance(value, int | float):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        return None
+    ids = []
+    for each in value:
+        try:
+            number = int(each)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if number == 0:
+            return None
+        if number > 0:
+            ids.append(number)
+    return tuple(ids)

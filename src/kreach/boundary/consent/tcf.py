@@ -1,0 +1,158 @@
+"""The TC string of IAB Europe's Transparency and Consent Framework, versions 2.0 to 2.3.
+
+Layout: "Consent string and vendor list formats v2" of IAB Tech Lab, sections "The Core String",
+"Disclosed Vendors" and "Publisher Purposes Transparency and Consent".
+"""
+
+from dataclasses import dataclass
+
+from kreach.boundary.consent.bits import BitReader
+from kreach.errors import KreachError
+
+__all__ = ["PublisherPurposes", "Restriction", "TcString", "VendorSet", "decode_tc_string"]
+
+_VERSION = 2
+_PURPOSES = 24
+_SPECIAL_FEATURES = 12
+_DISCLOSED_VENDORS, _PUBLISHER_PURPOSES = 1, 3  # types of segments after the core
+_MAX_SEGMENTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class VendorSet:
+    """Vendor ids: a bit for each up to `max_id`, or ranges."""
+
+    max_id: int
+    field: int = 0  # the first vendor has the most significant of `max_id` bits
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def __contains__(self, vendor: int) -> bool:
+        if not 1 <= vendor <= self.max_id:
+            return False
+        if self.field >> (self.max_id - vendor) & 1:
+            return True
+        return any(first <= vendor <= last for first, last in self.ranges)
+
+    def ids(self) -> frozenset[int]:
+        """All of them."""
+        return frozenset(vendor for vendor in range(1, self.max_id + 1) if vendor in self)
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """What a publisher imposes on some vendors for a purpose.
+
+    `kind` 0: not allowed; 1: only with consent; 2: only with legitimate interest; 3: undefined.
+    """
+
+    purpose: int
+    kind: int
+    vendors: VendorSet
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherPurposes:
+    """What the publisher itself may do."""
+
+    consents: frozenset[int]
+    legitimate_interests: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TcString:
+    """The choices that a TC string records. Times are deciseconds since 1970, UTC."""
+
+    created: int
+    last_updated: int
+    cmp_id: int
+    cmp_version: int
+    consent_screen: int
+    consent_language: str
+    vendor_list_version: int
+    policy_version: int
+    service_specific: bool
+    non_standard_texts: bool
+    special_features: frozenset[int]
+    purpose_consents: frozenset[int]
+    purpose_legitimate_interests: frozenset[int]
+    purpose_one_treatment: bool
+    publisher_country: str
+    vendor_consents: VendorSet
+    vendor_legitimate_interests: VendorSet
+    restrictions: tuple[Restriction, ...]
+    disclosed_vendors: VendorSet | None  # None: the string does not have this segment
+    publisher_purposes: PublisherPurposes | None
+
+    def restriction(self, purpose: int, vendor: int) -> int | None:
+        """The strictest kind that is imposed on a vendor for a purpose, if any is."""
+        kinds = [
+            one.kind
+            for one in self.restrictions
+            if one.purpose == purpose and vendor in one.vendors
+        ]
+        return min(kinds, default=None)
+
+
+def decode_tc_string(text: str) -> TcString:
+    """A TC string: the core, then segments that say what they are, with dots between."""
+    core, *segments = text.split(".", _MAX_SEGMENTS)
+    disclosed: VendorSet | None = None
+    publisher: PublisherPurposes | None = None
+    for segment in segments:
+        bits = BitReader(segment)
+        kind = bits.number(3)
+        if kind == _DISCLOSED_VENDORS:
+            disclosed = _vendors(bits)
+        elif kind == _PUBLISHER_PURPOSES:
+            publisher = PublisherPurposes(bits.flags(_PURPOSES), bits.flags(_PURPOSES))
+    bits = BitReader(core)
+    if bits.number(6) != _VERSION:
+        raise KreachError("the TC string must have version 2")
+    return TcString(
+        created=bits.number(36),
+        last_updated=bits.number(36),
+        cmp_id=bits.number(12),
+        cmp_version=bits.number(12),
+        consent_screen=bits.number(6),
+        consent_language=bits.letters(2),
+        vendor_list_version=bits.number(12),
+        policy_version=bits.number(6),
+        service_specific=bool(bits.number(1)),
+        non_standard_texts=bool(bits.number(1)),
+        special_features=bits.flags(_SPECIAL_FEATURES),
+        purpose_consents=bits.flags(_PURPOSES),
+        purpose_legitimate_interests=bits.flags(_PURPOSES),
+        purpose_one_treatment=bool(bits.number(1)),
+        publisher_country=bits.letters(2),
+        vendor_consents=_vendors(bits),
+        vendor_legitimate_interests=_vendors(bits),
+        restrictions=_restrictions(bits),
+        disclosed_vendors=disclosed,
+        publisher_purposes=publisher,
+    )
+
+
+def _vendors(bits: BitReader) -> VendorSet:
+    max_id = bits.number(16)
+    if bits.number(1):
+        return VendorSet(max_id, ranges=_ranges(bits))
+    return VendorSet(max_id, field=bits.number(max_id))
+
+
+def _ranges(bits: BitReader) -> tuple[tuple[int, int], ...]:
+    ranges = []
+    for _ in range(bits.number(12)):
+        several = bits.number(1)
+        first = bits.number(16)
+        ranges.append((first, bits.number(16) if several else first))
+    return tuple(ranges)
+
+
+def _restrictions(bits: BitReader) -> tuple[Restriction, ...]:
+    found = []
+    for _ in range(bits.number(12)):
+        purpose, kind = bits.number(6), bits.number(2)
+        ranges = _ranges(bits)
+        vendors = VendorSet(max((last for _, last in ranges), default=0), ranges=ranges)
+        found.append(Restriction(purpose, kind, vendors))
+    return tuple(found)
