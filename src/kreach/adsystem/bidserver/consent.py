@@ -14,11 +14,27 @@ from kreach.boundary.consent.us_privacy import decode_us_privacy
 from kreach.boundary.consent.us_sections import US_SECTIONS, UsSection, decode_us_section
 from kreach.boundary.openrtb import BidRequest
 from kreach.errors import KreachError
-from kreach.service.lru_cache import LruCache
 
-__all__ = ["ConsentPolicy", "decide", "gdpr_refusal", "us_section_refusal"]
+__all__ = ["REASONS", "ConsentPolicy", "decide", "gdpr_refusal", "us_section_refusal"]
 
-_CACHED_DECISIONS = 50_000
+REASONS = (
+    "coppa",
+    "known child",
+    "gdpr no string",
+    "gdpr invalid string",
+    "gdpr no consent",
+    "gdpr denied",
+    "us opt-out",
+    "us no notice",
+    "us unreadable",
+    "us denied",
+    "gpp unreadable",
+    "gpp section unknown",
+    "limited tracking",
+)
+"""Why a request gets no bid, as metrics count them."""
+
+_CACHED_DECISIONS = 20_000  # of each of two generations
 _POLICY_V4_SINCE = 16_961_184_000  # 2023-10-01 in deciseconds: from then on older ones are invalid
 _DISCLOSURE_SINCE_POLICY = 5  # TCF 2.3
 _METADATA_SECTIONS = frozenset({3, 4})  # header, integrity
@@ -41,7 +57,8 @@ class ConsentPolicy:
 
     def __init__(self, settings: ConsentSettings) -> None:
         self._settings = settings
-        self._decisions = LruCache[int, str](_CACHED_DECISIONS)
+        self._recent: dict[int, str] = {}  # by hash of the signals
+        self._older: dict[int, str] = {}
         self._without_signals = decide(Signals(), settings)
         self._check_device = settings.limited_tracking == "deny"
 
@@ -52,15 +69,26 @@ class ConsentPolicy:
         user = request.user
         regs = request.regs
         consent, ext = (None, None) if user is None else (user.consent, user.ext)
-        if regs is None and consent is None and (not isinstance(ext, UserExt) or not ext.consent):
+        if regs is None and consent is None and (ext is None or not _has_consent(ext)):
             return self._without_signals
         signals = read_signals(regs, consent, ext)
         key = hash(signals)
-        reason = self._decisions.get(key)
+        reason = self._recent.get(key)
+        return self._decide(key, signals) if reason is None else reason
+
+    def _decide(self, key: int, signals: Signals) -> str:
+        """A decision that is not among the recent ones. Two generations bound the cache."""
+        reason = self._older.get(key)
         if reason is None:
             reason = decide(signals, self._settings)
-            self._decisions.put(key, reason)
+        if len(self._recent) >= _CACHED_DECISIONS:
+            self._recent, self._older = {}, self._recent
+        self._recent[key] = reason
         return reason
+
+
+def _has_consent(ext: object) -> bool:
+    return isinstance(ext, UserExt) and ext.consent is not None
 
 
 def _limited_tracking(device: object) -> bool:

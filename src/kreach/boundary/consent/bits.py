@@ -10,7 +10,7 @@ MAX_TEXT_CHARS = 16_384
 """A longer string is not read. TC strings of all vendors with restrictions have some 5,000."""
 
 _MAX_FIBONACCI = 1 << 20  # ids have 16 bits
-_STANDARD = str.maketrans("-_", "+/")
+_STANDARD = bytes.maketrans(b"-_", b"+/")
 
 
 class BitReader:
@@ -28,8 +28,8 @@ class BitReader:
             raise KreachError(f"a consent string has at most {MAX_TEXT_CHARS} characters")
         # Encoders may end at any character. Whole bytes need multiples of four: fill with zeros,
         # which `count` keeps from being read.
-        filled = text.translate(_STANDARD) + "A" * (-len(text) % 4)
         try:
+            filled = text.encode("ascii").translate(_STANDARD) + b"A" * (-len(text) % 4)
             self._data = binascii.a2b_base64(filled, strict_mode=True)
         except ValueError:  # of which binascii.Error is one
             raise KreachError("a consent string has only characters of base64url") from None
@@ -48,20 +48,10 @@ class BitReader:
         chunk = int.from_bytes(self._data[start >> 3 : (end + 7) >> 3], "big")
         return chunk >> (-end & 7) & ((1 << width) - 1)
 
-    def skip(self, width: int) -> None:
-        """Go past `width` bits."""
-        if self.at + width > self.count:
-            raise KreachError("a consent string is cut short")
-        self.at += width
-
-    def letters(self, count: int) -> str:
-        """Capital letters of six bits each, as language and country codes have them."""
-        return "".join(chr(65 + self.number(6)) for _ in range(count))
-
-    def flags(self, width: int) -> frozenset[int]:
-        """The numbers, from 1, of the bits that are set among the next `width`."""
-        field = self.number(width)
-        return frozenset(i for i in range(1, width + 1) if field >> (width - i) & 1)
+    def two_letters(self) -> str:
+        """A code of a language or country: capital letters of six bits each, A is 0."""
+        first, second = divmod(self.number(12), 64)
+        return chr(65 + first) + chr(65 + second)
 
     def fibonacci(self) -> int:
         """A number as a sum of Fibonacci numbers 1, 2, 3, 5, …, ended by the bits 11."""

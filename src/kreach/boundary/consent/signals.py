@@ -81,30 +81,49 @@ class Signals(NamedTuple):
 def read_signals(regs: object, consent: object, user_ext: object) -> Signals:
     """The signals of a request: of OpenRTB 2.6 first, where it has none those of extensions.
 
-    Where two places have the same flag, it is set if either sets it.
+    Where two places have the same flag, it is set if either sets it. On the path of every bid:
+    most fields are None, and those cost one comparison.
     """
     if not isinstance(regs, Regs):
         regs = _NO_REGS if regs is None else _UNREADABLE_REGS
-    ext = regs.ext if isinstance(regs.ext, RegsExt) else _NO_EXT
-    if isinstance(user_ext, UserExt) and (consent is None or consent == ""):
-        consent = user_ext.consent
-    gdpr = {is_set(regs.gdpr), is_set(ext.gdpr)}
-    sections = regs.gpp_sid if regs.gpp_sid is not None else ext.gpp_sid
-    return Signals(
-        coppa=bool(is_set(regs.coppa) or is_set(ext.coppa)),
-        gdpr=True if True in gdpr else False if False in gdpr else None,
-        tc_string=_text(consent),
-        us_privacy=_text(regs.us_privacy) or _text(ext.us_privacy),
-        gpp=_text(regs.gpp) or _text(ext.gpp),
-        gpp_sections=_section_ids(sections),
-        gpc=bool(is_set(regs.gpc) or is_set(ext.gpc)),
+    coppa, gdpr, gpc = regs.coppa, regs.gdpr, regs.gpc
+    us_privacy, gpp, sections = regs.us_privacy, regs.gpp, regs.gpp_sid
+    ext = regs.ext
+    if isinstance(ext, RegsExt):
+        coppa, gdpr, gpc = _either(coppa, ext.coppa), _either(gdpr, ext.gdpr), _either(gpc, ext.gpc)
+        us_privacy, gpp = _first(us_privacy, ext.us_privacy), _first(gpp, ext.gpp)
+        sections = ext.gpp_sid if sections is None else sections
+    if isinstance(user_ext, UserExt):
+        consent = _first(consent, user_ext.consent)
+    fields = (
+        coppa is not None and coppa != 0 and is_set(coppa) is True,
+        None if gdpr is None else is_set(gdpr),
+        "" if consent is None else _text(consent),
+        "" if us_privacy is None else _text(us_privacy),
+        "" if gpp is None else _text(gpp),
+        None if sections is None else _section_ids(sections),
+        gpc is not None and is_set(gpc) is True,
     )
+    return tuple.__new__(Signals, fields)  # what `_make` does, in half the time
 
 
 _NO_REGS = Regs()
-_NO_EXT = RegsExt()
 _UNREADABLE_REGS = Regs(gpp=UNREADABLE)
+_MAX_SECTION_ID = 65_535
 _NO = ("0", "false", "no")
+
+
+def _first(newer: object, older: object) -> object:
+    """A text in two places."""
+    return older if newer is None or newer == "" else newer
+
+
+def _either(first: object, second: object) -> object:
+    """A flag in two places."""
+    if first is None or second is None:
+        return second if first is None else first
+    flags = (is_set(first), is_set(second))
+    return True in flags or (False if False in flags else None)
 
 
 def is_set(value: object) -> bool | None:
@@ -117,8 +136,6 @@ def is_set(value: object) -> bool | None:
 
 
 def _text(value: object) -> str:
-    if value is None:
-        return ""
     return value.strip() if isinstance(value, str) else UNREADABLE
 
 
@@ -139,7 +156,7 @@ def _section_ids(value: object) -> tuple[int, ...] | None:
             number = int(each)
         except (TypeError, ValueError, OverflowError):
             return None
-        if number == 0:
+        if number == 0 or number > _MAX_SECTION_ID:
             return None
         if number > 0:
             ids.append(number)

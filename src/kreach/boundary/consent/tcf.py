@@ -4,42 +4,41 @@ Layout: "Consent string and vendor list formats v2" of IAB Tech Lab, sections "T
 "Disclosed Vendors" and "Publisher Purposes Transparency and Consent".
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from kreach.boundary.consent.bits import BitReader
 from kreach.errors import KreachError
 
-__all__ = ["PublisherPurposes", "Restriction", "TcString", "VendorSet", "decode_tc_string"]
+__all__ = ["IdSet", "PublisherPurposes", "Restriction", "TcString", "decode_tc_string"]
 
 _VERSION = 2
 _PURPOSES = 24
 _SPECIAL_FEATURES = 12
 _DISCLOSED_VENDORS, _PUBLISHER_PURPOSES = 1, 3  # types of segments after the core
 _MAX_SEGMENTS = 8
+_MAX_VENDOR = 65_535
 
 
-@dataclass(frozen=True, slots=True)
-class VendorSet:
-    """Vendor ids: a bit for each up to `max_id`, or ranges."""
+class IdSet(msgspec.Struct, frozen=True, gc=False):
+    """Ids of vendors, purposes or features: a bit for each up to `max_id`, or ranges."""
 
     max_id: int
-    field: int = 0  # the first vendor has the most significant of `max_id` bits
+    field: int = 0  # the first id has the most significant of `max_id` bits
     ranges: tuple[tuple[int, int], ...] = ()
 
-    def __contains__(self, vendor: int) -> bool:
-        if not 1 <= vendor <= self.max_id:
+    def __contains__(self, id_: int) -> bool:
+        if not 1 <= id_ <= self.max_id:
             return False
-        if self.field >> (self.max_id - vendor) & 1:
+        if self.field >> (self.max_id - id_) & 1:
             return True
-        return any(first <= vendor <= last for first, last in self.ranges)
+        return any(first <= id_ <= last for first, last in self.ranges)
 
     def ids(self) -> frozenset[int]:
         """All of them."""
-        return frozenset(vendor for vendor in range(1, self.max_id + 1) if vendor in self)
+        return frozenset(id_ for id_ in range(1, self.max_id + 1) if id_ in self)
 
 
-@dataclass(frozen=True, slots=True)
-class Restriction:
+class Restriction(msgspec.Struct, frozen=True, gc=False):
     """What a publisher imposes on some vendors for a purpose.
 
     `kind` 0: not allowed; 1: only with consent; 2: only with legitimate interest; 3: undefined.
@@ -47,19 +46,17 @@ class Restriction:
 
     purpose: int
     kind: int
-    vendors: VendorSet
+    vendors: IdSet
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherPurposes:
+class PublisherPurposes(msgspec.Struct, frozen=True, gc=False):
     """What the publisher itself may do."""
 
-    consents: frozenset[int]
-    legitimate_interests: frozenset[int]
+    consents: IdSet
+    legitimate_interests: IdSet
 
 
-@dataclass(frozen=True, slots=True)
-class TcString:
+class TcString(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The choices that a TC string records. Times are deciseconds since 1970, UTC."""
 
     created: int
@@ -72,15 +69,15 @@ class TcString:
     policy_version: int
     service_specific: bool
     non_standard_texts: bool
-    special_features: frozenset[int]
-    purpose_consents: frozenset[int]
-    purpose_legitimate_interests: frozenset[int]
+    special_features: IdSet
+    purpose_consents: IdSet
+    purpose_legitimate_interests: IdSet
     purpose_one_treatment: bool
     publisher_country: str
-    vendor_consents: VendorSet
-    vendor_legitimate_interests: VendorSet
+    vendor_consents: IdSet
+    vendor_legitimate_interests: IdSet
     restrictions: tuple[Restriction, ...]
-    disclosed_vendors: VendorSet | None  # None: the string does not have this segment
+    disclosed_vendors: IdSet | None  # None: the string does not have this segment
     publisher_purposes: PublisherPurposes | None
 
     def restriction(self, purpose: int, vendor: int) -> int | None:
@@ -96,7 +93,7 @@ class TcString:
 def decode_tc_string(text: str) -> TcString:
     """A TC string: the core, then segments that say what they are, with dots between."""
     core, *segments = text.split(".", _MAX_SEGMENTS)
-    disclosed: VendorSet | None = None
+    disclosed: IdSet | None = None
     publisher: PublisherPurposes | None = None
     for segment in segments:
         bits = BitReader(segment)
@@ -104,7 +101,7 @@ def decode_tc_string(text: str) -> TcString:
         if kind == _DISCLOSED_VENDORS:
             disclosed = _vendors(bits)
         elif kind == _PUBLISHER_PURPOSES:
-            publisher = PublisherPurposes(bits.flags(_PURPOSES), bits.flags(_PURPOSES))
+            publisher = PublisherPurposes(_purposes(bits), _purposes(bits))
     bits = BitReader(core)
     if bits.number(6) != _VERSION:
         raise KreachError("the TC string must have version 2")
@@ -114,16 +111,16 @@ def decode_tc_string(text: str) -> TcString:
         cmp_id=bits.number(12),
         cmp_version=bits.number(12),
         consent_screen=bits.number(6),
-        consent_language=bits.letters(2),
+        consent_language=bits.two_letters(),
         vendor_list_version=bits.number(12),
         policy_version=bits.number(6),
         service_specific=bool(bits.number(1)),
         non_standard_texts=bool(bits.number(1)),
-        special_features=bits.flags(_SPECIAL_FEATURES),
-        purpose_consents=bits.flags(_PURPOSES),
-        purpose_legitimate_interests=bits.flags(_PURPOSES),
+        special_features=IdSet(_SPECIAL_FEATURES, bits.number(_SPECIAL_FEATURES)),
+        purpose_consents=_purposes(bits),
+        purpose_legitimate_interests=_purposes(bits),
         purpose_one_treatment=bool(bits.number(1)),
-        publisher_country=bits.letters(2),
+        publisher_country=bits.two_letters(),
         vendor_consents=_vendors(bits),
         vendor_legitimate_interests=_vendors(bits),
         restrictions=_restrictions(bits),
@@ -132,19 +129,23 @@ def decode_tc_string(text: str) -> TcString:
     )
 
 
-def _vendors(bits: BitReader) -> VendorSet:
+def _purposes(bits: BitReader) -> IdSet:
+    return IdSet(_PURPOSES, bits.number(_PURPOSES))
+
+
+def _vendors(bits: BitReader) -> IdSet:
     max_id = bits.number(16)
     if bits.number(1):
-        return VendorSet(max_id, ranges=_ranges(bits))
-    return VendorSet(max_id, field=bits.number(max_id))
+        return IdSet(max_id, ranges=_ranges(bits))
+    return IdSet(max_id, field=bits.number(max_id))
 
 
 def _ranges(bits: BitReader) -> tuple[tuple[int, int], ...]:
     ranges = []
     for _ in range(bits.number(12)):
-        several = bits.number(1)
-        first = bits.number(16)
-        ranges.append((first, bits.number(16) if several else first))
+        entry = bits.number(17)  # one bit: whether there is a last one, and the first
+        first = entry & 0xFFFF
+        ranges.append((first, bits.number(16) if entry >> 16 else first))
     return tuple(ranges)
 
 
@@ -152,7 +153,5 @@ def _restrictions(bits: BitReader) -> tuple[Restriction, ...]:
     found = []
     for _ in range(bits.number(12)):
         purpose, kind = bits.number(6), bits.number(2)
-        ranges = _ranges(bits)
-        vendors = VendorSet(max((last for _, last in ranges), default=0), ranges=ranges)
-        found.append(Restriction(purpose, kind, vendors))
+        found.append(Restriction(purpose, kind, IdSet(_MAX_VENDOR, ranges=_ranges(bits))))
     return tuple(found)

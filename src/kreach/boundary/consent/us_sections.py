@@ -193,7 +193,12 @@ def decode_us_section(section: int, text: str) -> UsSection:
 
 
 def _answers(bits: BitReader, layout: _Layout) -> dict[str, tuple[int, ...]]:
-    answers = {name: tuple(bits.number(2) for _ in range(count)) for name, count in layout}
-    if any(_UNDEFINED in each for each in answers.values()):
-        raise KreachError("a US section of the GPP string has answers from 0 to 2 only")
+    left = 2 * sum(count for _, count in layout)
+    field = bits.number(left)
+    answers = {}
+    for name, count in layout:
+        left -= 2 * count
+        answers[name] = tuple(field >> left + 2 * at & 3 for at in range(count - 1, -1, -1))
+        if _UNDEFINED in answers[name]:
+            raise KreachError("a US section of the GPP string has answers from 0 to 2 only")
     return answers
