@@ -48,10 +48,15 @@ class BitReader:
         chunk = int.from_bytes(self._data[start >> 3 : (end + 7) >> 3], "big")
         return chunk >> (-end & 7) & ((1 << width) - 1)
 
-    def two_letters(self) -> str:
-        """A code of a language or country: capital letters of six bits each, A is 0."""
-        first, second = divmod(self.number(12), 64)
-        return chr(65 + first) + chr(65 + second)
+    def numbers(self, widths: tuple[int, ...]) -> list[int]:
+        """The next numbers of these widths; faster than one by one."""
+        left = sum(widths)
+        field = self.number(left)
+        found = []
+        for width in widths:
+            left -= width
+            found.append(field >> left & ((1 << width) - 1))
+        return found
 
     def fibonacci(self) -> int:
         """A number as a sum of Fibonacci numbers 1, 2, 3, 5, …, ended by the bits 11."""

@@ -15,6 +15,8 @@ _VERSION = 2
 _PURPOSES = 24
 _SPECIAL_FEATURES = 12
 _DISCLOSED_VENDORS, _PUBLISHER_PURPOSES = 1, 3  # types of segments after the core
+_HEAD_WIDTHS = (36, 36, 12, 12, 6, 12, 12, 6, 1, 1, _SPECIAL_FEATURES, _PURPOSES, _PURPOSES, 1, 12)
+"""Of the core after its version, up to the vendors; in the order of `TcString`."""
 _MAX_SEGMENTS = 8
 _MAX_VENDOR = 65_535
 
@@ -105,22 +107,23 @@ def decode_tc_string(text: str) -> TcString:
     bits = BitReader(core)
     if bits.number(6) != _VERSION:
         raise KreachError("the TC string must have version 2")
+    head = bits.numbers(_HEAD_WIDTHS)
     return TcString(
-        created=bits.number(36),
-        last_updated=bits.number(36),
-        cmp_id=bits.number(12),
-        cmp_version=bits.number(12),
-        consent_screen=bits.number(6),
-        consent_language=bits.two_letters(),
-        vendor_list_version=bits.number(12),
-        policy_version=bits.number(6),
-        service_specific=bool(bits.number(1)),
-        non_standard_texts=bool(bits.number(1)),
-        special_features=IdSet(_SPECIAL_FEATURES, bits.number(_SPECIAL_FEATURES)),
-        purpose_consents=_purposes(bits),
-        purpose_legitimate_interests=_purposes(bits),
-        purpose_one_treatment=bool(bits.number(1)),
-        publisher_country=bits.two_letters(),
+        created=head[0],
+        last_updated=head[1],
+        cmp_id=head[2],
+        cmp_version=head[3],
+        consent_screen=head[4],
+        consent_language=_two_letters(head[5]),
+        vendor_list_version=head[6],
+        policy_version=head[7],
+        service_specific=bool(head[8]),
+        non_standard_texts=bool(head[9]),
+        special_features=IdSet(_SPECIAL_FEATURES, head[10]),
+        purpose_consents=IdSet(_PURPOSES, head[11]),
+        purpose_legitimate_interests=IdSet(_PURPOSES, head[12]),
+        purpose_one_treatment=bool(head[13]),
+        publisher_country=_two_letters(head[14]),
         vendor_consents=_vendors(bits),
         vendor_legitimate_interests=_vendors(bits),
         restrictions=_restrictions(bits),
@@ -129,13 +132,20 @@ def decode_tc_string(text: str) -> TcString:
     )
 
 
+def _two_letters(code: int) -> str:
+    """A language or country: capital letters of six bits each, A is 0."""
+    first, second = divmod(code, 64)
+    return chr(65 + first) + chr(65 + second)
+
+
 def _purposes(bits: BitReader) -> IdSet:
     return IdSet(_PURPOSES, bits.number(_PURPOSES))
 
 
 def _vendors(bits: BitReader) -> IdSet:
-    max_id = bits.number(16)
-    if bits.number(1):
+    head = bits.number(17)  # the highest id, and one bit: whether there are ranges
+    max_id = head >> 1
+    if head & 1:
         return IdSet(max_id, ranges=_ranges(bits))
     return IdSet(max_id, field=bits.number(max_id))
 
@@ -152,6 +162,6 @@ def _ranges(bits: BitReader) -> tuple[tuple[int, int], ...]:
 def _restrictions(bits: BitReader) -> tuple[Restriction, ...]:
     found = []
     for _ in range(bits.number(12)):
-        purpose, kind = bits.number(6), bits.number(2)
-        found.append(Restriction(purpose, kind, IdSet(_MAX_VENDOR, ranges=_ranges(bits))))
+        head = bits.number(8)  # six bits for the purpose, two for the kind
+        found.append(Restriction(head >> 2, head & 3, IdSet(_MAX_VENDOR, ranges=_ranges(bits))))
     return tuple(found)

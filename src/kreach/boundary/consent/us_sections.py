@@ -193,12 +193,11 @@ def decode_us_section(section: int, text: str) -> UsSection:
 
 
 def _answers(bits: BitReader, layout: _Layout) -> dict[str, tuple[int, ...]]:
-    left = 2 * sum(count for _, count in layout)
-    field = bits.number(left)
-    answers = {}
+    found = bits.numbers((2,) * sum(count for _, count in layout))
+    if _UNDEFINED in found:
+        raise KreachError("a US section of the GPP string has answers from 0 to 2 only")
+    answers, at = {}, 0
     for name, count in layout:
-        left -= 2 * count
-        answers[name] = tuple(field >> left + 2 * at & 3 for at in range(count - 1, -1, -1))
-        if _UNDEFINED in answers[name]:
-            raise KreachError("a US section of the GPP string has answers from 0 to 2 only")
+        answers[name] = tuple(found[at : at + count])
+        at += count
     return answers
