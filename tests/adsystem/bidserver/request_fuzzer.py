@@ -27,6 +27,7 @@ _FIELDS = (
     *("id", "imp", "user", "data", "name", "segment", "ext", "catalogue", "banner", "format"),
     *("w", "h", "pmp", "private_auction", "bidfloor", "bidfloorcur", "exp", "at", "tmax", "test"),
     *("source", "schain", "nodes", "asi"),
+    *("regs", "coppa", "gdpr", "us_privacy", "gpp", "gpp_sid", "gpc", "consent", "lmt"),
     *("cur", "badv", "device", "eids", "", "__proto__", "\u0000"),
 )
 

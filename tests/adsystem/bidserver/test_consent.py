@@ -2,10 +2,13 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from kreach.adsystem.bidserver import consent
@@ -223,6 +226,17 @@ def test_settings_come_from_file_and_environment() -> None:
     variables = {"KREACH_BIDDER_CONSENT": '{ us = "allow", vendor_id = 755 }'}
     made = load_settings(BidderSettings, "bidder", {}, environment=variables)
     assert made.consent == ConsentSettings(us="allow", vendor_id=755)
+
+
+def test_the_page_lists_every_reason_and_every_setting() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "consent.md").read_text("utf-8")
+    example = (Path(__file__).parents[3] / "examples" / "kreach.toml").read_text("utf-8")
+    assert [reason for reason in REASONS if f"`{reason}`" not in page] == []
+    for field in msgspec.structs.fields(ConsentSettings):
+        assert f"| `{field.name}` |" in page
+        assert field.name in example
+    written = tomllib.loads(example)["bidder"]["consent"]
+    assert msgspec.convert(written, ConsentSettings) == ConsentSettings()
 
 
 # -- the cache ------------------------------------------------------------------------------------
