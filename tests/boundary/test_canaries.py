@@ -107,8 +107,8 @@ def broken() -> Iterator[bytes]:
     ):
         yield json.dumps(good | {"imp": [place]}).encode()
     for name in ("gdpr", "coppa", "us_privacy", "gpp", "gpp_sid", "gpc", "ext"):
-        for value in (MARK, [MARK], {MARK: MARK}):
-            yield json.dumps(good | {"regs": {name: value}}).encode()
+        for odd in (MARK, [MARK], {MARK: MARK}):
+            yield json.dumps(good | {"regs": {name: odd}}).encode()
     for data in (
         MARK,
         [MARK],

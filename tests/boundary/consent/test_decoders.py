@@ -62,6 +62,9 @@ def test_characters_outside_of_base64url_are_refused(text: str) -> None:
 def test_text_that_never_ends_costs_little() -> None:
     with pytest.raises(KreachError, match="at most"):
         BitReader("A" * (MAX_TEXT_CHARS + 1))
+    for decode, part in ((decode_tc_string, ".IAAA"), (split_gpp_string, "~BAAA")):
+        with pytest.raises(KreachError, match="at most"):
+            decode("DBAA" + part * (MAX_TEXT_CHARS // 4))
     with pytest.raises(KreachError, match="numbers below"):
         BitReader("A" * MAX_TEXT_CHARS).fibonacci()
 

@@ -4,13 +4,19 @@ import binascii
 
 from kreach.errors import KreachError
 
-__all__ = ["MAX_TEXT_CHARS", "BitReader"]
+__all__ = ["MAX_TEXT_CHARS", "BitReader", "check_length"]
 
 MAX_TEXT_CHARS = 16_384
 """A longer string is not read. TC strings of all vendors with restrictions have some 5,000."""
 
 _MAX_FIBONACCI = 1 << 20  # ids have 16 bits
 _STANDARD = bytes.maketrans(b"-_", b"+/")
+
+
+def check_length(text: str) -> None:
+    """Refuse a string, with all its parts, that would take long to read."""
+    if len(text) > MAX_TEXT_CHARS:
+        raise KreachError(f"a consent string has at most {MAX_TEXT_CHARS} characters")
 
 
 class BitReader:
@@ -24,8 +30,7 @@ class BitReader:
     __slots__ = ("_data", "at", "count")
 
     def __init__(self, text: str) -> None:
-        if len(text) > MAX_TEXT_CHARS:
-            raise KreachError(f"a consent string has at most {MAX_TEXT_CHARS} characters")
+        check_length(text)
         # Encoders may end at any character. Whole bytes need multiples of four: fill with zeros,
         # which `count` keeps from being read.
         try:

@@ -3,7 +3,7 @@
 Layout: "Global Privacy Platform String" 1.0, and "Section Information" for ids.
 """
 
-from kreach.boundary.consent.bits import BitReader
+from kreach.boundary.consent.bits import BitReader, check_length
 from kreach.errors import KreachError
 
 __all__ = ["CANADA", "TCF_EU", "TCF_EU_V1", "US_PRIVACY", "split_gpp_string"]
@@ -24,6 +24,7 @@ def split_gpp_string(text: str) -> dict[int, str]:
     >>> split_gpp_string("DBABTA~1YNN")
     {6: '1YNN'}
     """
+    check_length(text)
     header, *sections = text.split("~", _MAX_SECTIONS)
     bits = BitReader(header)
     if bits.number(6) != _HEADER_TYPE or bits.number(6) != _HEADER_VERSION:

@@ -6,7 +6,7 @@ Layout: "Consent string and vendor list formats v2" of IAB Tech Lab, sections "T
 
 import msgspec
 
-from kreach.boundary.consent.bits import BitReader
+from kreach.boundary.consent.bits import BitReader, check_length
 from kreach.errors import KreachError
 
 __all__ = ["IdSet", "PublisherPurposes", "Restriction", "TcString", "decode_tc_string"]
@@ -94,6 +94,7 @@ class TcString(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 def decode_tc_string(text: str) -> TcString:
     """A TC string: the core, then segments that say what they are, with dots between."""
+    check_length(text)
     core, *segments = text.split(".", _MAX_SEGMENTS)
     disclosed: IdSet | None = None
     publisher: PublisherPurposes | None = None
