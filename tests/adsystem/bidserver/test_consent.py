@@ -57,6 +57,10 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
     ("gdpr invalid string", {"user": USER | {"ext": {"consent": ["C"]}}}),
     ("gdpr no consent", {"regs": {"gdpr": 1}, "user": USER | {"consent": NO_PROFILES}}),
     ("gdpr no consent", {"user": USER | {"consent": NO_PROFILES}}),
+    (
+        "gdpr invalid string",
+        {"regs": {"gpp": "x", "gpp_sid": [2]}, "user": USER | {"consent": CONSENT}},
+    ),
     ("us opt-out", {"regs": {"us_privacy": "1YYN"}}),
     ("us opt-out", {"regs": {"ext": {"us_privacy": "1YYN"}}}),
     ("us opt-out", {"regs": {"ext": {"gpc": "1"}}}),
@@ -70,6 +74,7 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
     ("us unreadable", {"regs": {"gpp_sid": [8]}}),
     ("gpp unreadable", {"regs": {"gpp": "what"}}),
     ("gpp unreadable", {"regs": ["what"]}),
+    ("gpp unreadable", {"regs": {"gpp_sid": {}}}),
     ("gpp section unknown", {"regs": {"gpp": CALIFORNIA, "gpp_sid": [5]}}),
     ("gpp section unknown", {"regs": {"gpp": CALIFORNIA, "gpp_sid": [8, 99]}}),
 ]

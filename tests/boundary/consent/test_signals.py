@@ -78,11 +78,16 @@ def test_a_text_that_is_none_is_there_but_unreadable(value: object) -> None:
         *(([2], (2,)), ([7, 8], (7, 8)), (["7", 8.0], (7, 8)), ("7,8", (7, 8)), (7, (7,))),
         *(([-1], ()), (-1, ()), ("-1", ())),  # none applies
         *(([], None), ([0], None), ("", None), (None, None)),  # not said
-        *((["x"], None), ([None], None), ({"a": 1}, None), ([7, [8]], None), ("7;8", None)),
     ],
 )
 def test_section_ids(value: object, sections: tuple[int, ...] | None) -> None:
-    assert signals({"gpp_sid": value}).gpp_sections == sections
+    assert signals({"gpp_sid": value}) == Signals(gpp_sections=sections)
+
+
+@pytest.mark.parametrize("value", [["x"], [None], {"a": 1}, [7, [8]], "7;8", [10**30], [7, 2**61]])
+def test_section_ids_that_cannot_be_read_let_all_sections_apply(value: object) -> None:
+    assert signals({"gpp_sid": value, "gpp": "D"}) == Signals(gpp="D")
+    assert signals({"gpp_sid": value}) == Signals(gpp="?")
 
 
 @pytest.mark.parametrize("odd", ["x", 3, 1.5, True, [], [{"coppa": 1}]])

@@ -112,6 +112,8 @@ def decide(signals: Signals, settings: ConsentSettings) -> str:
             unreadable = True
     applicable = signals.gpp_sections
     scope: Iterable[int] = sections if applicable is None else applicable
+    if unreadable and TCF_EU in scope:
+        sections = {TCF_EU: signals.gpp}  # a bare TC string, or unreadable
     if _gdpr_applies(signals, sections, settings) and settings.gdpr != "allow":
         reason = _gdpr_decision(signals, sections, settings)
         if reason:

@@ -95,13 +95,17 @@ def read_signals(regs: object, consent: object, user_ext: object) -> Signals:
         sections = ext.gpp_sid if sections is None else sections
     if isinstance(user_ext, UserExt):
         consent = _first(consent, user_ext.consent)
+    if sections is not None:
+        sections = _section_ids(sections)
+        if sections == _UNREADABLE_IDS:  # all sections apply, and without a string that is unclear
+            sections, gpp = None, gpp or UNREADABLE
     fields = (
         coppa is not None and coppa != 0 and is_set(coppa) is True,
         None if gdpr is None else is_set(gdpr),
         "" if consent is None else _text(consent),
         "" if us_privacy is None else _text(us_privacy),
         "" if gpp is None else _text(gpp),
-        None if sections is None else _section_ids(sections),
+        sections,
         gpc is not None and is_set(gpc) is True,
     )
     return tuple.__new__(Signals, fields)  # what `_make` does, in half the time
@@ -110,6 +114,7 @@ def read_signals(regs: object, consent: object, user_ext: object) -> Signals:
 _NO_REGS = Regs()
 _UNREADABLE_REGS = Regs(gpp=UNREADABLE)
 _MAX_SECTION_ID = 65_535
+_UNREADABLE_IDS = (-1,)
 _NO = ("0", "false", "no")
 
 
@@ -142,22 +147,21 @@ def _text(value: object) -> str:
 def _section_ids(value: object) -> tuple[int, ...] | None:
     """Section ids from a list, or from text with commas.
 
-    -1 says that no section applies. 0, an empty list and what cannot be read do not say which.
+    -1 says that no section applies. 0 and an empty list do not say which: None.
     """
     if isinstance(value, str):
-        value = value.split(",")
+        value = value.split(",") if value.strip() else []
     elif isinstance(value, int | float):
         value = [value]
-    if not isinstance(value, list) or not value:
-        return None
+    if not isinstance(value, list):
+        return _UNREADABLE_IDS
     ids = []
     for each in value:
         try:
             number = int(each)
         except (TypeError, ValueError, OverflowError):
-            return None
-        if number == 0 or number > _MAX_SECTION_ID:
-            return None
-        if number > 0:
-            ids.append(number)
-    return tuple(ids)
+            return _UNREADABLE_IDS
+        if number > _MAX_SECTION_ID:
+            return _UNREADABLE_IDS
+        ids.append(number)
+    return tuple(number for number in ids if number > 0) if ids and 0 not in ids else None
