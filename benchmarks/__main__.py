@@ -21,6 +21,7 @@ NAMES = (
     "plans",
     "log",
     "bidder",
+    "consent",
     "notices",
     "restart",
     "reporting",

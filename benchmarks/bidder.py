@@ -14,10 +14,12 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from urllib.request import urlopen
 
 import numpy as np
 
+from benchmarks.consent import tc_string
 from benchmarks.load import Load, get, post, run_load, run_paced
 from benchmarks.timing import memory_megabytes
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
@@ -75,8 +77,11 @@ def make_store(
     return config
 
 
-def bid_request(group: str, catalogue: str = "bench-1") -> bytes:
-    """A request of about 1 KB, with what exchanges send and we do not look at."""
+_CONSENT = tc_string(Random(0))
+
+
+def bid_request(group: str, catalogue: str = "bench-1", consent: str = _CONSENT) -> bytes:
+    """A request of about 2 KB, with consent, and with what exchanges send and we do not look at."""
     return json.dumps(
         {
             "id": "80ce30c53c16e6ede735f123ef6e32361bfc7b22",
@@ -113,7 +118,8 @@ def bid_request(group: str, catalogue: str = "bench-1") -> bytes:
                         "segment": [{"id": group}],
                         "ext": {"catalogue": catalogue},
                     },
-                ]
+                ],
+                "consent": consent,
             },
             "regs": {"coppa": 0, "ext": {"gdpr": 1}},
         }
@@ -126,7 +132,12 @@ class Traffic:
     def __init__(self, groups: int, seed: int, billed: float = 0.1) -> None:
         generator = np.random.default_rng(seed)
         picked = generator.integers(0, groups, 20_000)
-        self._bids = [post("/openrtb2/bid", bid_request(f"g{j:07d}")) for j in picked]
+        chance = Random(seed)
+        consents = [tc_string(chance) for _ in range(1_000)]
+        self._bids = [
+            post("/openrtb2/bid", bid_request(f"g{j:07d}", consent=chance.choice(consents)))
+            for j in picked
+        ]
         self._billed = billed
         self._at = 0
         self._notices: list[bytes] = []

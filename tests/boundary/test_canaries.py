@@ -75,9 +75,11 @@ def marked(**more: Any) -> dict[str, Any]:
             "keywords": MARK,
             "geo": {"lat": LAT, "lon": LON},
             "eids": [{"source": MARK, "uids": [{"id": f"{MARK}-eid", "atype": 1}]}],
+            "consent": f"{MARK}-consent",  # read, and gone with the request: no law applies
             "ext": {"consent": MARK, "eids": [MARK], MARK: MARK},
             "data": data,
         },
+        regs={"gdpr": 0, "ext": {"gdpr": 0, MARK: MARK}},
         site={"page": f"https://news.example/?uid={MARK}", "ref": MARK, "ext": {"s": MARK}},
         source={"tid": MARK, "pchain": MARK},
         ext={MARK: [MARK]},
@@ -104,6 +106,9 @@ def broken() -> Iterator[bytes]:
         MARK,
     ):
         yield json.dumps(good | {"imp": [place]}).encode()
+    for name in ("gdpr", "coppa", "us_privacy", "gpp", "gpp_sid", "gpc", "ext"):
+        for odd in (MARK, [MARK], {MARK: MARK}):
+            yield json.dumps(good | {"regs": {name: odd}}).encode()
     for data in (
         MARK,
         [MARK],
@@ -331,5 +336,6 @@ def test_nothing_is_left_of_a_request_that_was_decoded() -> None:
 
     request = decode_request(json.dumps(marked()).encode())
     texts = [here for here in reachable(request) if isinstance(here, str) and MARK in here]
-    # other providers' names and segments are read, in search of ours, and dropped with the request
-    assert set(texts) == {f"{MARK}-dmp", MARK}
+    # other providers' names and segments are read, in search of ours, and dropped with the request;
+    # so is the consent string
+    assert set(texts) == {f"{MARK}-dmp", f"{MARK}-consent", MARK}

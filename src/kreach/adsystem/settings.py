@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 
@@ -13,6 +15,7 @@ __all__ = [
     "EVERYONE",
     "AdSystemSettings",
     "BidderSettings",
+    "ConsentSettings",
     "ConsoleSettings",
     "GuardSettings",
     "NoiseSettings",
@@ -24,6 +27,8 @@ __all__ = [
 EVERYONE = "everyone"
 """The audience that every catalogue has: all its people."""
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
+
+_CONSENT_ONLY = (1, 3, 4, 5, 6)  # purposes of the TCF that nothing but consent permits
 
 
 class AdSystemSettings(Settings, frozen=True, kw_only=True):
@@ -40,6 +45,54 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     audiences: dict[str, Path] = {}  # noqa: RUF012 - msgspec copies it
     corrections: tuple[Path, ...] = ()
     currency: str = "USD"
+
+
+class ConsentSettings(Settings, frozen=True, kw_only=True):
+    """`[bidder.consent]`: where law or people's choices say no, do not bid (docs/consent.md).
+
+    For each of `children`, `gdpr` and `us` the policy is `deny` (never bid where the law applies),
+    `require_consent` (bid where the signals permit it) or `allow` (bid whatever they say); for
+    `other` laws, whose signals the bidder cannot read, and for `limited_tracking` (`device.lmt` and
+    `dnt`) it is `deny` or `allow`.
+
+    Under the GDPR `purposes` of the TCF must have consent, or those of `legitimate_interests` that
+    basis; a publisher's restriction can change the basis of `flexible_purposes` only. `vendor_id`
+    is the bidder's in the Global Vendor List; without one, only purposes are checked.
+    `gdpr_default` says whether the GDPR applies where a request does not say.
+    """
+
+    children: str = "deny"
+    gdpr: str = "require_consent"
+    us: str = "require_consent"
+    other: str = "deny"
+    limited_tracking: str = "allow"
+    gdpr_default: bool = False
+    vendor_id: int | None = None
+    purposes: tuple[int, ...] = (2, 4, 7)
+    legitimate_interests: tuple[int, ...] = ()
+    flexible_purposes: tuple[int, ...] = ()
+    us_notice: bool = True  # do not bid where notice of the right to opt out was not given
+
+    def __post_init__(self) -> None:
+        for name in ("children", "gdpr", "us", "other", "limited_tracking"):
+            policy: str = getattr(self, name)
+            choices = ["deny", "require_consent", "allow"]
+            if name in ("other", "limited_tracking"):
+                choices.remove("require_consent")
+            if policy not in choices:
+                raise KreachError.rule(name, f"be {_either(choices)}", policy)
+        if self.vendor_id is not None:
+            _at_least("vendor_id", self.vendor_id, 1, 65_535)
+        if not self.purposes:
+            rule = 'name at least one purpose of the TCF; for none, set gdpr = "allow"'
+            raise KreachError.rule("purposes", rule, self.purposes)
+        for purpose in self.purposes:
+            _at_least("purposes", purpose, 1, 24)
+        for name in ("legitimate_interests", "flexible_purposes"):
+            for purpose in getattr(self, name):
+                if purpose not in self.purposes or purpose in _CONSENT_ONLY:
+                    rule = "name purposes that are required, and of them only 2 and those above 6"
+                    raise KreachError.rule(name, rule, purpose)
 
 
 class BidderSettings(Settings, frozen=True, kw_only=True):
@@ -71,6 +124,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     pacing_seconds: float = 10.0
     pacing_days: float = 90.0
     max_body_bytes: int = 256_000
+    consent: ConsentSettings = msgspec.field(default_factory=ConsentSettings)
 
     def __post_init__(self) -> None:
         check_port(self.port)
@@ -307,6 +361,10 @@ def check_url(name: str, url: str | None) -> None:
     if url is not None and not _URL.fullmatch(url):
         rule = "begin with http:// or https:// and have none of the characters that need escaping"
         raise KreachError.rule(name, rule, url)
+
+
+def _either(choices: list[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def _at_least(name: str, value: float, least: float, most: float) -> None:

@@ -1,13 +1,15 @@
 """The part of OpenRTB 2.6 that kreach speaks.
 
 Requests are decoded into these types only. A user id, device, address or `eids` entry has no
-field, so the parser skips it and no object ever holds it.
+field, so the parser skips it and no object ever holds it. Consent and policy signals have fields,
+in `boundary.consent.signals`; they live as long as the request.
 """
 
 from typing import Any
 
 import msgspec
 
+from kreach.boundary.consent.signals import NOT_AN_OBJECT, Device, Regs, UserExt
 from kreach.errors import KreachError
 
 __all__ = [
@@ -51,9 +53,11 @@ class Data(msgspec.Struct, gc=False):
 
 
 class User(msgspec.Struct, gc=False):
-    """Providers' data. There is no id."""
+    """Providers' data, and the TC string. There is no id."""
 
     data: list[Data] | None = None
+    consent: Any = None
+    ext: UserExt | NOT_AN_OBJECT = None
 
 
 class Format(msgspec.Struct, gc=False):
@@ -143,6 +147,8 @@ class BidRequest(msgspec.Struct, gc=False):
     wseat: list[str] | None = None
     bseat: list[str] | None = None
     source: Source | None = None
+    regs: Regs | NOT_AN_OBJECT = None
+    device: Device | NOT_AN_OBJECT = None
 
     @property
     def first_price(self) -> bool:

@@ -27,6 +27,7 @@ _FIELDS = (
     *("id", "imp", "user", "data", "name", "segment", "ext", "catalogue", "banner", "format"),
     *("w", "h", "pmp", "private_auction", "bidfloor", "bidfloorcur", "exp", "at", "tmax", "test"),
     *("source", "schain", "nodes", "asi"),
+    *("regs", "coppa", "gdpr", "us_privacy", "gpp", "gpp_sid", "gpc", "consent", "lmt"),
     *("cur", "badv", "device", "eids", "", "__proto__", "\u0000"),
 )
 
@@ -60,8 +61,16 @@ def good_requests() -> list[dict[str, Any]]:
         "user": {
             "id": "u",
             "data": [user_data("x", "y", "other"), user_data("g2"), user_data("g3")],
+            "consent": "CQlVK8AQlVK8AxD4zqDEAAE8AP_gAP_gAIYgF5wAQF5gY_ABgV4Bj4AA",
+            "ext": {"consent": ""},
         },
-        "regs": {"coppa": 0, "ext": {"gdpr": 1}},
+        "regs": {
+            "coppa": 0,
+            "us_privacy": "1YNN",
+            "gpp": "DBABBg~BVoAAABA",
+            "gpp_sid": [8],
+            "ext": {"gdpr": 1},
+        },
     }
     return [plain, rich, plain | {"at": 1}, {"id": "1", "imp": []}]
 

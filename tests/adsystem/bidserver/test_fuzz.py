@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kreach.adsystem.bidserver import consent
 from kreach.boundary.openrtb import BidResponse, decode_request
 from kreach.errors import KreachError
 from tests.adsystem.bidserver.request_fuzzer import mutated
@@ -27,6 +28,7 @@ REASONS = {
     *("no imp", "no user", "no group", "unknown catalogue", "unknown group", "tmax too short"),
     *("currency", "test", "private auction", "floor currency", "below floor", "no campaign"),
     "no budget",
+    *consent.REASONS,
 }
 
 

@@ -5,6 +5,7 @@ from math import ceil, isfinite
 
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.adsystem.bidserver.consent import ConsentPolicy
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json, decode_request
@@ -25,6 +26,7 @@ class Bids:
         self._state = state
         self._no_bid: dict[str, Response] = {}
         settings = state.settings
+        self._consent = ConsentPolicy(settings.consent)
         self._provider = settings.provider
         self._base = settings.notices.encode()
         self._nurl = b"%b/openrtb2/win/" % self._base if settings.win_notices else None
@@ -65,7 +67,7 @@ class Bids:
         return answer
 
     def _decide(self, request: BidRequest, exchange: str) -> Response:
-        reason = self._no_bid_reason(request)
+        reason = self._consent.refusal(request) or self._no_bid_reason(request)
         if reason:
             if reason in _VISITS:
                 bidder = self._group(request)[1]
