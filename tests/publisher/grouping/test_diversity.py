@@ -77,7 +77,7 @@ def test_floors_check_themselves() -> None:
     for wrong in ({"min_l": 0}, {"min_entropy_l": 0.5}, {"max_t": 0.0}, {"max_t": 1.5}):
         with pytest.raises(KreachError, match=rf"^{next(iter(wrong))} must be a"):
             DiversityFloors(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(KreachError, match="^sensitive must name at least one column"):
+    with pytest.raises(KreachError, match=r"^sensitive must name at least one column"):
         Diverse(AtRandom(), ())
 
 
@@ -133,8 +133,7 @@ def test_every_strategy_holds_the_floors_or_refuses(
     assert diverse.name == STRATEGIES[name].name
     try:
         assignment = form_groups(people, k, diverse, seed)
-    except DiversityRefused as refused:
-        assert "cannot be held" in str(refused)
+    except DiversityRefused:
         assignment = form_groups(people, k, diverse.lenient(), seed)
         assert assignment.group_sizes.min() >= k
         return
@@ -244,6 +243,6 @@ def test_groups_do_not_grow_without_bound() -> None:
         form_groups(people, 20, Diverse(ByRates(), ("condition",)), seed=1)
     assert f"groups may grow to {MAX_GROWTH} times group_size" in str(refused.value)
     assert "condition: groups of 100 people have as few as 1 different values" in str(refused.value)
+    closest = Diverse(AtRandom(), ("region",), DiversityFloors(1, 1.0, 0.001))
     with pytest.raises(DiversityRefused, match=r"region: groups of 25 people are .* t = "):
-        floors = DiversityFloors(1, 1.0, 0.001)
-        form_groups(people, 5, Diverse(AtRandom(), ("region",), floors), seed=1)
+        form_groups(people, 5, closest, seed=1)

@@ -5,8 +5,8 @@ A group of k people protects nobody's secret if all of them share it. Of each gr
 * l, *distinct*: different values;
 * l, *entropy*: equally likely values that it is worth, exp(−Σ q ln q);
 * t: the earth mover's distance between the values in the group (q) and among all people (p).
-  Categories are equally far from each other, t = ½ Σ |q − p|. Numbers are in order: with m different
-  values, t = 1/(m − 1) Σ |F_q − F_p| over their cumulative shares.
+  Categories are equally far from each other, t = ½ Σ |q − p|. Numbers are in order: with m
+  different values, t = 1/(m − 1) Σ |F_q − F_p| over their cumulative shares.
 
 Joining two groups never lowers either l below that of the worse one, and never raises t above it:
 the number of values can only grow, entropy is concave, and both distances are convex.

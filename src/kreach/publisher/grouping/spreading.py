@@ -1,11 +1,11 @@
 """Spread sensitive values over groups that were formed, and keep them as they are otherwise.
 
-A strategy puts people in line; its groups are runs of that line. Groups that break a diversity floor
-are joined with their neighbors in the line into blocks, and each block is dealt out again: its
-people, sorted by value, go round its groups like cards, so that every group gets the values of the
+A strategy puts people in line; its groups are runs of that line. Groups that break a diversity
+floor are joined with their neighbors in the line into blocks, and each block is dealt out again:
+its people, sorted by value, go round its groups like cards, so that every group gets the values of the
 block in equal parts. Which person of a value goes where follows the line: the first group gets the
-first people of each value, the last group the last ones. So a block of groups by visit rates becomes
-groups by visit rates, with mixed values. Blocks double until every group holds the floors.
+first people of each value, the last group the last ones. So a block of groups by visit rates
+becomes groups by visit rates, with mixed values. Blocks double until every group holds the floors.
 
 Blocks first stay inside a cell of the strategy (a segment). A cell that cannot hold the floors with
 its groups is cut into fewer and larger ones, and only then joined with the next cell. Nothing loops
@@ -271,8 +271,8 @@ def _runs(values: IntArray) -> tuple[IntArray, IntArray]:
 def _round_robin(offset: IntArray, length: IntArray, groups: IntArray) -> IntArray:
     """For each run the slots (offset + 0, 1, …, length − 1) mod groups, in ascending order.
 
-    Every slot comes ⌊length/groups⌋ times, those of an arc from `offset` once more. The arc may pass
-    the last slot, so there are three stretches of slots with their times.
+    Every slot comes ⌊length/groups⌋ times, those of an arc from `offset` once more. The arc may
+    pass the last slot, so there are three stretches of slots with their times.
     """
     times, more = np.divmod(length, groups)
     past = np.maximum(offset + more - groups, 0)  # the part of the arc that begins again at 0
