@@ -85,10 +85,10 @@ def _column_findings(report: Audit) -> Iterator[Finding]:
 def _homogeneity(view: ColumnView, floors: DiversityFloors | None) -> Iterator[Finding]:
     """Groups in which everybody has one value, and groups below the floors of the build."""
     check = f"homogeneity: {view.name}"
-    number = f"l {view.min_distinct}, entropy l {view.min_entropy_l:.2f}, t {view.max_t:.2f}"
-    floor = "l at least 2"
+    number = f"l = {view.min_distinct}, entropy l = {view.min_entropy_l:.2f}, t = {view.max_t:.2f}"
+    floor = "l ≥ 2"
     if floors is not None and view.role == "sensitive":
-        floor = f"l {floors.min_l}, entropy l {floors.min_entropy_l:g}, t {floors.max_t:g}"
+        floor = f"l ≥ {floors.min_l}, entropy l ≥ {floors.min_entropy_l:g}, t ≤ {floors.max_t:g}"
     revealed = (
         f"{view.name}: {view.revealed_people:,} people are in groups where all share one value, so "
         "the group reveals it"

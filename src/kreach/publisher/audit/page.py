@@ -30,6 +30,8 @@ th { font-size: .85rem; color: var(--soft); font-weight: 600; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 .checks td:nth-child(3), .checks td:nth-child(4) { font-variant-numeric: tabular-nums; }
 .checks .check { font-weight: 600; display: block; }
+.checks .check::first-letter, .checks .text::first-letter { text-transform: uppercase; }
+.checks .text { display: block; } .checks th:nth-child(2) { width: 55%; }
 .level { font-weight: 700; text-transform: uppercase; font-size: .75rem; letter-spacing: .04em;
   white-space: nowrap; }
 .level.ok { color: var(--ok); } .level.warning { color: var(--warning); }
@@ -101,7 +103,8 @@ def _checks(report: Audit) -> str:
     ordered = sorted(report.findings, key=lambda finding: _LEVELS.index(finding.level))
     rows = "".join(
         f'<tr class="{f.level}"><td><span class="level {f.level}">{f.level}</span></td>'
-        f'<td><span class="check">{escape(f.check)}</span>{escape(f.text)}</td>'
+        f'<td><span class="check">{escape(f.check)}</span>'
+        f'<span class="text">{escape(f.text)}</span></td>'
         f"<td>{escape(f.number or '–')}</td><td>{escape(f.floor or '–')}</td></tr>"
         for f in ordered
     )

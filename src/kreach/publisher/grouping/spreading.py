@@ -2,9 +2,9 @@
 
 A strategy puts people in line; its groups are runs of that line. Groups that break a diversity
 floor are joined with their neighbors in the line into blocks, and each block is dealt out again:
-its people, sorted by value, go round its groups like cards, so that every group gets the values of the
-block in equal parts. Which person of a value goes where follows the line: the first group gets the
-first people of each value, the last group the last ones. So a block of groups by visit rates
+its people, sorted by value, go round its groups like cards, so that every group gets the values of
+the block in equal parts. Which person of a value goes where follows the line: the first group gets
+the first people of each value, the last group the last ones. So a block of groups by visit rates
 becomes groups by visit rates, with mixed values. Blocks double until every group holds the floors.
 
 Blocks first stay inside a cell of the strategy (a segment). A cell that cannot hold the floors with
