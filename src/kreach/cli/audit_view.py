@@ -92,8 +92,8 @@ def _show_tables(console: Any, report: "Audit") -> None:
     )
     for name, spread in spreads:
         if spread is not None:
-            values = (spread.least, spread.p05, spread.median, spread.mean)
-            sizes.add_row(name, *(f"{v:,.1f}" for v in values))
+            numbers = (spread.least, spread.p05, spread.median, spread.mean)
+            sizes.add_row(name, *(f"{v:,.1f}" for v in numbers))
     console.print(sizes)
     if report.columns:
         heads = ("column", "role", "values", "l", "entropy l", "t", "in uniform groups")
@@ -105,8 +105,8 @@ def _show_tables(console: Any, report: "Audit") -> None:
         console.print(table)
     if report.linkage:
         versions = report.linkage[0].versions
-        heads = tuple(f"{v} version{'s' if v > 1 else ''}" for v in versions)
-        table = _table("People singled out by linking versions", ("groups", *heads, "moved"))
+        after = tuple(f"{v} version{'s' if v > 1 else ''}" for v in versions)
+        table = _table("People singled out by linking versions", ("groups", *after, "moved"))
         for link in report.linkage:
             shares = (f"{share:.2%}" for share in link.unique_share)
             table.add_row(link.method, *shares, f"{link.moved_share:.1%}")

@@ -18,8 +18,8 @@ _IDENTIFYING_SHARE = 0.5  # of people with such values: the column is an identif
 class ValueCrowds:
     """How many people share a value of a column.
 
-    `small_values` are held by fewer than k people each, `people_in_small_values` hold one.
-    `nearly_alone` people share theirs with at most one other.
+    `small_values` are held by fewer than k people each, `people_in_small_values` hold one; the pool
+    of small values is none. `nearly_alone` people share theirs with at most one other.
     """
 
     values: int
@@ -31,9 +31,10 @@ class ValueCrowds:
 
 def value_crowds(attribute: Attribute, group_size: int) -> ValueCrowds:
     """Count the people behind each value."""
-    counts = np.bincount(attribute.codes)
+    counts = np.bincount(attribute.codes, minlength=len(attribute.labels))
+    segment = np.array([label != OTHER for label in attribute.labels], dtype=np.bool_)
+    small = counts[segment & (counts > 0) & (counts < group_size)]
     counts = counts[counts > 0]
-    small = counts[counts < group_size]
     alone = int(counts[counts <= _ALONE].sum())
     identifying = len(counts) > 1 and alone > _IDENTIFYING_SHARE * len(attribute.codes)
     return ValueCrowds(len(counts), len(small), int(small.sum()), alone, identifying)
@@ -57,20 +58,16 @@ def pool_small_values(
 ) -> tuple[People, dict[str, int]]:
     """Pool values of targeting columns that fewer than k people have, and count those people.
 
-    A segment of one person would be an audience of one. If the pool itself has fewer than k people
-    it takes the next rarest values too.
+    A segment of one person would be an audience of one. The pool is no segment to be targeted, and
+    may itself have fewer than k people.
     """
     attributes = dict(people.attributes)
     pooled = {}
     for name in names:
         attribute = people.attribute(name)
         counts = np.bincount(attribute.codes, minlength=len(attribute.labels))
-        order = np.argsort(counts, kind="stable")
-        below = np.cumsum(counts[order]) - counts[order]  # people with rarer values
-        joins = np.zeros(len(counts), dtype=np.bool_)
-        joins[order] = (counts[order] < group_size) | ((below > 0) & (below < group_size))
-        joins |= (np.array(attribute.labels, dtype=object) == OTHER) & joins.any()
-        if not (joins & (counts > 0)).any():
+        joins = (counts > 0) & (counts < group_size)
+        if not joins.any():
             continue
         labels = np.array(["" if v is None else str(v) for v in attribute.labels], dtype=object)
         labels[joins] = OTHER

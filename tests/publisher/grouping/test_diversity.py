@@ -76,7 +76,7 @@ def test_measures_agree_with_their_definitions(
 def test_floors_check_themselves() -> None:
     for wrong in ({"min_l": 0}, {"min_entropy_l": 0.5}, {"max_t": 0.0}, {"max_t": 1.5}):
         with pytest.raises(KreachError, match=rf"^{next(iter(wrong))} must be a"):
-            DiversityFloors(**wrong)  # type: ignore[arg-type]
+            DiversityFloors(**wrong)
     with pytest.raises(KreachError, match=r"^sensitive must name at least one column"):
         Diverse(AtRandom(), ())
 

@@ -89,7 +89,7 @@ class SensitiveValues:
         cell, count = np.unique(group_of * self.count + codes, return_counts=True)
         group, value = np.divmod(cell, max(self.count, 1))
         groups = int(group[-1]) + 1 if len(group) else 0
-        sizes = np.bincount(group, weights=count, minlength=groups)
+        sizes: FloatArray = np.bincount(group, weights=count, minlength=groups).astype(np.float64)
         share = count / sizes[group]
         starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
         top = np.maximum.reduceat(share, starts) if len(share) else share
@@ -98,7 +98,7 @@ class SensitiveValues:
             t = self._ordered_distance(group, value, count, sizes)
         else:
             above = np.maximum(share - self.shares[value], 0.0)  # ½ Σ |q − p| = Σ (q − p)⁺
-            t = np.bincount(group, weights=above, minlength=groups)
+            t = np.bincount(group, weights=above, minlength=groups).astype(np.float64)
         distinct = np.bincount(group, minlength=groups)
         return GroupDiversity(sizes.astype(np.int64), distinct, np.exp(entropy), top, t)
 
@@ -125,4 +125,5 @@ class SensitiveValues:
         s = self._sum_below
         run = level * (2 * cross - value - end) + s[value] + s[end] - 2.0 * s[cross]
         run += np.where(first, s[value], 0.0)  # below its first value F_q is 0
-        return np.bincount(group, weights=run, minlength=len(sizes)) / (self.count - 1)
+        total_run = np.bincount(group, weights=run, minlength=len(sizes)).astype(np.float64)
+        return total_run / (self.count - 1)

@@ -203,7 +203,8 @@ class _Blocks:
             failures.append(np.count_nonzero(~hold))
             ok &= hold
         self._worst = int(np.argmax(failures))
-        return np.bincount(block_of, weights=~ok, minlength=len(chosen)) == 0
+        broken: BoolArray = np.bincount(block_of, weights=~ok, minlength=len(chosen)) > 0
+        return ~broken
 
 
 class _Hands:
