@@ -1,5 +1,7 @@
 """Columns that a build keeps: identifiers are refused, rare values of segments are pooled."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from kreach.publisher.people import Attribute, People
 from tests.publisher.populations import column
 
 
-def people_with(values: list[object]) -> People:
+def people_with(values: Sequence[object]) -> People:
     return People(np.ones(len(values), dtype=np.int64), {"town": column(values)})
 
 
