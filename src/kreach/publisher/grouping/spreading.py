@@ -212,6 +212,7 @@ class _Hands:
 
     def __init__(self, codes: list[IntArray]) -> None:
         self._codes = codes
+        self._joint: dict[int, IntArray] = {}
 
     def ways(self, worst: int) -> Iterator[tuple[IntArray, bool]]:
         """Values and whether rare ones are dealt as one, which keeps to the line.
@@ -220,15 +221,20 @@ class _Hands:
         """
         yield self._codes[worst], True
         if len(self._codes) > 1:
-            order = [worst, *(i for i in range(len(self._codes)) if i != worst)]
-            joint = np.zeros(len(self._codes[0]), dtype=np.int64)
-            for column in order:
-                code = self._codes[column]
-                joint = np.unique(joint * (int(code.max()) + 1) + code, return_inverse=True)[1]
-            yield joint, True
-            yield joint, False
+            yield self._all(worst), True
+            yield self._all(worst), False
         else:
             yield self._codes[0], False
+
+    def _all(self, first: int) -> IntArray:
+        """One number for each combination of values, ascending in the first attribute."""
+        if first not in self._joint:
+            joint = np.zeros(len(self._codes[0]), dtype=np.int64)
+            for column in sorted(range(len(self._codes)), key=lambda i: i != first):
+                code = self._codes[column]
+                joint = np.unique(joint * (int(code.max()) + 1) + code, return_inverse=True)[1]
+            self._joint[first] = joint
+        return self._joint[first]
 
 
 def _dealing_order(column: SensitiveValues) -> IntArray:
