@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.timing import duration, print_table
 from kreach.numeric.types import IntArray
+from kreach.publisher.diversity_cost import rate_spread
 from kreach.publisher.group_lookup import GroupLookup
 from kreach.publisher.grouping import (
     Assignment,
@@ -19,6 +20,8 @@ from kreach.publisher.grouping import (
     ByAttributes,
     ByRates,
     BySegments,
+    Diverse,
+    DiversityFloors,
     Overlapping,
     Strategy,
     form_groups,
@@ -37,12 +40,20 @@ _NAMES = tuple(f"trait {i}" for i in range(10))
 _CHURN = 0.05
 _LOOKUPS = 200_000
 _KEY = bytes(range(32))
+_WITH_FLOORS = (100_000, 300_000, 1_000_000)
+_FLOORS = {  # sensitive columns, and what every group must hold of them
+    "l 3 of 20 regions": (("region",), DiversityFloors(3)),
+    "l 2 of a condition that 4 % have": (("condition",), DiversityFloors(2)),
+    "both": (("condition", "region"), DiversityFloors(2)),
+    "t 0.3 of regions": (("region",), DiversityFloors(2, 1.0, 0.3)),
+}
 
 
 def run() -> None:
     """Print growth, the comparison with k-means-constrained, and what the gateway costs."""
     populations = {count: _population(count) for count in _PEOPLE}
     _growth(populations)
+    _diversity()
     _beside_k_means()
     _gateway(populations[_PEOPLE[-1]])
 
@@ -81,6 +92,58 @@ def _growth(populations: dict[int, People]) -> None:
         rows,
     )
     print("  Memory is what the work allocates at its peak, without the population itself.")
+
+
+def _diversity() -> None:
+    """Diversity floors beside none, in turns: processor time, and what they cost."""
+    rows = []
+    for count in _WITH_FLOORS:
+        people = _patients(count)
+        for base in (ByRates(), BySegments(("country",), by_rate=True), ByAttributes(("age",))):
+            strategies: dict[str, Strategy] = {"none": base}
+            strategies |= {name: Diverse(base, *wanted) for name, wanted in _FLOORS.items()}
+            best = dict.fromkeys(strategies, np.inf)
+            formed = {}
+            for _ in range(2):
+                for name, strategy in strategies.items():
+                    start = time.process_time()
+                    formed[name] = _formed(people, strategy)
+                    best[name] = min(best[name], time.process_time() - start)
+            rows += [
+                (
+                    f"{base.name}, {name}",
+                    f"{count:,}",
+                    duration(best[name]),
+                    duration(best[name] / count),
+                    f"{groups.group_count:,}",
+                    f"{groups.group_sizes.max()}",
+                    f"{rate_spread(people.visits, groups.group_of()):.4f}",
+                )
+                for name, groups in formed.items()
+            ]
+    print_table(
+        f"Groups of at least {_GROUP_SIZE} with diversity floors, in turns; processor time",
+        ("strategy, floors", "people", "best time", "a person", "groups", "largest", "rate spread"),
+        rows,
+    )
+
+
+def _patients(count: int) -> People:
+    """A condition that 4 % have (five kinds), 20 regions that depend on the country, an age."""
+    generator = np.random.default_rng(6)
+    kinds = np.array(["none", "a", "b", "c", "d", "e"])
+    condition = kinds[np.where(generator.random(count) < 0.04, generator.integers(1, 6, count), 0)]
+    country = generator.zipf(1.5, count) % 5
+    region = country * 4 + generator.zipf(2.0, count) % 4
+    return People(
+        generator.negative_binomial(0.6, 0.06, count),
+        {
+            "condition": Attribute.of(condition),
+            "country": Attribute.of(country),
+            "region": Attribute.of(np.array([f"r{i}" for i in range(20)])[region]),
+            "age": Attribute.of(generator.integers(18, 80, count)),
+        },
+    )
 
 
 def _formed(people: People, strategy: Strategy | None = None) -> Assignment:

@@ -79,10 +79,13 @@ def test_audit_prints_one_document(built: Path) -> None:
     assert result.out.count("\n") == 1
     document: dict[str, Any] = json.loads(result.out)
     assert set(document) == {
-        *("people", "groups", "group_size", "strategy", "sizes", "effective", "diversity"),
-        *("groups_below_effective_floor", "segments", "linkage", "intersection", "findings"),
-        "visit_model",
+        *("verdict", "safe", "people", "groups", "group_size", "strategy", "sizes", "effective"),
+        *("groups_below_effective_floor", "columns", "segments", "linkage", "intersection"),
+        *("findings", "visit_model", "seed", "subject", "diversity_floors", "not_examined"),
+        "assumptions",
     }
+    assert document["safe"] is True
+    assert document["verdict"].startswith("This catalogue may be released")
     assert [view["segment"] for view in document["segments"]] == ["town=A", "town=B", "town=C"]
     assert [link["method"] for link in document["linkage"]] == [
         "formed anew each version",

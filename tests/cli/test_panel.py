@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     done = kreach(
         *("groups", "build", "--visits", str(folder / "visits.parquet"), "--group-size", "10"),
-        *("--knowledge", "none", "--out", str(folder / "groups"), "--json"),
+        *("--knowledge", "none", "--seed", "0", "--out", str(folder / "groups"), "--json"),
     )
     assert done.code == 0, done.err
     lookup = read_group_lookup(folder / "groups")

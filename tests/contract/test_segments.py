@@ -87,6 +87,7 @@ def test_from_the_publisher_s_build_to_a_report(tmp_path: Path) -> None:
     built = kreach(
         *("groups", "build", "--visits", str(tmp_path / "visits.csv"), "--group-size", "20"),
         *("--strategy", "segments", "--segments", "country", "--out", str(tmp_path / "groups")),
+        *("--seed", "0"),
     )
     assert built.code == 0, built.err
     out = tmp_path / "segments.csv"

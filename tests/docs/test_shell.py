@@ -93,7 +93,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     built = kreach(
         *("groups", "build", "--visits", str(folder / "visits.parquet"), "--group-size", "20"),
-        *("--segments", "country,device,town", "--strategy", "segments", "--keep", "illness"),
+        *("--segments", "country,device,town", "--strategy", "segments", "--sensitive", "illness"),
         *("--out", str(folder / "groups")),
     )
     assert built.code == 0, built.err

@@ -278,7 +278,9 @@ def build(root: Path, world: IndependentVisitors, out: str) -> Path:
     options = ["--users", str(users), "--group-size", "20", "--out", str(root / out)]
     # visits of days come within seconds here: a model of history would take them for one session
     independent = ("--knowledge", "dispersion")
-    done = kreach("groups", "build", "--visits", str(visits), *options, *independent, "--json")
+    done = kreach(
+        "groups", "build", "--visits", str(visits), *options, *independent, "--seed", "0", "--json"
+    )
     assert done.code == 0, done.err
     return root / out
 

@@ -69,7 +69,16 @@ def build(folder: Path, world: IndependentVisitors) -> None:
     users = write_users(folder / "users.csv", world.user_ids)
     done = kreach(
         *("groups", "build", "--visits", str(visits), "--users", str(users)),
-        *("--group-size", "20", "--knowledge", "none", "--out", str(folder / "groups")),
+        *(
+            "--group-size",
+            "20",
+            "--knowledge",
+            "none",
+            "--seed",
+            "0",
+            "--out",
+            str(folder / "groups"),
+        ),
     )
     assert done.code == 0, done.err
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,11 @@ from hypothesis import strategies as st
 from kreach.errors import KreachError
 from kreach.publisher.audit import Audit, Spread, audit, coverage, linkage
 from kreach.publisher.audit.page import audit_page
+from kreach.publisher.audit.report import SeedView
 from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Overlapping, form_groups
-from kreach.publisher.people import People
+from kreach.publisher.grouping.diversity import DiversityFloors
+from kreach.publisher.grouping.named import NamedStrategy
+from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Floors
 from tests.publisher.populations import column, crowd, populations
 
@@ -120,29 +125,112 @@ def test_coverage_by_hand() -> None:
     assert coverage(groups, np.zeros(5, dtype=np.int64)) == 1.0
 
 
-def test_diversity_by_hand() -> None:
+def test_columns_by_hand() -> None:
     """One group of a single value, one of two halves, one of three quarters and a quarter."""
     people = People(
         np.ones(12, dtype=np.int64),
         {"illness": column(["a"] * 4 + ["a", "a", "b", "b"] + ["b", "b", "b", "a"])},
     )
     assignment = by_hand([0] * 4 + [1] * 4 + [2] * 4, k=4)
-    (seen,) = audit(people, assignment, sensitive=("illness",)).diversity
-    assert (seen.min_distinct, seen.homogeneous_people) == (1, 4)
-    assert seen.min_effective == pytest.approx(1.0)
+    (seen,) = audit(people, assignment, sensitive=("illness",)).columns
+    assert (seen.role, seen.min_distinct, seen.homogeneous_people) == ("sensitive", 1, 4)
+    assert seen.min_entropy_l == pytest.approx(1.0)
+    assert seen.max_share == 1.0
+    assert seen.max_t == pytest.approx(5 / 12)
     mixed = by_hand([0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1], k=4)
-    (better,) = audit(people, mixed, sensitive=("illness",)).diversity
+    (better,) = audit(people, mixed, sensitive=("illness",)).columns
     assert (better.min_distinct, better.homogeneous_people) == (2, 0)
     third = 2 / 6
     entropy = -third * np.log(third) - (1 - third) * np.log(1 - third)
-    assert better.min_effective == pytest.approx(np.exp(entropy))
+    assert better.min_entropy_l == pytest.approx(np.exp(entropy))
 
 
-def test_people_whose_group_gives_them_away_are_a_warning() -> None:
-    people = People(np.ones(8, dtype=np.int64), {"illness": column(["a"] * 4 + ["b"] * 4)})
-    report = audit(people, by_hand([0] * 4 + [1] * 4, k=4), sensitive=("illness",))
-    assert levels(report, "8 people are in groups where all share one value") == ["warning"]
+ILL = People(np.ones(8, dtype=np.int64), {"illness": column(["a"] * 4 + ["b"] * 4)})
+SPLIT = by_hand([0] * 4 + [1] * 4, k=4)
+
+
+@pytest.mark.parametrize("declared", [("illness",), ()])
+def test_people_whose_group_gives_them_away_are_a_danger(declared: tuple[str, ...]) -> None:
+    """Whether the column was declared or only kept."""
+    report = audit(ILL, SPLIT, sensitive=declared)
+    assert levels(report, "8 people are in groups where all share one value") == ["danger"]
+    assert not report.safe
+    assert report.verdict == "This catalogue must not be released: 1 danger was found."
+
+
+@pytest.mark.parametrize("strategy", ["segments", "random"])
+def test_what_groups_are_formed_along_is_a_warning_unless_declared(strategy: str) -> None:
+    formed_by = NamedStrategy(strategy, segments=("illness",))
+    report = audit(ILL, SPLIT, formed_by=formed_by)
+    words = "formed along it" if strategy == "segments" else "may target it"
+    assert levels(report, words) == ["warning"]
+    assert report.columns[0].role == ("formed along" if strategy == "segments" else "targeting")
+    declared = audit(ILL, SPLIT, formed_by=formed_by, sensitive=("illness",))
+    assert not declared.safe
+
+
+def test_a_value_of_nearly_everybody_is_hardly_news() -> None:
+    people = People(np.ones(80, dtype=np.int64), {"illness": column(["no"] * 78 + ["yes"] * 2)})
+    groups = by_hand([0] * 20 + [1] * 20 + [2] * 20 + [3] * 20, k=20)
+    report = audit(people, groups, sensitive=("illness",))
+    assert levels(report, "60 people are in groups where all share one value") == ["warning"]
     assert report.safe
+    floors = DiversityFloors(2)
+    promised = audit(people, groups, sensitive=("illness",), diversity=floors)
+    assert levels(promised, "3 groups break the diversity floors") == ["danger"]
+
+
+def test_nothing_to_look_at_is_said() -> None:
+    people = People(np.ones(40, dtype=np.int64))
+    report = audit(people, by_hand([0] * 20 + [1] * 20, k=20))
+    assert levels(report, "no column was kept") == ["warning"]
+    assert "1 warning" not in report.verdict
+    assert "once the warning is reviewed" in report.verdict
+
+
+def test_a_column_that_identifies_is_a_danger() -> None:
+    """Names under another name; so are values that two people share."""
+    for values in (range(40), [who // 2 for who in range(40)]):
+        people = People(np.ones(40, dtype=np.int64), {"score": Attribute.of(np.array(values))})
+        report = audit(people, by_hand([0] * 20 + [1] * 20, k=20))
+        assert levels(report, "score identifies people: 40 share its value") == ["danger"]
+
+
+def test_a_segment_of_one_is_a_danger_and_is_not_named() -> None:
+    towns = column(["Bath"] * 20 + ["York"] * 19 + ["Ely"])
+    people = People(np.ones(40, dtype=np.int64), {"town": towns})
+    report = audit(people, by_hand([0] * 20 + [1] * 20, k=20), segments=("town",))
+    assert levels(report, "2 segments have fewer than 20 people (20 people)") == ["danger"]
+    assert "Ely" not in json.dumps(report.document())
+
+
+def test_overlapping_groups_are_looked_at_in_every_partition_and_combination() -> None:
+    """Both partitions are mixed; who is in the first group of both is ill."""
+    groups = Assignment(np.array([[0, 0, 1, 1] * 2, [2, 3, 2, 3] * 2]).T, 4, "overlapping")
+    people = People(np.ones(8, dtype=np.int64), {"illness": column(["a", "b", "b", "c"] * 2)})
+    (seen,) = audit(people, groups, sensitive=("illness",)).columns
+    assert (seen.min_distinct, seen.homogeneous_people) == (1, 8)
+
+
+SEED = SeedView("drawn", 128, True, None, 17, True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "level"),
+    [
+        ({}, "ok"),
+        ({"released": True}, "danger"),
+        ({"guessed": 3}, "danger"),
+        ({"guessed": 3, "by_chance": False}, "warning"),
+        ({"origin": "given", "bits": 40}, "danger"),
+        ({"origin": "given", "bits": 40, "reproduced": False}, "warning"),
+        ({"origin": "given"}, "warning"),
+        ({"origin": "unknown", "bits": 0, "reproduced": False}, "warning"),
+    ],
+)
+def test_a_seed_that_others_may_know(change: dict[str, Any], level: str) -> None:
+    report = audit(PEOPLE, AT_RANDOM, seed_view=replace(SEED, **change))
+    assert [f.level for f in report.findings if f.check == "seed"] == [level]
 
 
 def test_segments_by_hand() -> None:
@@ -160,12 +248,6 @@ def test_segments_by_hand() -> None:
     said = [finding for finding in report.findings if "floor of 3" in finding.text]
     assert [finding.level for finding in said] == ["warning"]
     assert re.findall(r"\d+", said[0].text) == ["3", "2"], "the floor and the people"
-
-
-def test_segments_of_fewer_than_k_people_are_not_shown() -> None:
-    people = People(np.ones(8, dtype=np.int64), {"town": column(["Bath"] * 6 + ["Ely"] * 2)})
-    report = audit(people, by_hand([0] * 4 + [1] * 4, k=4), segments=("town",))
-    assert [view.segment for view in report.segments] == ["town=Bath"]
 
 
 def test_intersection_of_audiences_by_hand() -> None:
@@ -297,8 +379,13 @@ def test_the_page_says_what_the_report_says() -> None:
     for words in ("Attack: linkage over time", "Attack: intersection", "town=1", "device"):
         assert words in elements.text
     assert f"{report.linkage[0].unique_share[2]:.2%}" in elements.text
-    classes = [attributes.get("class") for tag, attributes in elements.tags if tag == "li"]
-    assert classes == [finding.level for finding in report.findings]
+    assert report.verdict in elements.text
+    for line in (*report.not_examined, *report.assumptions, "Signature"):
+        assert line in elements.text
+    classes = [attributes.get("class") for tag, attributes in elements.tags if tag == "tr"]
+    shown = [level for level in classes if level]
+    assert sorted(shown) == sorted(finding.level for finding in report.findings)
+    assert shown == sorted(shown, key=["danger", "warning", "ok"].index), "the worst comes first"
 
 
 def test_the_page_of_overlapping_groups_shows_combinations() -> None:

@@ -18,7 +18,7 @@ from kreach.publisher.audit.visit_model import model_view
 from kreach.publisher.build import STRATEGIES, BuildOptions, build_groups
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
-from kreach.publisher.grouping import AtRandom, ByRates, form_groups
+from kreach.publisher.grouping import AtRandom, ByRates, DiversityFloors, form_groups
 from kreach.publisher.site_model import history_to_fit
 from kreach.publisher.store import read_build
 from kreach.publisher.visit_knowledge import match_dispersion
@@ -44,6 +44,7 @@ def build(visits: Path, out: Path, strategy: str = "random", **options: Any) -> 
         "attributes": ("town", "age"),
         "segments": ("town",),
         "keep": ("empty",),
+        "seed": 0,
         **options,
     }
     return build_groups(
@@ -98,7 +99,8 @@ def test_the_gateway_starts_from_a_build(strategy: str, visits: Path, tmp_path: 
 
 def test_what_stays_is_closed_to_others(built: Path) -> None:
     assert stat.S_IMODE((built / "publisher").stat().st_mode) == 0o700
-    assert stat.S_IMODE((built / "publisher" / "key").stat().st_mode) == 0o600
+    for name in ("key", "build.json"):
+        assert stat.S_IMODE((built / "publisher" / name).stat().st_mode) == 0o600
 
 
 def test_the_seed_forms_the_same_groups_under_new_ids(
@@ -113,6 +115,54 @@ def test_the_seed_forms_the_same_groups_under_new_ids(
     assert one.key != two.key
     ids = [set(read_catalogue(folder / "release").groups) for folder in folders[:2]]
     assert not ids[0] & ids[1]
+
+
+def test_without_a_seed_one_is_drawn_that_nobody_can_guess(visits: Path, tmp_path: Path) -> None:
+    facts = [build(visits, tmp_path / name, seed=None, knowledge="none") for name in ("a", "b")]
+    assert facts[0]["seed"] != facts[1]["seed"]
+    assert [(f["seed"].bit_length(), f["seed_origin"]) for f in facts] == [(128, "drawn")] * 2
+    one, two = (read_build(tmp_path / name).assignment.groups for name in ("a", "b"))
+    assert (one != two).any()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_build_holds_diversity_floors_and_says_what_they_cost(
+    strategy: str, visits: Path, tmp_path: Path
+) -> None:
+    """A third of 400 people in each town; at least two towns in every group, evenly."""
+    facts = build(
+        visits,
+        tmp_path / "out",
+        strategy,
+        knowledge="dispersion",
+        segments=("age",),
+        sensitive=("town",),
+        diversity=DiversityFloors(2, 1.5, 0.45),
+    )
+    stored = read_build(tmp_path / "out")
+    report = audit(
+        stored.people,
+        stored.assignment,
+        sensitive=("town",),
+        diversity=DiversityFloors(2, 1.5, 0.45),
+    )
+    (town,) = [view for view in report.columns if view.name == "town"]
+    assert town.groups_below_floors == 0
+    diversity = facts["diversity"]
+    assert diversity["columns"]["town"]["min_l"] >= 2
+    assert diversity["columns"]["town"]["max_t"] <= 0.45 + 1e-9
+    before, after = diversity["without_floors"], diversity["with_floors"]
+    assert set(before) == set(after) >= {"rate_spread", "median_effective", "coverage"}
+    assert after["groups"] == facts["groups"] <= before["groups"]
+    assert before["rate_spread"] <= after["rate_spread"] + 0.05
+
+
+def test_numbers_stay_numbers_in_a_build(visits: Path, tmp_path: Path) -> None:
+    """Ages are compared as numbers when a build is audited: 9 comes before 10."""
+    build(visits, tmp_path / "out", keep=("age",), attributes=(), knowledge="none")
+    age = read_build(tmp_path / "out").people.attribute("age")
+    assert age.numeric
+    assert list(age.labels) == sorted(age.labels, key=float)  # type: ignore[arg-type]
 
 
 def test_history_may_end_before_the_file_does(visits: Path, tmp_path: Path) -> None:

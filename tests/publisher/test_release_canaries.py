@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -95,7 +96,7 @@ def test_a_build_hands_over_no_canary(strategy: str, visits: Path, tmp_path: Pat
     out = tmp_path / "groups"
     code, said, complained = run_kreach(
         *("groups", "build", "--visits", str(visits), "--group-size", "12"),
-        *("--strategy", strategy, "--out", str(out), "--segments", "town", "--keep", "email"),
+        *("--strategy", strategy, "--out", str(out), "--segments", "town"),
         *("--attributes", "town,age", "--json"),
     )
     assert code == 0, complained
@@ -108,17 +109,41 @@ def test_a_build_hands_over_no_canary(strategy: str, visits: Path, tmp_path: Pat
     assert found_in((out / "publisher" / "people.parquet").read_bytes())
 
 
+@pytest.mark.parametrize("role", ["--keep", "--segments", "--attributes", "--sensitive"])
+def test_a_column_that_identifies_is_refused(role: str, visits: Path, tmp_path: Path) -> None:
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(visits.read_text().replace("email", "score", 1))
+    code, said, complained = run_kreach(
+        *("groups", "build", "--visits", str(renamed), "--group-size", "12"),
+        *("--out", str(tmp_path / "out"), role, "score"),
+    )
+    assert (code, said) == (1, "")
+    assert "column score identifies people: 100% of them" in complained
+    assert found_in(complained.encode()) == []
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_audit_shows_no_canary(visits: Path, tmp_path: Path) -> None:
+    """Of a build that keeps addresses, which an earlier version allowed."""
     out = tmp_path / "groups"
     _, *released = run_kreach(
         *("groups", "build", "--visits", str(visits), "--group-size", "12"),
-        *("--out", str(out), "--segments", "town", "--keep", "email"),
+        *("--out", str(out), "--segments", "town"),
     )
+    people = out / "publisher" / "people.parquet"
+    emails = {"user_id": np.array(CANARIES, object), "attribute_email": np.array(EMAILS, object)}
+    with duckdb.connect() as engine:
+        engine.register("emails", emails)
+        table = f"SELECT p.*, attribute_email FROM '{people}' p JOIN emails USING (user_id)"
+        engine.execute(f"CREATE TABLE joined AS {table} ORDER BY user_id")
+        engine.execute(f"COPY joined TO '{people}' (FORMAT parquet)")
     page = tmp_path / "audit.html"
-    _, *shown = run_kreach(
+    code, *shown = run_kreach(
         *("groups", "audit", str(out), "--segments", "town,email", "--sensitive", "email"),
         *("--html", str(page)),
     )
+    assert code == 1
+    assert "email identifies people" in page.read_text()
     for content in (*released, *shown, page.read_text()):
         assert found_in(content.encode()) == []
 

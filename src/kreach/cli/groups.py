@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kreach.boundary.times import as_instant
+from kreach.cli.audit_view import show_audit
 from kreach.cli.common import Json, Seed, progress_spinner, split_names
 
 __all__ = ["groups"]
@@ -29,6 +30,18 @@ def build(
     users: Annotated[Path | None, typer.Option(help="Users: user_id, attributes.")] = None,
     attributes: Annotated[str, typer.Option(help="Attribute columns, comma-separated.")] = "",
     segments: Annotated[str, typer.Option(help="Targeting columns, most important first.")] = "",
+    sensitive: Annotated[
+        str, typer.Option(help="Columns whose values no group may reveal, comma-separated.")
+    ] = "",
+    min_l: Annotated[
+        int, typer.Option(help="Minimum different values of a sensitive column per group (l).")
+    ] = 2,
+    min_entropy_l: Annotated[
+        float, typer.Option(help="Minimum equally likely values per group (entropy l-diversity).")
+    ] = 1.0,
+    max_t: Annotated[
+        float, typer.Option(help="Maximum distance of a group from all people (t-closeness).")
+    ] = 1.0,
     keep: Annotated[str, typer.Option(help="More columns to keep for the audit.")] = "",
     partitions: Annotated[int, typer.Option(help="Partitions of overlapping groups.")] = 2,
     history_end: Annotated[
@@ -45,7 +58,10 @@ def build(
     memory_hours: Annotated[
         float | None, typer.Option(help="Tell the buyer how long the gateway's cap remembers.")
     ] = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Repeatable groups, for studies. By default a secret seed is drawn."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Build groups of at least k people from a visits file.
@@ -56,6 +72,7 @@ def build(
     --segments country,device --out groups/
     """
     from kreach.publisher.build import BuildOptions, build_groups
+    from kreach.publisher.grouping import DiversityFloors
     from kreach.publisher.release import Floors
 
     options = BuildOptions(
@@ -74,9 +91,13 @@ def build(
         Floors(membership_class=class_floor, effective_anonymity=effective_floor),
         seed,
         memory_hours,
+        split_names(sensitive),
+        DiversityFloors(min_l, min_entropy_l, max_t),
     )
     with progress_spinner() as progress:
         facts = build_groups(options, datetime.now(UTC), progress)
+    if seed is None:
+        facts["seed"] = None  # it stays in publisher/build.json
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -86,8 +107,12 @@ def build(
 @groups.command()
 def audit(
     folder: Annotated[Path, typer.Argument(help="Folder from `kreach groups build`.")],
-    sensitive: Annotated[str, typer.Option(help="Sensitive columns, to check l-diversity.")] = "",
-    segments: Annotated[str, typer.Option(help="Targeting columns, to check coverage.")] = "",
+    sensitive: Annotated[
+        str, typer.Option(help="More sensitive columns, beside those of the build.")
+    ] = "",
+    segments: Annotated[
+        str, typer.Option(help="More targeting columns, beside those of the build.")
+    ] = "",
     churn: Annotated[float, typer.Option(help="Share of people who leave per version.")] = 0.05,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
     seed: Seed = 0,
@@ -95,34 +120,30 @@ def audit(
 ) -> None:
     """Report what an attacker could learn from a release of these groups.
 
-    Name only columns that were named at the build. Exit code 1 if the audit fails. Example:
+    All columns that were named at the build are looked at. Exit code 1 if the audit fails. Example:
 
-    kreach groups audit groups/ --segments country,device --sensitive region --html audit.html
+    kreach groups audit groups/ --html audit.html
     """
-    from kreach.publisher.audit import audit as run_audit
+    from kreach.publisher.audit.build_audit import audit_build
     from kreach.publisher.audit.page import audit_page
-    from kreach.publisher.audit.visit_model import model_view
-    from kreach.publisher.store import read_build
 
     with progress_spinner() as progress:
-        progress("reading the build")
-        stored = read_build(folder)
-        progress("running attacks")
-        report = run_audit(
-            stored.people,
-            stored.assignment,
+        report = audit_build(
+            folder,
+            datetime.now(UTC),
+            progress,
             sensitive=split_names(sensitive),
             segments=split_names(segments),
             churn=churn,
             seed=seed,
-            visit_model=model_view(folder, stored.facts),
         )
     if html is not None:
-        html.write_text(audit_page(report, f"Audit of catalogue {stored.facts['version']}"))
+        version = "" if report.subject is None else report.subject.catalogue
+        html.write_text(audit_page(report, f"Audit of catalogue {version}"))
     if as_json:
         typer.echo(json.dumps(report.document()))
     else:
-        _show_audit(report)
+        show_audit(report)
     if not report.safe:
         raise typer.Exit(1)
 
@@ -143,11 +164,33 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
     for title, key in (("information kept", "information_kept"), ("coverage", "coverage")):
         for name, value in facts[key].items():
             console.print(f"{title} ({name}): {value:.1%}")
+    if facts["diversity"] is not None:
+        _show_diversity(console, facts["diversity"])
+    if facts["seed_origin"] == "given":
+        text = "groups can be formed again with this --seed by whoever has the visits"
+        console.print(f"[bold red]warning:[/bold red] {text}")
     for warning in facts["warnings"]:
         console.print(f"[bold red]warning:[/bold red] {warning}")
     console.print(
         f"release: {out / 'release'}    keep private: {out / 'publisher'}", soft_wrap=True
     )
+
+
+def _show_diversity(console: Any, diversity: dict[str, Any]) -> None:
+    """The diversity of each sensitive column, and what it cost."""
+    for name, seen in diversity["columns"].items():
+        console.print(
+            f"diversity ({name}): l {seen['min_l']}, entropy l {seen['min_entropy_l']:.2f}, "
+            f"t {seen['max_t']:.2f} in the worst group"
+        )
+    before, after = diversity["without_floors"], diversity["with_floors"]
+    costs = [f"{before['groups']:,} groups became {after['groups']:,}"]
+    for title, key in (("spread of rates", "rate_spread"), ("effective k", "median_effective")):
+        if before[key] is not None:
+            costs.append(f"{title} {before[key]:.3g} became {after[key]:.3g}")
+    for name, value in before["coverage"].items():
+        costs.append(f"coverage ({name}) {value:.1%} became {after['coverage'][name]:.1%}")
+    console.print(f"cost of diversity: {', '.join(costs)}")
 
 
 def _show_model(console: Any, model: dict[str, Any]) -> None:
@@ -162,73 +205,6 @@ def _show_model(console: Any, model: dict[str, Any]) -> None:
     )
     listed = ", ".join(f"{name} ±{error['spread']:.1%}" for name, error in errors)
     console.print(f"its error by window in replays of history: {listed}", soft_wrap=True)
-
-
-def _show_audit(report: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    colours = {"ok": "green", "warning": "yellow", "danger": "bold red"}
-    console.print(
-        f"\n[bold]{report.people:,} people in {report.groups:,} groups[/bold] of at least "
-        f"{report.group_size} ({report.strategy})\n"
-    )
-    for finding in report.findings:
-        console.print(f"[{colours[finding.level]}]{finding.level:>8}[/]  {finding.text}")
-    sizes = Table(title="\nGroup sizes", title_justify="left")
-    for head in ("per group", "minimum", "lowest 5 %", "median", "mean"):
-        sizes.add_column(head, justify="left" if head == "per group" else "right")
-    spreads = (
-        ("members", report.sizes),
-        ("equally active people", report.effective),
-        ("people per combination", report.intersection.classes),
-    )
-    for name, spread in spreads:
-        if spread is not None:
-            values = (spread.least, spread.p05, spread.median, spread.mean)
-            sizes.add_row(name, *(f"{v:,.1f}" for v in values))
-    console.print(sizes)
-    if report.linkage:
-        table = Table(title="\nPeople singled out by linking versions", title_justify="left")
-        table.add_column("groups")
-        for version in report.linkage[0].versions:
-            table.add_column(f"{version} versions", justify="right")
-        table.add_column("moved per version", justify="right")
-        for link in report.linkage:
-            shares = (f"{share:.2%}" for share in link.unique_share)
-            table.add_row(link.method, *shares, f"{link.moved_share:.1%}")
-        console.print(table)
-    if report.visit_model is not None:
-        model = report.visit_model
-        table = Table(title="\nVisit model: about the site, not a group", title_justify="left")
-        for head in ("table", "says", "numbers"):
-            table.add_column(head, justify="right" if head == "numbers" else "left")
-        for entry in model.tables:
-            table.add_row(entry.name, entry.meaning, f"{entry.numbers:,}")
-        console.print(table)
-    _show_columns(console, report)
-
-
-def _show_columns(console: Any, report: Any) -> None:
-    from rich.table import Table
-
-    if report.diversity:
-        table = Table(title="\nSensitive attributes", title_justify="left")
-        for head in ("attribute", "min values", "min effective", "in uniform groups"):
-            table.add_column(head, justify="left" if head == "attribute" else "right")
-        for d in report.diversity:
-            effective, uniform = f"{d.min_effective:.2f}", f"{d.homogeneous_people:,}"
-            table.add_row(d.attribute, str(d.min_distinct), effective, uniform)
-        console.print(table)
-    if report.segments:
-        table = Table(title="\nTargeting segments", title_justify="left")
-        for head in ("segment", "people", "coverage", "below the floor"):
-            table.add_column(head, justify="left" if head == "segment" else "right")
-        for s in report.segments:
-            table.add_row(s.segment, f"{s.people:,}", f"{s.coverage:.1%}", f"{s.exposed_people:,}")
-        console.print(table)
-    console.print()
 
 
 @groups.command()

@@ -9,34 +9,30 @@ from typing import Any
 import numpy as np
 
 from kreach.errors import KreachError
-from kreach.publisher.audit import coverage
+from kreach.publisher.columns import pool_small_values, refuse_identifying
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
-from kreach.publisher.grouping import (
-    AtRandom,
-    ByAttributes,
-    ByRates,
-    BySegments,
-    Overlapping,
-    Strategy,
-    form_groups,
-)
-from kreach.publisher.grouping.attributes import information_kept
+from kreach.publisher.diversity_cost import diversity_facts, grouping_quality
+from kreach.publisher.grouping import Diverse, DiversityFloors, Strategy, form_groups
 from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment
+from kreach.publisher.grouping.named import STRATEGIES, NamedStrategy
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors, Release, new_key, release
+from kreach.publisher.seeds import draw_seed, fitting_seed
 from kreach.publisher.site_model import SiteModel, fit_site_model
 from kreach.publisher.store import check_folder, write_build
 from kreach.publisher.visit_knowledge import fit_dispersion
 
 __all__ = ["STRATEGIES", "BuildOptions", "build_groups", "strategy_named"]
 
-STRATEGIES = ("random", "attributes", "segments", "rates", "segments+rates", "overlapping")
-
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """The options of a build."""
+    """The options of a build.
+
+    Without a `seed` one is drawn and stays in the publisher's half. A given seed makes the build
+    repeatable, also for others who have the visits: it is for studies and tests.
+    """
 
     visits: Path
     group_size: int
@@ -51,45 +47,50 @@ class BuildOptions:
     buyer: str = "default"
     knowledge: str = "model"
     floors: Floors = field(default_factory=Floors)
-    seed: int = 0
+    seed: int | None = None
     memory_hours: float | None = None  # of the gateway, to tell the buyer
+    sensitive: tuple[str, ...] = ()  # columns whose values no group may reveal
+    diversity: DiversityFloors = field(default_factory=DiversityFloors)
+
+    @property
+    def formed_by(self) -> NamedStrategy:
+        """The strategy with all that it needs."""
+        return NamedStrategy(
+            self.strategy,
+            self.attributes,
+            self.segments,
+            self.partitions,
+            self.floors.membership_class,
+            self.sensitive,
+            self.diversity,
+        )
 
 
 def strategy_named(options: BuildOptions) -> Strategy:
     """The strategy that the options name."""
-    floor = options.floors.membership_class
-    strategies: dict[str, Callable[[], Strategy]] = {
-        "random": AtRandom,
-        "attributes": lambda: ByAttributes(options.attributes),
-        "segments": lambda: BySegments(options.segments),
-        "rates": ByRates,
-        "segments+rates": lambda: BySegments(options.segments, by_rate=True),
-        "overlapping": lambda: Overlapping(options.partitions, floor),
-    }
-    if options.strategy not in strategies:
-        raise KreachError.rule("strategy", f"be one of {', '.join(STRATEGIES)}", options.strategy)
-    return strategies[options.strategy]()
+    return options.formed_by.strategy()
 
 
 def build_groups(
     options: BuildOptions, now: datetime, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Build, and return the facts of the build for JSON."""
+    """Build, and return the facts of the build for JSON; a drawn `seed` in them is a secret."""
     strategy = strategy_named(options)
     check_folder(options.out)
     progress("reading visits")
     directory = Directory(options.visits, options.users)
-    names = tuple(dict.fromkeys((*options.attributes, *options.segments, *options.keep)))
     if options.strategy == "attributes" and not options.attributes:
         raise KreachError.rule("attributes", "name at least one column to group by", "none")
-    people = directory.people(names, end=options.history_end)
+    people, pooled = _people(options, directory)
     progress(f"grouping {people.count:,} people ({strategy.name})")
-    assignment = form_groups(people, options.group_size, strategy, options.seed)
-    dispersion = _cross_fitted(options, directory, people, strategy, progress)
+    seed = draw_seed() if options.seed is None else options.seed
+    assignment = form_groups(people, options.group_size, strategy, seed)
+    like = strategy.lenient() if isinstance(strategy, Diverse) else strategy
+    dispersion = _cross_fitted(options, directory, people, like, fitting_seed(seed), progress)
     site = SiteModel(None, None, ())
     if options.knowledge == "model":
         visits = directory.visits(end=options.history_end)
-        site = fit_site_model(visits, people, assignment, strategy, options.seed, progress)
+        site = fit_site_model(visits, people, assignment, like, fitting_seed(seed), progress)
     progress("checking and releasing")
     key = new_key()
     released = release(
@@ -106,9 +107,45 @@ def build_groups(
         memory_hours=options.memory_hours,
     )
     facts = _facts(options, people, assignment, released, site)
+    facts |= _formation_facts(options, directory, people, assignment, seed)
+    facts["pooled"] = pooled
+    facts["warnings"] += _pooling_warnings(pooled, options.group_size)
     progress("writing")
     write_build(options.out, directory.user_ids(), people, assignment, released, key, facts)
     return facts
+
+
+def _people(options: BuildOptions, directory: Directory) -> tuple[People, dict[str, int]]:
+    """Everybody with the columns to keep; values that too few share are pooled."""
+    named = (*options.attributes, *options.segments, *options.sensitive, *options.keep)
+    people = directory.people(tuple(dict.fromkeys(named)), end=options.history_end)
+    refuse_identifying(people)
+    return pool_small_values(people, options.segments, options.group_size)
+
+
+def _formation_facts(
+    options: BuildOptions,
+    directory: Directory,
+    people: People,
+    assignment: Assignment,
+    seed: int,
+) -> dict[str, Any]:
+    """How the groups were formed, for the audit."""
+    return {
+        "seed": seed,
+        "seed_origin": "drawn" if options.seed is None else "given",
+        "formed_by": options.formed_by.document(),
+        "columns_not_kept": sorted(set(directory.attribute_names) - set(people.attributes)),
+        "diversity": diversity_facts(people, assignment, options.formed_by, seed),
+    }
+
+
+def _pooling_warnings(pooled: dict[str, int], group_size: int) -> list[str]:
+    return [
+        f"{name}: {count:,} people have values that fewer than {group_size} people share; they "
+        "are pooled and cannot be targeted on their own"
+        for name, count in pooled.items()
+    ]
 
 
 def _cross_fitted(
@@ -116,6 +153,7 @@ def _cross_fitted(
     directory: Directory,
     people: People,
     strategy: Strategy,
+    seed: int,
     progress: Callable[[str], None],
 ) -> float | None:
     """The dispersion of groups formed by visits; None where the release itself can fit it."""
@@ -126,7 +164,7 @@ def _cross_fitted(
         raise KreachError.rule("knowledge", rule, options.knowledge)
     progress("fitting dispersion on visits that did not form the groups")
     return cross_fitted_dispersion(
-        directory, people, strategy, options.group_size, options.seed, options.history_end
+        directory, people, strategy, options.group_size, seed, options.history_end
     )
 
 
@@ -137,7 +175,8 @@ def _facts(
     released: Release,
     site: SiteModel,
 ) -> dict[str, Any]:
-    """The contents of build.json."""
+    """The facts of the groups and of the release."""
+    quality = grouping_quality(people, assignment, options.formed_by)
     return {
         "version": released.catalogue.version,
         "strategy": assignment.strategy,
@@ -147,13 +186,12 @@ def _facts(
         "groups": assignment.group_count,
         "smallest_group": int(assignment.group_sizes.min()),
         "largest_group": int(assignment.group_sizes.max()),
-        "seed": options.seed,
         "buyer": options.buyer,
         "knowledge": options.knowledge,
         "dispersion": released.catalogue.dispersion,
         "likelihood_dispersion": _likelihood(people, assignment),
-        "information_kept": information_kept(people, assignment.groups[:, 0], options.attributes),
-        "coverage": _coverages(people, assignment, options.segments),
+        "information_kept": quality["information_kept"],
+        "coverage": quality["coverage"],
         "visit_model": site.facts(),
         "warnings": [*released.warnings, *site.warnings],
     }
@@ -167,19 +205,3 @@ def _likelihood(people: People, assignment: Assignment) -> dict[str, float | Non
     if not np.isfinite(fit.standard_error):
         return {"value": None, "standard_error": None}
     return {"value": fit.dispersion, "standard_error": fit.standard_error}
-
-
-def _coverages(
-    people: People, assignment: Assignment, segments: tuple[str, ...]
-) -> dict[str, float]:
-    """For each targeting attribute the mean coverage of its values, weighted by people."""
-    group_of = assignment.groups[:, 0]
-    result = {}
-    for name in segments:
-        codes = people.attribute(name).codes
-        total = 0.0
-        for code in np.unique(codes).tolist():
-            targeted = codes == code
-            total += coverage(group_of, targeted.astype(np.int64)) * np.count_nonzero(targeted)
-        result[name] = total / people.count
-    return result

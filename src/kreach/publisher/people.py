@@ -40,6 +40,14 @@ class Attribute:
         first: tuple[object, ...] = (None,) if missing.any() else ()
         return Attribute(codes, (*first, *labels.tolist()))
 
+    @property
+    def numeric(self) -> bool:
+        """Whether the values are numbers, which have an order and a distance."""
+        known = [label for label in self.labels if label is not None]
+        return bool(known) and all(
+            isinstance(label, int | float) and not isinstance(label, bool) for label in known
+        )
+
     def ranks(self) -> FloatArray:
         """Everybody's mid-rank in [0, 1]; equal values share one, and outliers do not matter."""
         count = np.bincount(self.codes, minlength=len(self.labels)).astype(np.float64)

@@ -106,7 +106,9 @@ def write_build(
         secret = private / "key"
         secret.touch(mode=0o600)
         secret.write_text(key.hex() + "\n")
-        (private / "build.json").write_text(json.dumps(facts, indent=2) + "\n")
+        recorded = private / "build.json"
+        recorded.touch(mode=0o600)  # it holds the seed
+        recorded.write_text(json.dumps(facts, indent=2) + "\n")
         if folder.exists():
             folder.rmdir()
         os.replace(unfinished, folder)
@@ -122,12 +124,18 @@ def _write_people(
         table[f"group_{layer}"] = np.ascontiguousarray(assignment.groups[:, layer])
         table[f"placed_{layer}"] = np.ascontiguousarray(released.group_indices[:, layer])
     for name, attribute in people.attributes.items():
-        labels = np.array([None if v is None else str(v) for v in attribute.labels], dtype=object)
-        table[f"attribute_{name}"] = labels[attribute.codes]
+        table[f"attribute_{name}"] = _labels(attribute)[attribute.codes]
     with scratch_connection() as engine:
         engine.register("people_table", table)
         query = "SELECT * FROM people_table"
         engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
+
+
+def _labels(attribute: Attribute) -> Any:
+    """Labels as they are stored: numbers stay numbers, which have an order."""
+    if attribute.numeric:
+        return np.array([np.nan if v is None else v for v in attribute.labels])
+    return np.array([None if v is None else str(v) for v in attribute.labels], dtype=object)
 
 
 def read_build(folder: Path) -> Build:

@@ -12,9 +12,20 @@ from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 from kreach.publisher.audit.attacks import intersection_attack, linkage_attack
+from kreach.publisher.audit.columns import column_views
 from kreach.publisher.audit.findings import findings_of
-from kreach.publisher.audit.report import Audit, Diversity, ModelView, SegmentView, Spread
+from kreach.publisher.audit.report import (
+    Audit,
+    ModelView,
+    SeedView,
+    SegmentView,
+    Spread,
+    Subject,
+)
+from kreach.publisher.audit.scope import ASSUMPTIONS, column_roles, not_examined
 from kreach.publisher.grouping.base import Assignment
+from kreach.publisher.grouping.diversity import DiversityFloors
+from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
 from kreach.publisher.visit_knowledge import anonymity_from_visits
@@ -32,16 +43,24 @@ def audit(
     churn: float = 0.05,
     seed: int = 0,
     visit_model: ModelView | None = None,
+    formed_by: NamedStrategy | None = None,
+    diversity: DiversityFloors | None = None,
+    seed_view: SeedView | None = None,
+    subject: Subject | None = None,
+    columns_not_kept: tuple[str, ...] = (),
 ) -> Audit:
     """Audit an assignment. `churn` is the share of people who leave from version to version.
 
-    `visit_model` is the released one (`audit.visit_model.model_view`), if there is one.
+    All columns of `people` are looked at; `sensitive` ones must hold the `diversity` floors.
+    `formed_by` says which columns groups were formed along, `visit_model` and `seed_view` come from
+    a build (`audit.visit_model.model_view`, `audit.seed.seed_view`), `subject` names it.
     """
-    floors = floors or Floors()
+    floors, promised = floors or Floors(), diversity or DiversityFloors(1)
     if not 0.0 <= churn < 1.0:
         raise KreachError.rule("churn", "lie between 0 and 1", churn)
     seed = as_whole_number("seed", seed, minimum=0)
     effective, below = _effective_anonymity(people, assignment, floors)
+    roles = column_roles(people, assignment, sensitive, segments, formed_by)
     report = Audit(
         people.count,
         assignment.group_count,
@@ -50,12 +69,17 @@ def audit(
         Spread.of(assignment.group_sizes),
         effective,
         below,
-        tuple(_diversity(people, assignment.groups[:, 0], name) for name in sensitive),
+        column_views(people, assignment, roles, segments, promised),
         tuple(_segment_views(people, assignment, segments, floors)),
         linkage_attack(assignment, churn, seed),
         intersection_attack(people, assignment, segments, floors),
         (),
         visit_model,
+        seed_view,
+        subject,
+        diversity,
+        not_examined(people, assignment, seed_view, columns_not_kept),
+        ASSUMPTIONS,
     )
     return replace(report, findings=tuple(findings_of(report, floors)))
 
@@ -69,19 +93,6 @@ def _effective_anonymity(
     anonymity = anonymity_from_visits(people.visits, assignment.group_of())
     below = int(np.count_nonzero(anonymity < floors.effective_anonymity))
     return Spread.of(anonymity), below
-
-
-def _diversity(people: People, group_of: IntArray, name: str) -> Diversity:
-    attribute = people.attribute(name)
-    values = len(attribute.labels)
-    cell, count = np.unique(group_of * values + attribute.codes, return_counts=True)
-    group = cell // values
-    distinct = np.bincount(group)
-    sizes = np.bincount(group, weights=count)
-    share = count / sizes[group]
-    entropy = np.bincount(group, weights=-share * np.log(share))
-    homogeneous = int(sizes[distinct == 1].sum())
-    return Diversity(name, int(distinct.min()), float(np.exp(entropy.min())), homogeneous)
 
 
 def coverage(group_of: IntArray, targeted: IntArray) -> float:

@@ -6,26 +6,36 @@ from typing import Any
 import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
+from kreach.publisher.grouping.diversity import DiversityFloors
 
 __all__ = [
     "Audit",
-    "Diversity",
+    "ColumnView",
     "Finding",
     "Intersection",
     "Linkage",
     "ModelTable",
     "ModelView",
+    "SeedView",
     "SegmentView",
     "Spread",
+    "Subject",
 ]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One verdict: `level` is "ok", "warning" or "danger", `text` says what and why."""
+    """The outcome of one check: `level` is "ok", "warning" or "danger", `text` says what and why.
+
+    `check` names what was looked at; `number` is what came out and `floor` what was required, both
+    as text and empty where there is none.
+    """
 
     level: str
     text: str
+    check: str = ""
+    number: str = ""
+    floor: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,16 +56,66 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Diversity:
-    """l-diversity of a sensitive attribute: distinct values, and equally likely ones (exp entropy).
+class ColumnView:
+    """What groups tell about one column: l-diversity, t-closeness, and people behind its values.
 
-    `homogeneous_people` are in a group where everybody has the same value: the group reveals it.
+    `role` is "sensitive" (declared), "kept", "targeting", or "formed along" (groups were formed by
+    it). `min_distinct` and `min_entropy_l` are the lowest l of a group, `max_t` the largest
+    distance from all people, `max_share` the largest share of one value in a group. `targeted`:
+    each of its values is a segment that campaigns may target.
+    `homogeneous_people` are in groups where everybody has the same value; `revealed_people` are
+    those of them whose value is not nearly everybody's. `groups_below_floors` break a floor of the
+    build. `small_values` are held by fewer than k people each; `nearly_alone` people share theirs
+    with at most one other, and where most people do the column is `identifying`.
     """
 
-    attribute: str
+    name: str
+    role: str
+    targeted: bool
+    ordered: bool
+    values: int
     min_distinct: int
-    min_effective: float
+    min_entropy_l: float
+    max_t: float
+    max_share: float
     homogeneous_people: int
+    revealed_people: int
+    groups_below_floors: int
+    small_values: int
+    people_in_small_values: int
+    nearly_alone: int
+    identifying: bool
+
+
+@dataclass(frozen=True)
+class SeedView:
+    """Whether others who have the visits could form the same groups again.
+
+    `origin`: "drawn" at random, "given" by whoever built, or "unknown". `bits` of the seed.
+    `reproduced`: groups formed again with it are these. `guessed`: an obvious seed, of `tried`
+    ones, that gives these groups. `by_chance`: not every seed does. `released`: it stands in the
+    release. `readable`: others on the machine may read the publisher's half.
+    """
+
+    origin: str
+    bits: int
+    reproduced: bool
+    guessed: int | None
+    tried: int
+    by_chance: bool
+    released: bool
+    readable: bool
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was audited, when, and by which version."""
+
+    catalogue: str
+    buyer: str
+    knowledge: str
+    audited: str
+    kreach: str
 
 
 @dataclass(frozen=True)
@@ -137,16 +197,37 @@ class Audit:
     sizes: Spread
     effective: Spread | None
     groups_below_effective_floor: int
-    diversity: tuple[Diversity, ...]
+    columns: tuple[ColumnView, ...]
     segments: tuple[SegmentView, ...]
     linkage: tuple[Linkage, ...]
     intersection: Intersection
     findings: tuple[Finding, ...]
     visit_model: ModelView | None = None
+    seed: SeedView | None = None
+    subject: Subject | None = None
+    diversity_floors: DiversityFloors | None = None
+    not_examined: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return asdict(self)
+        return {"verdict": self.verdict, "safe": self.safe, **asdict(self)}
+
+    def count(self, level: str) -> int:
+        """How many findings have this level."""
+        return sum(finding.level == level for finding in self.findings)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        dangers, warnings = self.count("danger"), self.count("warning")
+        if dangers:
+            found = "1 danger was" if dangers == 1 else f"{dangers} dangers were"
+            return f"This catalogue must not be released: {found} found."
+        if warnings:
+            review = "the warning is" if warnings == 1 else f"the {warnings} warnings are"
+            return f"This catalogue may be released once {review} reviewed: no danger was found."
+        return "This catalogue may be released: no danger was found."
 
     @property
     def safe(self) -> bool:

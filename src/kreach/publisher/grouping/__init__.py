@@ -2,10 +2,13 @@
 
 from kreach.publisher.grouping.attributes import ByAttributes
 from kreach.publisher.grouping.base import Assignment, Strategy, form_groups
+from kreach.publisher.grouping.diverse import Diverse
+from kreach.publisher.grouping.diversity import DiversityFloors
 from kreach.publisher.grouping.overlapping import Overlapping
 from kreach.publisher.grouping.random import AtRandom
 from kreach.publisher.grouping.rates import ByRates
 from kreach.publisher.grouping.segments import BySegments
+from kreach.publisher.grouping.spreading import DiversityRefused
 
 __all__ = [
     "Assignment",
@@ -13,6 +16,9 @@ __all__ = [
     "ByAttributes",
     "ByRates",
     "BySegments",
+    "Diverse",
+    "DiversityFloors",
+    "DiversityRefused",
     "Overlapping",
     "Strategy",
     "form_groups",

@@ -12,6 +12,7 @@ from kreach.publisher.people import People
 
 __all__ = [
     "FORMED_BY_VISITS",
+    "LARGEST_SEED",
     "Assignment",
     "Strategy",
     "cut_evenly",
@@ -20,6 +21,7 @@ __all__ = [
     "largest_group",
 ]
 
+LARGEST_SEED = 2**128 - 1
 FORMED_BY_VISITS = ("rates", "segments+rates")  # strategies that look at visits
 
 
@@ -77,7 +79,7 @@ def form_groups(people: People, group_size: int, strategy: Strategy, seed: int) 
     anonymity, and `release` warns about it.
     """
     group_size = as_whole_number("group_size", group_size, minimum=1)
-    seed = as_whole_number("seed", seed, minimum=0)
+    seed = as_whole_number("seed", seed, minimum=0, maximum=LARGEST_SEED)
     if people.count < group_size:
         rule = f"be at least group_size ({group_size}) people"
         raise KreachError.rule("people", rule, people.count)

@@ -33,8 +33,14 @@ class Overlapping:
             raise KreachError.rule("floor", "be at least 1", self.floor)
 
     def __call__(self, people: People, group_size: int, generator: np.random.Generator) -> IntArray:
-        floor = min(self.floor, people.count)
-        bundle = cut_in_order(generator.permutation(people.count), floor)
+        return self.cross(self.bundles(people, generator), group_size, generator)
+
+    def bundles(self, people: People, generator: np.random.Generator) -> IntArray:
+        """The bundle of each person; whoever shares one stays together in every partition."""
+        return cut_in_order(generator.permutation(people.count), min(self.floor, people.count))
+
+    def cross(self, bundle: IntArray, group_size: int, generator: np.random.Generator) -> IntArray:
+        """Partitions that shuffle these bundles."""
         bundles = int(bundle.max()) + 1
         smallest = int(np.bincount(bundle).min())
         per_group = -(-group_size // smallest)  # bundles that make at least k
