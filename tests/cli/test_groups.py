@@ -81,7 +81,7 @@ def test_audit_prints_one_document(built: Path) -> None:
     assert set(document) == {
         *("people", "groups", "group_size", "strategy", "sizes", "effective", "diversity"),
         *("groups_below_effective_floor", "segments", "linkage", "intersection", "findings"),
-        "visit_model",
+        *("visit_model", "visible"),
     }
     assert [view["segment"] for view in document["segments"]] == ["town=A", "town=B", "town=C"]
     assert [link["method"] for link in document["linkage"]] == [

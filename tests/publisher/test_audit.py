@@ -150,7 +150,7 @@ def test_segments_by_hand() -> None:
     towns = ["Bath", "Bath", "Bath", "York"] + ["Bath", "York", "York", "York"] + ["York"] * 4
     people = People(np.ones(12, dtype=np.int64), {"town": column(towns)})
     assignment = by_hand([0] * 4 + [1] * 4 + [2] * 4, k=4)
-    floors = Floors(targeted=3, effective_anonymity=1.0)
+    floors = Floors(min_visible=3, effective_anonymity=1.0)
     report = audit(people, assignment, segments=("town",), floors=floors)
     bath, york = report.segments
     assert (bath.segment, bath.people, bath.coverage) == ("town=Bath", 4, 4 / 8)
@@ -172,7 +172,7 @@ def test_intersection_of_audiences_by_hand() -> None:
     """Everybody minus "Bath" leaves one person of the first group: two segments, one betrays."""
     towns = ["Bath"] * 3 + ["York"] + ["York"] * 4
     people = People(np.ones(8, dtype=np.int64), {"town": column(towns)})
-    floors = Floors(targeted=2, effective_anonymity=1.0)
+    floors = Floors(min_visible=2, effective_anonymity=1.0)
     report = audit(people, by_hand([0] * 4 + [1] * 4, k=4), segments=("town",), floors=floors)
     crossing = report.intersection
     assert (crossing.compared_pairs, crossing.small_differences) == (2, 1)

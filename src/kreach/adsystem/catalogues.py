@@ -16,18 +16,21 @@ __all__ = ["headcounts", "read_audience", "read_catalogues"]
 
 
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
-    """An audience on a catalogue: everyone, or the head-counts of a groups file."""
+    """An audience on a catalogue: everyone, or the head-counts of a groups file.
+
+    Counts that the publisher promised not to release (`min_visible`) are refused.
+    """
     if name == EVERYONE:
         return catalogue.audience()
     if name not in settings.audiences:
         known = ", ".join([EVERYONE, *settings.audiences])
         raise KreachError.rule("audience", f"be one of {known}", name)
-    ids, told = read_groups(settings.audiences[name])
-    counts = getattr(told, "targeted_counts", told.group_sizes)
+    ids, stated = read_groups(settings.audiences[name])
     by_group = [0] * len(catalogue)
-    for group, count in zip(ids, counts.tolist(), strict=True):
+    for group, count in zip(ids, headcounts(stated).tolist(), strict=True):
         by_group[catalogue.index(group)] = int(count)
-    return catalogue.audience(by_group)
+    requests = stated.requests if isinstance(stated, DisjointAudience) else "everyone"
+    return catalogue.audience(by_group, requests)
 
 
 def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:

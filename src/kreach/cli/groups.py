@@ -1,6 +1,7 @@
 """`kreach groups`: build groups, and audit them before release."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from kreach.boundary.times import as_instant
+from kreach.cli.audience import audience, visible_lines
 from kreach.cli.common import Json, Seed, progress_spinner, split_names
 
 __all__ = ["groups"]
 
 groups = typer.Typer(help="Build groups of people and audit them before release.")
+groups.command()(audience)
 
 Visits = Annotated[Path, typer.Option(help="Visits: user_id, ts, attributes (Parquet, CSV).")]
 
@@ -42,6 +45,9 @@ def build(
     effective_floor: Annotated[
         float, typer.Option(help="Minimum effective (equally active) people per group.")
     ] = 2.0,
+    min_visible: Annotated[
+        int, typer.Option(help="Minimum people of an audience whom a campaign sees in a group.")
+    ] = 5,
     memory_hours: Annotated[
         float | None, typer.Option(help="Tell the buyer how long the gateway's cap remembers.")
     ] = None,
@@ -71,7 +77,7 @@ def build(
         as_instant("history-end", history_end),
         buyer,
         knowledge,
-        Floors(membership_class=class_floor, effective_anonymity=effective_floor),
+        Floors(class_floor, min_visible, effective_floor),
         seed,
         memory_hours,
     )
@@ -99,6 +105,7 @@ def audit(
 
     kreach groups audit groups/ --segments country,device --sensitive region --html audit.html
     """
+    from kreach.publisher.audience_file import declared_audiences
     from kreach.publisher.audit import audit as run_audit
     from kreach.publisher.audit.page import audit_page
     from kreach.publisher.audit.visit_model import model_view
@@ -116,6 +123,7 @@ def audit(
             churn=churn,
             seed=seed,
             visit_model=model_view(folder, stored.facts),
+            declared=declared_audiences(folder),
         )
     if html is not None:
         html.write_text(audit_page(report, f"Audit of catalogue {stored.facts['version']}"))
@@ -143,6 +151,8 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
     for title, key in (("information kept", "information_kept"), ("coverage", "coverage")):
         for name, value in facts[key].items():
             console.print(f"{title} ({name}): {value:.1%}")
+    for line in visible_lines(facts["visible"]):
+        console.print(line, soft_wrap=True)
     for warning in facts["warnings"]:
         console.print(f"[bold red]warning:[/bold red] {warning}")
     console.print(
@@ -207,6 +217,8 @@ def _show_audit(report: Any) -> None:
         for entry in model.tables:
             table.add_row(entry.name, entry.meaning, f"{entry.numbers:,}")
         console.print(table)
+    for line in visible_lines([asdict(view) for view in report.visible]):
+        console.print(line, soft_wrap=True)
     _show_columns(console, report)
 
 

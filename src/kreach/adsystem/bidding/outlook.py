@@ -101,7 +101,10 @@ class OutlookMaker:
         self._planner = Planner(
             int(kinds.max(initial=0)) + 1, probability, more=self._more if self._cap == 1 else 0.0
         )
-        weights = np.asarray(audience.group_sizes if traffic is None else traffic, dtype=np.float64)
+        people = (
+            audience.traffic if isinstance(audience, DisjointAudience) else audience.group_sizes
+        )
+        weights = np.asarray(people if traffic is None else traffic, dtype=np.float64)
         fits = weights.shape == (audience.group_count,) and bool((weights >= 0.0).all())
         if traffic is not None and not (fits and 0.0 < weights.sum() < float("inf")):
             rule = f"be {audience.group_count} weights ≥ 0, not all 0"

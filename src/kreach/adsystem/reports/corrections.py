@@ -17,7 +17,7 @@ from kreach.adsystem.reports.corrected import CorrectedWindow, corrected, correc
 from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior, priors_of
 from kreach.adsystem.reports.policy import Subject, Withheld
 from kreach.adsystem.reports.report import CapReport, CurveReport
-from kreach.boundary.audience import Audience
+from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.correction import Correction, PanelRelease, model_digest, read_corrections
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
@@ -112,8 +112,12 @@ class PanelCorrections:
     def correction(self, subject: Subject, tally: GroupTally) -> Correction | None:
         """The correction of a campaign on a catalogue, if it is of the model that measures.
 
-        A panel counts everybody: it says nothing of audiences that are only part of their groups.
+        A panel counts everybody: it says nothing of audiences that are only part of their groups,
+        nor of campaigns that are sent the requests of a part only.
         """
+        audience = subject.audience
+        if isinstance(audience, DisjointAudience) and audience.requests != "everyone":
+            return None
         wanted = (subject.stored.campaign.id, subject.catalogue.version)
         for each in self._files.all():
             if (each.campaign, each.catalogue) != wanted or not each.releases:

@@ -4,7 +4,9 @@ Sizes, effective anonymity, diversity, coverage and small audiences are counted;
 intersection are attacks that are run (see attacks.py).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from kreach.numeric.types import IntArray
 from kreach.publisher.audit.attacks import intersection_attack, linkage_attack
 from kreach.publisher.audit.findings import findings_of
 from kreach.publisher.audit.report import Audit, Diversity, ModelView, SegmentView, Spread
+from kreach.publisher.audit.visible import visible_views
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
@@ -32,10 +35,12 @@ def audit(
     churn: float = 0.05,
     seed: int = 0,
     visit_model: ModelView | None = None,
+    declared: Sequence[Mapping[str, Any]] = (),
 ) -> Audit:
     """Audit an assignment. `churn` is the share of people who leave from version to version.
 
-    `visit_model` is the released one (`audit.visit_model.model_view`), if there is one.
+    `visit_model` is the released one (`audit.visit_model.model_view`), if there is one, and
+    `declared` are the audiences declared on the build (`audience_file.declared_audiences`).
     """
     floors = floors or Floors()
     if not 0.0 <= churn < 1.0:
@@ -56,6 +61,7 @@ def audit(
         intersection_attack(people, assignment, segments, floors),
         (),
         visit_model,
+        visible_views(people, assignment, segments, floors, declared),
     )
     return replace(report, findings=tuple(findings_of(report, floors)))
 
@@ -98,7 +104,7 @@ def _segment_views(
     """One view per value of each targeting attribute that at least k people have."""
     views = []
     group_of = assignment.groups[:, 0]
-    floor = min(floors.targeted, assignment.group_size)
+    floor = floors.visible(assignment.group_size)[0]
     for name in segments:
         attribute = people.attribute(name)
         for code, label in enumerate(attribute.labels):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kreach.publisher.audit.report import Audit, Finding, ModelView
+from kreach.publisher.audit.visible import visible_findings
 from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.release import Floors
 from kreach.publisher.visit_history import MIN_PEOPLE
@@ -35,12 +36,13 @@ def findings_of(report: Audit, floors: Floors) -> Iterator[Finding]:
     if exposed:
         yield Finding(
             "warning",
-            f"targeted people below the floor of {floors.targeted} in their group, over all "
+            f"targeted people below the floor of {floors.min_visible} in their group, over all "
             f"segments: {exposed:,}; such audiences are refused unless they are dropped",
         )
     if report.visit_model is not None:
         yield from _model_findings(report.visit_model)
     yield from _attack_findings(report, floors)
+    yield from visible_findings(report.visible, floors, report.group_size)
 
 
 def _model_findings(model: ModelView) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
+from kreach.publisher.visible import VisibleSummary
 
 __all__ = [
     "Audit",
@@ -17,6 +18,7 @@ __all__ = [
     "ModelView",
     "SegmentView",
     "Spread",
+    "VisibleView",
 ]
 
 
@@ -127,6 +129,20 @@ class ModelView:
 
 
 @dataclass(frozen=True)
+class VisibleView:
+    """Whom a campaign on an audience can see. `kind` is everyone, segment, rare or declared.
+
+    A value that fewer than k people have is not named: all of a column are one row, "rare", with
+    the numbers of the most exposed.
+    """
+
+    audience: str
+    kind: str
+    values: int  # of the column that this row is about
+    seen: VisibleSummary
+
+
+@dataclass(frozen=True)
 class Audit:
     """The full report; `document()` is its JSON form."""
 
@@ -143,6 +159,7 @@ class Audit:
     intersection: Intersection
     findings: tuple[Finding, ...]
     visit_model: ModelView | None = None
+    visible: tuple[VisibleView, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
