@@ -1,5 +1,7 @@
 """The catalogues that the settings name, and the audiences on them."""
 
+import numpy as np
+
 from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.audience import (
     Audience,
@@ -12,7 +14,7 @@ from kreach.boundary.files import read_catalogue, read_groups
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["headcounts", "read_audience", "read_catalogues"]
+__all__ = ["headcounts", "read_audience", "read_catalogues", "visible_per_group"]
 
 
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
@@ -44,6 +46,16 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     if len({catalogue.version for catalogue in found}) != len(found):
         raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
     return found
+
+
+def visible_per_group(audience: Audience) -> tuple[int, float]:
+    """The fewest targeted people of a group that holds any, and the median; 0 if nobody is.
+
+    A campaign sees no more than these people; how many of them visit is known to the publisher.
+    """
+    held = headcounts(audience)
+    held = held[held > 0]
+    return (int(held.min()), float(np.median(held))) if held.size else (0, 0.0)
 
 
 def headcounts(audience: Audience) -> IntArray:

@@ -49,6 +49,11 @@ class OpenPolicy:
         del audience, catalogue
         return None
 
+    def visible_floor(self, catalogue: Catalogue) -> int | None:
+        """Operators see head-counts."""
+        del catalogue
+        return None
+
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """Nothing depends on it."""
 
