@@ -166,6 +166,14 @@ class DisjointAudience(Audience):
         """The people behind the requests of each group."""
         return self.group_sizes if self.requests == "everyone" else self.targeted_counts
 
+    @cached_property
+    def people_behind_request(self) -> float | None:
+        """Mean of the targeted members over requests, Σt²/Σt; None if everyone's arrive."""
+        targeted = self.targeted_counts.astype(np.float64)
+        if self.requests == "everyone" or not targeted.any():
+            return None
+        return float(targeted @ targeted / targeted.sum())
+
     @property
     def targeted_user_count(self) -> int:
         return int(self.targeted_counts.sum())

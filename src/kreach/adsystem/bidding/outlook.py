@@ -91,6 +91,8 @@ class OutlookMaker:
         if model is not None and not isinstance(audience, DisjointAudience):
             kind = type(audience).__name__
             raise KreachError.rule("audience", "have no visit shares with a visit model", kind)
+        if model is not None and isinstance(audience, DisjointAudience):
+            model = model.for_audience(audience)
         self._audience, self._market, self._model = audience, market, model
         self._cap = as_whole_number("cap", cap, minimum=1)
         requests = as_whole_number("requests", requests, minimum=1)

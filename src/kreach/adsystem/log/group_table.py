@@ -95,7 +95,9 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
     if "requests" in rows.columns:
         stated = rows["requests"]
         checks["requests"] = rows.count(where=stated.isnull() | ~stated.isin(REQUESTS))
-        checks["answers"] = (stated.nunique() - 1).greatest(0)
+        checks["answers"] = stated.nunique() - 1
+        only = (stated == "targeted").ifelse(targeted.cast("float64"), 0.0)
+        checks["squares"] = (only * only).sum()
     if "dispersion" in rows.columns:
         number = rows["dispersion"]
         checks["dispersions"] = rows.count(where=number.isnan() | (number <= 0.0))
@@ -141,7 +143,9 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
         kind = ("visit_shares",)
     elif "dispersion" in rows.columns:
         kind = (*kind, "dispersion")
-    return GroupTable(rows, None, kind, int(facts["people"]), (), 0)
+    table = GroupTable(rows, None, kind, int(facts["people"]), (), 0)
+    squares = float(facts.get("squares") or 0.0)
+    return replace(table, people_behind_request=squares / table.people) if squares else table
 
 
 def _check_shares(engine: Engine, rows: ir.Table) -> None:

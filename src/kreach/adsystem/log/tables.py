@@ -65,12 +65,15 @@ class GroupTable:
     version: str | None = None
     created: datetime | None = None
     model: VisitModel | None = None  # of the release; disjoint groups without visit_shares only
+    people_behind_request: float | None = None  # where only those of targeted people arrive
 
     def with_model(self, model: VisitModel | None) -> "GroupTable":
         """The same with a visit model; refuses groups that models are not made for."""
         if model is not None and not self.takes_model:
             rule = "be None for overlapping groups and for groups with visit_shares"
             raise KreachError.rule("model", rule, "a visit model")
+        if model is not None and self.people_behind_request is not None:
+            model = model.in_groups_of(self.people_behind_request)
         return replace(self, model=model)
 
     @property

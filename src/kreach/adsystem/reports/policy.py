@@ -59,7 +59,9 @@ class Subject:
     @property
     def model(self) -> VisitModel | None:
         """The visit model of the catalogue, where it describes the audience."""
-        return self.catalogue.model if isinstance(self.audience, DisjointAudience) else None
+        if self.catalogue.model is None or not isinstance(self.audience, DisjointAudience):
+            return None
+        return self.catalogue.model.for_audience(self.audience)
 
 
 @dataclass(frozen=True)
