@@ -87,7 +87,7 @@ def test_one_person_per_group_is_refused_on_both_sides(built: Path, tmp_path: Pa
     said = refusal(declare(built, out, "--where", "country=Malta"))
     assert "release refused: in " in said
     assert "right with 100%" in said
-    assert "--strategy segments" in said
+    assert "form groups along it (--strategy segments --segments country)" in said
     assert not out.exists()
     assert "once groups below the floors are dropped" in refusal(
         declare(built, out, "--where", "country=Malta", "--drop")

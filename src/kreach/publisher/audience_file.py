@@ -125,7 +125,7 @@ def write_audience(
     build = read_build(folder)
     released = _as_released(build)
     targeted, unknown = chosen_people(build, choice)
-    final, counts = released.settle(targeted, below)
+    final, counts = released.settle(targeted, below, ",".join(_conditions(choice.where)))
     before, after = released.visible(targeted), released.visible(final)
     if not counts.any():
         rule = "keep somebody once groups below the floors are dropped"

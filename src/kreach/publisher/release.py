@@ -216,8 +216,13 @@ class Release:
         large = [entry for entry in classes if entry[1] >= floor]
         return Audience.overlapping(self.catalogue.sizes, large)
 
-    def settle(self, targeted: BoolArray, below: str) -> tuple[BoolArray, IntArray]:
-        """The people who are targeted in the end, and how many of each group."""
+    def settle(
+        self, targeted: BoolArray, below: str, along: str = ""
+    ) -> tuple[BoolArray, IntArray]:
+        """The people who are targeted in the end, and how many of each group.
+
+        `along` are the columns that a refusal advises to form groups along, comma-separated.
+        """
         self._check_length(targeted)
         if self.catalogue.classes is not None:
             raise KreachError.rule("catalogue", "have disjoint groups", "overlapping groups")
@@ -228,7 +233,7 @@ class Release:
         small = np.zeros(len(self.catalogue), dtype=np.bool_)
         small[seen.groups] = seen.small(*floors)
         if small.any() and below == "refuse":
-            raise ReleaseRefused([too_few_visible(seen.summary(*floors), floors)])
+            raise ReleaseRefused([too_few_visible(seen.summary(*floors), floors, along)])
         group_of = self.group_indices[:, 0]
         final = targeted & ~small[group_of] if below == "drop" else targeted | small[group_of]
         return final, np.bincount(group_of[final], minlength=len(self.catalogue))
@@ -249,7 +254,7 @@ class Release:
             raise KreachError.rule("targeted", rule, f"shape {targeted.shape} of {targeted.dtype}")
 
 
-def too_few_visible(seen: VisibleSummary, floors: tuple[int, float]) -> str:
+def too_few_visible(seen: VisibleSummary, floors: tuple[int, float], along: str) -> str:
     """Why an audience is refused, with the numbers, and what to do."""
     guess = ""
     if seen.worst_guess is not None:
@@ -259,7 +264,7 @@ def too_few_visible(seen: VisibleSummary, floors: tuple[int, float]) -> str:
         f"{floors[0]} people of the audience, or fewer than {floors[1]:g} equally active ones "
         f"({seen.people_in_small_groups:,} of {seen.people:,} people; the fewest visible: "
         f"{seen.min_visible}{guess}); drop these people, widen the audience to whole groups, or "
-        "form groups along it (--strategy segments)"
+        f"form groups along it (--strategy segments{f' --segments {along}' if along else ''})"
     )
 
 
