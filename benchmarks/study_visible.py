@@ -19,7 +19,7 @@ import numpy as np
 import kreach as kr
 from benchmarks.study_visit_model import Flight, add_flight_arguments, flight_of, won_requests
 from kreach.adsystem.measurement.drawn import DrawnExposure
-from kreach.adsystem.measurement.times import draws_in_order
+from kreach.boundary.draw_cells import draws_in_order
 from kreach.numeric.types import IntArray
 from kreach.publisher.visit_history import VisitHistory
 

@@ -73,7 +73,7 @@ class _PrivacyPage:
                 "nobody in a group or at least so many people.",
                 name="visible",
             ):
-                heads = ["audience", "people", "groups", "fewest per group", "median", "requests"]
+                heads = ["audience", "people", "groups", "min per group", "median", "requests of"]
                 self._visible = Table(heads, numeric=(1, 2, 3, 4), name="visible")
             with card(
                 "Publisher's audit",
@@ -186,8 +186,7 @@ class _PrivacyPage:
 
 def _visible_row(one: VisiblePeople) -> tuple[str, ...]:
     numbers = (one.people, one.groups, one.min)
-    requests = "of everyone" if one.requests == "everyone" else "of targeted people only"
-    return (one.audience, *map(fmt.count, numbers), fmt.decimal(one.median, 1), requests)
+    return (one.audience, *map(fmt.count, numbers), fmt.decimal(one.median, 1), one.requests)
 
 
 def _show_linkage(linkage: Sequence[Linkage]) -> None:
