@@ -13,7 +13,7 @@ import numpy as np
 
 import kreach as kr
 from kreach.publisher.audit import audit
-from kreach.publisher.grouping import AtRandom, form_groups
+from kreach.publisher.grouping import BySegments, form_groups
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import new_key, release
 
@@ -26,10 +26,11 @@ people = People(
 print(f"{people.visits.sum():,} visits in history; the busiest person made {people.visits.max()}")
 
 # %% [markdown]
-# It builds groups of at least 20 people and audits them before the release.
+# It builds groups of at least 20 people, along the towns that campaigns target, and audits them
+# before the release.
 
 # %%
-groups = form_groups(people, group_size=20, strategy=AtRandom(), seed=7)
+groups = form_groups(people, group_size=20, strategy=BySegments(("town",)), seed=7)
 findings = audit(people, groups, segments=("town",), churn=0.05)
 print(f"{groups.group_count} groups; safe to release: {findings.safe}")
 

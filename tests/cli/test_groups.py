@@ -82,7 +82,7 @@ def test_audit_prints_one_document(built: Path) -> None:
         *("verdict", "safe", "people", "groups", "group_size", "strategy", "sizes", "effective"),
         *("groups_below_effective_floor", "columns", "segments", "linkage", "intersection"),
         *("findings", "visit_model", "seed", "subject", "diversity_floors", "not_examined"),
-        "assumptions",
+        *("assumptions", "visible"),
     }
     assert document["safe"] is True
     assert document["verdict"].startswith("This catalogue may be released")

@@ -57,7 +57,7 @@ def one_line(result: Result) -> str:
 
 def test_one_document(files: Path) -> None:
     found = document(run(files, "--budget", "50", "--budget", "200", "--json"))
-    assert set(found) == {"people", "groups", "cap", "requests", "model", "plans"}
+    assert set(found) == {*("people", "groups", "visible", "cap", "requests", "model", "plans")}
     assert found["model"] is None
     assert (found["people"], found["groups"]) == (220, 12)
     assert (found["cap"], found["requests"]) == (1, 1500)

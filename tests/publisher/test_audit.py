@@ -238,23 +238,26 @@ def test_segments_by_hand() -> None:
     towns = ["Bath", "Bath", "Bath", "York"] + ["Bath", "York", "York", "York"] + ["York"] * 4
     people = People(np.ones(12, dtype=np.int64), {"town": column(towns)})
     assignment = by_hand([0] * 4 + [1] * 4 + [2] * 4, k=4)
-    floors = Floors(targeted=3, effective_anonymity=1.0)
+    floors = Floors(min_visible=3, effective_anonymity=1.0)
     report = audit(people, assignment, segments=("town",), floors=floors)
     bath, york = report.segments
     assert (bath.segment, bath.people, bath.coverage) == ("town=Bath", 4, 4 / 8)
     assert bath.exposed_people == 1
     assert (york.segment, york.people, york.coverage) == ("town=York", 8, 8 / 12)
     assert york.exposed_people == 1
-    said = [finding for finding in report.findings if "floor of 3" in finding.text]
-    assert [finding.level for finding in said] == ["warning"]
-    assert re.findall(r"\d+", said[0].text) == ["3", "2"], "the floor and the people"
+    said = [finding for finding in report.findings if finding.check.startswith("visible people")]
+    assert [finding.level for finding in said] == ["warning", "warning"]
+    assert [re.findall(r"\d+", finding.text)[:3] for finding in said] == [
+        ["1", "4", "3"],
+        ["1", "8", "3"],
+    ], "the people below the floor, all of them, and the floor"
 
 
 def test_intersection_of_audiences_by_hand() -> None:
     """Everybody minus "Bath" leaves one person of the first group: two segments, one betrays."""
     towns = ["Bath"] * 3 + ["York"] + ["York"] * 4
     people = People(np.ones(8, dtype=np.int64), {"town": column(towns)})
-    floors = Floors(targeted=2, effective_anonymity=1.0)
+    floors = Floors(min_visible=2, effective_anonymity=1.0)
     report = audit(people, by_hand([0] * 4 + [1] * 4, k=4), segments=("town",), floors=floors)
     crossing = report.intersection
     assert (crossing.compared_pairs, crossing.small_differences) == (2, 1)

@@ -166,14 +166,14 @@ def test_released_objects_carry_no_canary(knowledge: str, visits: Path, tmp_path
     crossing = [
         released.catalogue,
         released.audience(),
-        released.audience(targeted, drop_small=True),
+        released.audience(targeted, below="drop"),
     ]
     for value in crossing:
         assert found_in(pickle.dumps(value)) == []
         assert found_in(repr(value).encode()) == []
     assert KEY not in pickle.dumps(crossing)
     if knowledge != "overlapping":
-        counts = released.targeted_counts(targeted, drop_small=True)
+        counts = released.targeted_counts(targeted, below="drop")
         write_groups(released.catalogue, tmp_path / "campaign.parquet", counts)
         assert found_in((tmp_path / "campaign.parquet").read_bytes()) == []
 

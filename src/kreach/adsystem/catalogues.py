@@ -1,5 +1,7 @@
 """The catalogues that the settings name, and the audiences on them."""
 
+import numpy as np
+
 from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.audience import (
     Audience,
@@ -12,22 +14,25 @@ from kreach.boundary.files import read_catalogue, read_groups
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["headcounts", "read_audience", "read_catalogues"]
+__all__ = ["headcounts", "read_audience", "read_catalogues", "visible_per_group"]
 
 
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
-    """An audience on a catalogue: everyone, or the head-counts of a groups file."""
+    """An audience on a catalogue: everyone, or the head-counts of a groups file.
+
+    Counts that the publisher promised not to release (`min_visible`) are refused.
+    """
     if name == EVERYONE:
         return catalogue.audience()
     if name not in settings.audiences:
         known = ", ".join([EVERYONE, *settings.audiences])
         raise KreachError.rule("audience", f"be one of {known}", name)
-    ids, told = read_groups(settings.audiences[name])
-    counts = getattr(told, "targeted_counts", told.group_sizes)
+    ids, stated = read_groups(settings.audiences[name])
     by_group = [0] * len(catalogue)
-    for group, count in zip(ids, counts.tolist(), strict=True):
+    for group, count in zip(ids, headcounts(stated).tolist(), strict=True):
         by_group[catalogue.index(group)] = int(count)
-    return catalogue.audience(by_group)
+    requests = stated.requests if isinstance(stated, DisjointAudience) else "everyone"
+    return catalogue.audience(by_group, requests)
 
 
 def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
@@ -41,6 +46,16 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     if len({catalogue.version for catalogue in found}) != len(found):
         raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
     return found
+
+
+def visible_per_group(audience: Audience) -> tuple[int, float]:
+    """The fewest targeted people of a group that holds any, and the median; 0 if nobody is.
+
+    A campaign sees no more than these people; how many of them visit is known to the publisher.
+    """
+    held = headcounts(audience)
+    held = held[held > 0]
+    return (int(held.min()), float(np.median(held))) if held.size else (0, 0.0)
 
 
 def headcounts(audience: Audience) -> IntArray:

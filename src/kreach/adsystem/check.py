@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kreach.adsystem.catalogues import read_audience, read_catalogues
-from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts
+from kreach.adsystem.catalogues import read_audience, read_catalogues, visible_per_group
+from kreach.adsystem.disclosure.audiences import Verdict, margins, verdicts, visible_floor
 from kreach.adsystem.disclosure.chapters.store import stored_audiences
 from kreach.adsystem.disclosure.combinations import check_together
 from kreach.adsystem.settings import (
@@ -42,13 +42,12 @@ def check_adsystem(
     """
     catalogues = read_catalogues(settings)
     names = [EVERYONE, *settings.audiences]
-    people = {
-        name: read_audience(settings, catalogues[-1], name).targeted_user_count for name in names
-    }
+    audiences = {name: read_audience(settings, catalogues[-1], name) for name in names}
     found: dict[str, Any] = {
         "store": str(settings.store),
         "catalogues": {catalogue.version: len(catalogue) for catalogue in catalogues},
-        "audiences": people,
+        "audiences": {name: one.targeted_user_count for name, one in audiences.items()},
+        "visible per group": {name: _visible(one) for name, one in audiences.items()},
         "currency": settings.currency,
     }
     if guard is not None and guard.enabled:
@@ -69,8 +68,14 @@ def _for_advertisers(
 
     known = (settings.store / GUARD_KEY).exists()
     margin = margins(guard_key(settings.store), apart) if known else lambda _: 0
-    told = verdicts(names, read, guard.min_audience, apart, margin, together, kept)
+    few = visible_floor(catalogue, guard.min_visible)
+    told = verdicts(names, read, guard.min_audience, apart, margin, together, kept, few)
     return {name: _words(verdict) for name, verdict in told.items()}
+
+
+def _visible(audience: Audience) -> str:
+    low, median = visible_per_group(audience)
+    return f"min {low}, median {median:g}"
 
 
 def _words(verdict: Verdict) -> str:

@@ -223,7 +223,8 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
     point counts when `settle_seconds` have passed since, final numbers are made `closing_seconds`
     after the flight: as long as bidders take notices (`expiry_seconds`), and some. An audience for
     advertisers has at least `min_audience` people, and at least `min_difference` people tell it
-    from every other, and from what others add up to, `audiences_together` at most.
+    from every other, and from what others add up to, `audiences_together` at most. It targets
+    nobody in a group, or at least `min_visible` people (or k, if that is less).
     """
 
     renamed: ClassVar[Mapping[str, str]] = {
@@ -239,6 +240,7 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
     min_people: int = 500
     min_audience: int = 1_000
     min_difference: int = 200
+    min_visible: int = 5
     audiences_together: int = 4
     settle_seconds: float = 60.0
     closing_seconds: float = 1_800.0
@@ -251,6 +253,7 @@ class GuardSettings(Settings, frozen=True, kw_only=True):
         _at_least("min_impressions", self.min_impressions, 1, 1_000_000_000)
         _at_least("min_people", self.min_people, 1, 1_000_000_000)
         _at_least("min_difference", self.min_difference, 0, 1_000_000_000)
+        _at_least("min_visible", self.min_visible, 1, 1_000_000_000)
         _at_least("audiences_together", self.audiences_together, 2, 6)
         _at_least("settle_seconds", self.settle_seconds, 0.0, 86_400.0)
         _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)

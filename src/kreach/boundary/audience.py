@@ -18,6 +18,7 @@ from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
 __all__ = [
+    "REQUESTS",
     "SHARE_TOLERANCE",
     "Audience",
     "DisjointAudience",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 SHARE_TOLERANCE = 1e-6
+REQUESTS = ("everyone", "targeted")
+"""Whose requests a campaign is sent: those of all members of a group, or of the targeted ones."""
 _MIN_SHARE = 1e-200  # smaller shares give the same reach
 _AS_GOOD_AS_UNIFORM = 1e24  # a larger dispersion gives the same reach as infinity
 
@@ -59,12 +62,19 @@ class Audience:
         group_sizes: npt.ArrayLike,
         targeted_counts: npt.ArrayLike | None = None,
         dispersion: npt.ArrayLike | None = None,
+        requests: str = "everyone",
     ) -> "DisjointAudience":
         """Groups that share nobody.
 
         `targeted_counts` (default: everybody) is how many members the campaign targets.
         `dispersion` is the concentration a of a symmetric Dirichlet law over the members' visit
         shares: small is uneven, infinity (or None) is uniform. Both may be one number for all.
+
+        `requests` says who can be behind a request of a group: "everyone" in it, or, where the
+        exchange sends a campaign only requests that match its targeting, the "targeted" members.
+        Then an impression falls on one of t_j targeted people and not of k_j: the group has the
+        size t_j. The dispersion stays, since part of a Dirichlet vector is again one with the
+        same a.
 
         >>> Audience.disjoint([20, 20, 25], targeted_counts=[20, 5, 25])
         DisjointAudience(groups=3, targeted=50, visits=uniform)
@@ -80,7 +90,11 @@ class Audience:
             concentration = as_positive_floats("dispersion", dispersion, len(sizes))
             concentration[concentration > _AS_GOOD_AS_UNIFORM] = np.inf
             concentration = None if np.isinf(concentration).all() else read_only(concentration)
-        return DisjointAudience(read_only(sizes), read_only(targeted), concentration)
+        if requests not in REQUESTS:
+            raise KreachError.rule("requests", f"be {' or '.join(REQUESTS)}", requests)
+        if requests == "targeted":  # nobody is behind a group without targeted members
+            sizes = np.where(targeted > 0, targeted, sizes)
+        return DisjointAudience(read_only(sizes), read_only(targeted), concentration, requests)
 
     @staticmethod
     def overlapping(
@@ -138,10 +152,27 @@ class GroupKinds:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DisjointAudience(Audience):
-    """Groups that share nobody. `dispersion` is None for uniform visits."""
+    """Groups that share nobody. `dispersion` is None for uniform visits.
+
+    With `requests` "targeted" the size of a group is its targeted members.
+    """
 
     targeted_counts: IntArray
     dispersion: FloatArray | None
+    requests: str = "everyone"
+
+    @property
+    def traffic(self) -> IntArray:
+        """The people behind the requests of each group."""
+        return self.group_sizes if self.requests == "everyone" else self.targeted_counts
+
+    @cached_property
+    def people_behind_request(self) -> float | None:
+        """Mean of the targeted members over requests, Σt²/Σt; None if everyone's arrive."""
+        targeted = self.targeted_counts.astype(np.float64)
+        if self.requests == "everyone" or not targeted.any():
+            return None
+        return float(targeted @ targeted / targeted.sum())
 
     @property
     def targeted_user_count(self) -> int:
@@ -177,7 +208,7 @@ class DisjointAudience(Audience):
         visits = "uniform" if self.dispersion is None else "dispersed"
         return (
             f"DisjointAudience(groups={self.group_count}, targeted={self.targeted_user_count}, "
-            f"visits={visits})"
+            f"visits={visits}{'' if self.requests == 'everyone' else ', requests=targeted'})"
         )
 
 

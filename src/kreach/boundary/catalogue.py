@@ -25,7 +25,8 @@ class Catalogue:
 
     It is checked when it is created, so both when it leaves the publisher and when the ad system
     reads it: every group has at least `group_size` members, every membership class at least
-    `class_floor`, and ids are unique.
+    `class_floor`, and ids are unique. `min_visible` is the publisher's promise for audiences:
+    a campaign targets nobody in a group, or at least so many people (at most `group_size`).
     """
 
     version: str
@@ -39,10 +40,11 @@ class Catalogue:
     class_floor: int = 1
     model: VisitModel | None = None  # how the site's people visit; disjoint groups only
     memory_hours: float | None = None  # how long the gateway remembers showings; None: not stated
+    min_visible: int = 1
 
     def __post_init__(self) -> None:
-        as_whole_number("group_size", self.group_size, minimum=1)
-        as_whole_number("class_floor", self.class_floor, minimum=1)
+        for name in ("group_size", "class_floor", "min_visible"):
+            as_whole_number(name, getattr(self, name), minimum=1)
         object.__setattr__(self, "sizes", read_only(as_counts("sizes", self.sizes, minimum=1)))
         if not self.version:
             raise KreachError.rule("version", "not be empty", self.version)
@@ -57,20 +59,22 @@ class Catalogue:
         if small.size:
             rule = f"be at least group_size ({self.group_size})"
             raise KreachError.rule(f"sizes[{small[0]}]", rule, int(self.sizes[small[0]]))
-        for at, (_, headcount) in enumerate(self.classes or ()):
-            if headcount < self.class_floor:
-                rule = f"have at least class_floor ({self.class_floor}) people"
-                raise KreachError.rule(f"classes[{at}]", rule, headcount)
         if self.visit_shares is not None:
             lengths = np.array([len(shares) for shares in self.visit_shares])
             if not np.array_equal(lengths, self.sizes):
                 raise KreachError.rule("visit_shares", "hold one share per member", "other lengths")
         if self.memory_hours is not None and not 0.0 < self.memory_hours < inf:
             raise KreachError.rule("memory_hours", "be a number > 0, or None", self.memory_hours)
-        if self.visit_shares is not None and self.classes is not None:
-            raise KreachError.rule("visit_shares", "not come with overlapping groups", "both")
-        if self.model is not None and self.classes is not None:
-            raise KreachError.rule("model", "not come with overlapping groups", "both")
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        for at, (_, headcount) in enumerate(self.classes or ()):
+            if headcount < self.class_floor:
+                rule = f"have at least class_floor ({self.class_floor}) people"
+                raise KreachError.rule(f"classes[{at}]", rule, headcount)
+        for name in ("visit_shares", "model"):
+            if self.classes is not None and getattr(self, name) is not None:
+                raise KreachError.rule(name, "not come with overlapping groups", "both")
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -92,11 +96,14 @@ class Catalogue:
         """The index of a group id, or None if there is no such group."""
         return None if group is None else self._index.get(group)
 
-    def audience(self, targeted_counts: npt.ArrayLike | None = None) -> Audience:
+    def audience(
+        self, targeted_counts: npt.ArrayLike | None = None, requests: str = "everyone"
+    ) -> Audience:
         """An audience on these groups: everybody, or the given head-count of each group.
 
-        Visit shares are used only when everybody is targeted: it is unknown which shares are those
-        of the targeted members.
+        Head-counts above 0 and below `min_visible` are refused, both when an audience leaves the
+        publisher and when the ad system reads it. Visit shares are used only when everybody is
+        targeted: it is unknown which shares are those of the targeted members.
         """
         if self.classes is not None:
             if targeted_counts is not None:
@@ -105,4 +112,17 @@ class Catalogue:
             return Audience.overlapping(self.sizes, self.classes)
         if targeted_counts is None and self.visit_shares is not None:
             return Audience.profiled(self.visit_shares)
-        return Audience.disjoint(self.sizes, targeted_counts, self.dispersion)
+        audience = Audience.disjoint(self.sizes, targeted_counts, self.dispersion, requests)
+        self._check_visible(audience.targeted_counts)
+        return audience
+
+    def _check_visible(self, targeted: IntArray) -> None:
+        floor = min(self.min_visible, self.group_size)
+        small = targeted[(targeted > 0) & (targeted < floor)]
+        if small.size:
+            rule = (
+                f"target nobody or at least {floor} people of each group (min_visible "
+                f"of catalogue {self.version})"
+            )
+            value = f"{small.size} groups with fewer ({int(small.min())} the fewest)"
+            raise KreachError.rule("audience", rule, value)

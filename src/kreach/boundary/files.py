@@ -34,6 +34,7 @@ def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
         "created": catalogue.created.isoformat(),
         "group_size": catalogue.group_size,
         "class_floor": catalogue.class_floor,
+        "min_visible": catalogue.min_visible,
         "groups": len(catalogue),
         "overlapping": catalogue.classes is not None,
     }
@@ -44,8 +45,17 @@ def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
     (folder / "catalogue.json").write_text(json.dumps(facts, indent=2) + "\n")
 
 
-def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | None = None) -> None:
-    """The groups file: group, size, targeted, and visit_shares or dispersion where released."""
+def write_groups(
+    catalogue: Catalogue,
+    path: Path,
+    targeted_counts: IntArray | None = None,
+    requests: str = "everyone",
+) -> None:
+    """The groups file: group, size, targeted, and visit_shares or dispersion where released.
+
+    Where a campaign is sent only the requests of targeted people, a column `requests` says so.
+    `path` is Parquet, or CSV by its name.
+    """
     targeted = catalogue.sizes if targeted_counts is None else targeted_counts
     group_table = {
         "place": np.arange(len(catalogue)),
@@ -58,6 +68,8 @@ def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | N
     share_table: dict[str, Any] = {}
     if catalogue.dispersion is not None:
         columns += f", {float(catalogue.dispersion)!r}::DOUBLE AS dispersion"
+    if requests != "everyone":
+        columns += f", '{sql_text(requests)}' AS requests"
     if catalogue.visit_shares is not None and targeted_counts is None:
         lengths = [len(shares) for shares in catalogue.visit_shares]
         share_table = {
@@ -73,7 +85,8 @@ def write_groups(catalogue: Catalogue, path: Path, targeted_counts: IntArray | N
         if share_table:
             engine.register("share_table", share_table)
         query = f"SELECT {columns} FROM {source} ORDER BY place"
-        engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT parquet)")
+        kind = "csv, header" if path.suffix == ".csv" else "parquet"
+        engine.execute(f"COPY ({query}) TO '{sql_text(path)}' (FORMAT {kind})")
 
 
 def _write_classes(catalogue: Catalogue, path: Path) -> None:
@@ -103,6 +116,7 @@ def read_catalogue(folder: Path) -> Catalogue:
         class_floor, overlapping = int(facts["class_floor"]), bool(facts["overlapping"])
         stated = facts.get("memory_hours")
         memory_hours = None if stated is None else float(stated)
+        min_visible = int(facts.get("min_visible", 1))  # releases before it did not promise one
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise KreachError.rule("catalogue", "be a released folder", f"{folder} ({error})") from None
     with scratch_connection() as engine:
@@ -129,6 +143,7 @@ def read_catalogue(folder: Path) -> Catalogue:
         class_floor,
         VisitModel.load(folder) if (folder / FILE).exists() else None,
         memory_hours,
+        min_visible,
     )
 
 
@@ -143,17 +158,18 @@ def _class_row(
 
 def read_groups(path: Path) -> tuple[list[str], Audience]:
     """Group ids and audience of a groups file (Parquet or CSV): group, size, and optionally
-    targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5])."""
+    targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5]), requests."""
     with scratch_connection() as engine:
         columns = columns_of(engine, "groups", path, ("group", "size"))
         reader = file_reader("groups", path, text_columns=("group",))
         shares = "CAST(visit_shares AS DOUBLE[])" if "visit_shares" in columns else "NULL"
+        requests = "requests" if "requests" in columns else "'everyone'"
         with translate_errors("groups", "be a readable Parquet or CSV file"):
             rows = engine.execute(
                 f"""SELECT CAST("group" AS VARCHAR) AS id, size,
                 {"targeted" if "targeted" in columns else "size"} AS targeted,
                 {"CAST(dispersion AS DOUBLE)" if "dispersion" in columns else "NULL"} AS dispersion,
-                {shares} AS visit_shares FROM {reader}"""
+                {shares} AS visit_shares, {requests} AS requests FROM {reader}"""
             ).fetchall()
     ids = [row[0] for row in rows]
     if None in ids or len(set(ids)) != len(ids):
@@ -165,4 +181,12 @@ def read_groups(path: Path) -> tuple[list[str], Audience]:
         return ids, Audience.profiled([row[4] for row in rows])
     dispersion = [np.inf if row[3] is None else row[3] for row in rows]
     sizes, targeted = [row[1] for row in rows], [row[2] for row in rows]
-    return ids, Audience.disjoint(sizes, targeted, dispersion if rows else None)
+    requests = _one_of({row[5] for row in rows})
+    return ids, Audience.disjoint(sizes, targeted, dispersion if rows else None, requests)
+
+
+def _one_of(stated: set[object]) -> str:
+    """Whose requests a campaign is sent: one answer for all groups."""
+    if len(stated) > 1:
+        raise KreachError.rule("groups", "state the same requests for all groups", "several")
+    return str(next(iter(stated), "everyone"))

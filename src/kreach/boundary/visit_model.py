@@ -18,6 +18,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields, replace
+from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.checks import read_only
 from kreach.errors import KreachError
 from kreach.numeric.draws import draw_shares
@@ -41,6 +43,8 @@ _MAX_GAPS = 64
 _MAX_GAP = 1e7  # seconds
 _MAX_BYTES = 4_000_000  # of a file
 _ERRORS = ("errors", "counted_errors")
+
+_ALMOST_ALONE = 1.001  # people behind a request, at least: others must not be none at all
 
 
 @dataclass(frozen=True)
@@ -220,6 +224,23 @@ class VisitModel:
             requests_per_person_day=self.requests_per_person_day * traffic,
         )
 
+    def in_groups_of(self, people: float) -> "VisitModel":
+        """The model where so many people, and not `group_size`, are behind a group's requests.
+
+        A person's own requests stay, those of others are (people − 1)/(group_size − 1) as many: a
+        request more often continues a session, and two sessions are more often one person's.
+
+        >>> model = VisitModel.flat(group_size=20).in_groups_of(2)
+        >>> round(model.meeting_probability(np.ones((1, 12))), 12)
+        0.5
+        """
+        return self if people == self.group_size else _in_groups_of(self, people)
+
+    def for_audience(self, audience: DisjointAudience) -> "VisitModel":
+        """The model of what a campaign is sent: all requests, or those of targeted people only."""
+        people = audience.people_behind_request
+        return self if people is None else self.in_groups_of(people)
+
     def kinds(self, meeting: float | FloatArray, sizes: FloatArray) -> VisitorKinds:
         """The law of visit shares in groups of these sizes for a probability at `group_size`."""
         others = (sizes - 1.0) / max(self.group_size - 1.0, 1e-9)
@@ -339,6 +360,20 @@ def _model_error(entry: Mapping[str, Any]) -> ModelError:
 
 def _finite(value: float) -> float | None:
     return None if np.isinf(value) else value
+
+
+@lru_cache(maxsize=64)  # one object for one answer: running counts are those of a model
+def _in_groups_of(model: VisitModel, people: float) -> VisitModel:
+    if not 1.0 <= people <= 1e9:
+        raise KreachError.rule("people", "be a number ≥ 1", people)
+    people = max(people, _ALMOST_ALONE)
+    others = (people - 1.0) / max(model.group_size - 1.0, _ALMOST_ALONE - 1.0)
+    return replace(
+        model,
+        group_size=people,
+        hourly_traffic=model.hourly_traffic * others,
+        meetings=crowded_meeting(model.meetings, others),
+    )
 
 
 def _numbers(name: str, values: object) -> FloatArray:

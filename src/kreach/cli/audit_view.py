@@ -112,11 +112,26 @@ def _show_tables(console: Any, report: "Audit") -> None:
             table.add_row(link.method, *shares, f"{link.moved_share:.1%}")
         console.print(table)
     _show_segments(console, report)
+    _show_visible(console, report)
     if report.visit_model is not None:
         table = _table("Visit model: about the site, not a group", ("table", "numbers"))
         for entry in report.visit_model.tables:
             table.add_row(entry.meaning, f"{entry.numbers:,}")
         console.print(table)
+
+
+def _show_visible(console: Any, report: "Audit") -> None:
+    from kreach.publisher.audit.visible import visible_rows
+
+    if not report.visible:
+        return
+    heads = ("audience", "people", "fewest", "5 %", "median", "effective")
+    table = _table(
+        "People whom a campaign sees in a group", (*heads, "guess", "worst", "below floor")
+    )
+    for name, *numbers in visible_rows(report.visible[:_MAX_SEGMENTS]):
+        table.add_row(_safe(name), *map(str, numbers))
+    console.print(table)
 
 
 def _show_segments(console: Any, report: "Audit") -> None:

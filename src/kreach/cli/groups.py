@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from kreach.boundary.times import as_instant
+from kreach.cli.audience import audience, visible_lines
 from kreach.cli.audit_view import show_audit
 from kreach.cli.common import Json, Seed, progress_spinner, split_names
 
 __all__ = ["groups"]
 
 groups = typer.Typer(help="Build groups of people and audit them before release.")
+groups.command()(audience)
 
 Visits = Annotated[Path, typer.Option(help="Visits: user_id, ts, attributes (Parquet, CSV).")]
 
@@ -55,6 +57,9 @@ def build(
     effective_floor: Annotated[
         float, typer.Option(help="Minimum effective (equally active) people per group.")
     ] = 2.0,
+    min_visible: Annotated[
+        int, typer.Option(help="Minimum people of an audience whom a campaign sees in a group.")
+    ] = 5,
     memory_hours: Annotated[
         float | None, typer.Option(help="Tell the buyer how long the gateway's cap remembers.")
     ] = None,
@@ -88,7 +93,7 @@ def build(
         as_instant("history-end", history_end),
         buyer,
         knowledge,
-        Floors(membership_class=class_floor, effective_anonymity=effective_floor),
+        Floors(class_floor, min_visible, effective_floor),
         seed,
         memory_hours,
         split_names(sensitive),
@@ -169,6 +174,8 @@ def _show_build(facts: dict[str, Any], out: Path) -> None:
     if facts["seed_origin"] == "given":
         text = "groups can be formed again with this --seed by whoever has the visits"
         console.print(f"[bold red]warning:[/bold red] {text}")
+    for line in visible_lines(facts["visible"]):
+        console.print(line, soft_wrap=True)
     for warning in facts["warnings"]:
         console.print(f"[bold red]warning:[/bold red] {warning}")
     console.print(

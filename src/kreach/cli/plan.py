@@ -58,6 +58,7 @@ def plan(
     from kreach.adsystem.bidding.history import read_prices
     from kreach.adsystem.bidding.outlook import OutlookMaker
     from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE
+    from kreach.adsystem.catalogues import visible_per_group
 
     with progress_spinner() as progress:
         progress("reading")
@@ -81,11 +82,13 @@ def plan(
     rows = [asdict(outlook) for outlook in outlooks]
     people = audience.targeted_user_count
     if as_json:
-        setting = {"people": people, "groups": audience.group_count, "cap": cap}
+        low, median = visible_per_group(audience)
+        visible = {"min": low, "median": median}
+        setting = {"people": people, "groups": audience.group_count, "visible": visible, "cap": cap}
         known = None if chosen is None else {"people": chosen.people, "days": chosen.history_days}
         typer.echo(json.dumps({**setting, "requests": requests, "model": known, "plans": rows}))
     else:
-        _show(rows, people, cap, level, with_model=chosen is not None)
+        _show(rows, audience, cap, level, with_model=chosen is not None)
 
 
 def _read(groups: Path, model: str | None) -> "tuple[Audience, VisitModel | None]":
@@ -112,15 +115,20 @@ def _read(groups: Path, model: str | None) -> "tuple[Audience, VisitModel | None
 
 
 def _show(
-    rows: list[dict[str, Any]], people: int, cap: int, level: float, *, with_model: bool
+    rows: list[dict[str, Any]], audience: "Audience", cap: int, level: float, *, with_model: bool
 ) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from kreach.adsystem.catalogues import visible_per_group
+
     console = Console(highlight=False)
+    people = audience.targeted_user_count
+    low, median = visible_per_group(audience)
     console.print(
         f"\n[bold]{people:,} targeted people[/bold], reach counts up to {cap} per person, "
         f"{'visit model of the site' if with_model else 'independent visits'}\n"
+        f"visible people per group: min {low:,}, median {median:,g}\n"
     )
     table = Table(pad_edge=False)
     for head in ("budget", "spend", "reach", f"{level:.0%} band", "frequency"):

@@ -1,7 +1,7 @@
 """Build groups from a visits file: read, group, fit, release, store."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kreach.errors import KreachError
+from kreach.publisher.audit.visible import visible_views
 from kreach.publisher.columns import pool_small_values, refuse_identifying
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
@@ -192,6 +193,11 @@ def _facts(
         "likelihood_dispersion": _likelihood(people, assignment),
         "information_kept": quality["information_kept"],
         "coverage": quality["coverage"],
+        "floors": asdict(options.floors),
+        "visible": [
+            asdict(view)
+            for view in visible_views(people, assignment, options.segments, options.floors)
+        ],
         "visit_model": site.facts(),
         "warnings": [*released.warnings, *site.warnings],
     }

@@ -8,6 +8,7 @@ import secrets
 from base64 import b32encode
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, FloatArray, IntArray
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.people import People
+from kreach.publisher.visible import VisibleMembers, VisibleSummary
 from kreach.publisher.visit_knowledge import (
     anonymity_from_visits,
     match_dispersion,
@@ -26,9 +28,10 @@ from kreach.publisher.visit_knowledge import (
     visit_profiles,
 )
 
-__all__ = ["Floors", "Release", "ReleaseRefused", "new_key", "release"]
+__all__ = ["BELOW", "Floors", "Release", "ReleaseRefused", "new_key", "release"]
 
 KNOWLEDGE = ("none", "dispersion", "model", "shares")
+BELOW = ("refuse", "drop", "widen")
 _KEY_BYTES = 32
 
 
@@ -44,23 +47,32 @@ class ReleaseRefused(KreachError):
 class Floors:
     """The minimum numbers of people in whatever a release describes.
 
-    `membership_class`: people with one combination of overlapping groups. `targeted`: targeted
-    people in a group that holds any. `effective_anonymity`: equally active people that every
-    group must be worth (perplexity of its expected visit shares). `profile_anonymity`: the same
+    `membership_class`: people with one combination of overlapping groups. `min_visible`: people of
+    an audience whom a campaign can see in a group that holds any (visible.py). Both are at most k.
+    `effective_anonymity`: equally active people that every group, and what an audience shows of
+    one, must be worth (perplexity of their expected visit shares). `profile_anonymity`: the same
     for a group to release a visit profile of its own; other groups get an average profile.
     """
 
     membership_class: int = 10
-    targeted: int = 5
+    min_visible: int = 5
     effective_anonymity: float = 2.0
     profile_anonymity: float = 4.0
 
     def __post_init__(self) -> None:
         as_whole_number("membership_class", self.membership_class, minimum=1)
-        as_whole_number("targeted", self.targeted, minimum=1)
+        as_whole_number("min_visible", self.min_visible, minimum=1)
         for name in ("effective_anonymity", "profile_anonymity"):
             if not getattr(self, name) >= 1.0:
                 raise KreachError.rule(name, "be a number ≥ 1", getattr(self, name))
+
+    def visible(self, group_size: int) -> tuple[int, float]:
+        """The floors of visible and of effective visible people in groups of k.
+
+        No count could reach a floor above k; a group of one is never worth two.
+        """
+        effective = self.effective_anonymity if group_size > 1 else 1.0
+        return min(self.min_visible, group_size), effective
 
 
 def new_key() -> bytes:
@@ -132,8 +144,10 @@ def release(
         class_floor,
         model if knowledge == "model" and not assignment.overlapping else None,
         memory_hours,
+        floors.visible(assignment.group_size)[0],
     )
-    return Release(catalogue, group_indices, floors, _warnings(assignment, masked))
+    warnings = _warnings(assignment, masked)
+    return Release(catalogue, group_indices, floors, warnings, people.visits)
 
 
 def _visit_profiles(
@@ -164,59 +178,94 @@ def _warnings(assignment: Assignment, masked: int) -> tuple[str, ...]:
 class Release:
     """A catalogue, which may leave, and the table of people, which may not.
 
-    `group_indices` holds each person's groups as indices of the catalogue, for the gateway.
+    `group_indices` holds each person's groups as indices of the catalogue, for the gateway, and
+    `visits` how often each visited.
     """
 
     catalogue: Catalogue
     group_indices: IntArray
     floors: Floors
     warnings: tuple[str, ...]
+    visits: IntArray
 
-    def targeted_counts(self, targeted: BoolArray, *, drop_small: bool = False) -> IntArray:
-        """How many targeted people each group holds, if every count is 0 or clears the floor.
+    def targeted_counts(self, targeted: BoolArray, *, below: str = "refuse") -> IntArray:
+        """How many targeted people each group holds, where none can be told apart.
 
-        A count below the floor is a campaign aimed at a few people inside a group. It is refused
-        or, with `drop_small`, those few are left out of the campaign.
+        `below` says what happens where a campaign could see fewer people of a group than the
+        floors: the audience is refused with the reasons; or it drops these people; or it is
+        widened to everybody in these groups, of whom the catalogue speaks anyway.
         """
-        self._check_length(targeted)
-        if self.catalogue.classes is not None:
-            raise KreachError.rule("catalogue", "have disjoint groups", "overlapping groups")
-        counts = np.bincount(self.group_indices[targeted, 0], minlength=len(self.catalogue))
-        small = (counts > 0) & (counts < self._targeted_floor())
-        if small.any() and not drop_small:
-            people = int(counts[small].sum())
-            raise ReleaseRefused(
-                [
-                    f"{int(small.sum()):,} groups hold fewer than {self._targeted_floor()} "
-                    f"targeted people ({people:,} people); drop them or choose broader targeting"
-                ]
-            )
-        return np.where(small, 0, counts)
+        return self.settle(targeted, below)[1]
 
-    def audience(self, targeted: BoolArray | None = None, *, drop_small: bool = False) -> Audience:
+    def audience(self, targeted: BoolArray | None = None, *, below: str = "refuse") -> Audience:
         """The audience of a campaign: everybody, or the targeted people as far as floors allow."""
         if targeted is None:
             return self.catalogue.audience()
-        self._check_length(targeted)
         if self.catalogue.classes is None:
-            return self.catalogue.audience(self.targeted_counts(targeted, drop_small=drop_small))
+            return self.catalogue.audience(self.targeted_counts(targeted, below=below))
+        self._check_length(targeted)
+        if below not in ("refuse", "drop"):
+            raise KreachError.rule("below", "be refuse or drop for overlapping groups", below)
         classes = _classes(self.group_indices, targeted)
         floor = self.floors.membership_class
         small = [headcount for _, headcount in classes if headcount < floor]
-        if small and not drop_small:
+        if small and below == "refuse":
             raise ReleaseRefused(
                 [f"{len(small):,} classes hold fewer than {floor} targeted people ({sum(small):,})"]
             )
         large = [entry for entry in classes if entry[1] >= floor]
         return Audience.overlapping(self.catalogue.sizes, large)
 
-    def _targeted_floor(self) -> int:
-        return min(self.floors.targeted, self.catalogue.group_size)
+    def settle(
+        self, targeted: BoolArray, below: str, along: str = ""
+    ) -> tuple[BoolArray, IntArray]:
+        """The people who are targeted in the end, and how many of each group.
+
+        `along` are the columns that a refusal advises to form groups along, comma-separated.
+        """
+        self._check_length(targeted)
+        if self.catalogue.classes is not None:
+            raise KreachError.rule("catalogue", "have disjoint groups", "overlapping groups")
+        if below not in BELOW:
+            raise KreachError.rule("below", f"be one of {', '.join(BELOW)}", below)
+        floors = self.floors.visible(self.catalogue.group_size)
+        seen = self.members.of(targeted)
+        small = np.zeros(len(self.catalogue), dtype=np.bool_)
+        small[seen.groups] = seen.small(*floors)
+        if small.any() and below == "refuse":
+            raise ReleaseRefused([too_few_visible(seen.summary(*floors), floors, along)])
+        group_of = self.group_indices[:, 0]
+        final = targeted & ~small[group_of] if below == "drop" else targeted | small[group_of]
+        return final, np.bincount(group_of[final], minlength=len(self.catalogue))
+
+    def visible(self, targeted: BoolArray) -> VisibleSummary:
+        """Whom a campaign on these people could see."""
+        floors = self.floors.visible(self.catalogue.group_size)
+        return self.members.of(targeted).summary(*floors)
+
+    @cached_property
+    def members(self) -> VisibleMembers:
+        """The people whom campaigns can see, by group."""
+        return VisibleMembers(self.visits, self.group_indices[:, 0])
 
     def _check_length(self, targeted: BoolArray) -> None:
         if targeted.shape != (len(self.group_indices),) or targeted.dtype != np.bool_:
             rule = f"be a bool for each of the {len(self.group_indices)} people"
             raise KreachError.rule("targeted", rule, f"shape {targeted.shape} of {targeted.dtype}")
+
+
+def too_few_visible(seen: VisibleSummary, floors: tuple[int, float], along: str) -> str:
+    """Why an audience is refused, with the numbers, and what to do."""
+    guess = ""
+    if seen.worst_guess is not None:
+        guess = f", the best guess who visits: right with {seen.worst_guess:.0%}"
+    return (
+        f"in {seen.small_groups:,} of {seen.groups:,} groups a campaign could see fewer than "
+        f"{floors[0]} people of the audience, or fewer than {floors[1]:g} equally active ones "
+        f"({seen.people_in_small_groups:,} of {seen.people:,} people; the fewest visible: "
+        f"{seen.min_visible}{guess}); drop these people, widen the audience to whole groups, or "
+        f"form groups along it (--strategy segments{f' --segments {along}' if along else ''})"
+    )
 
 
 def _refusal_reasons(people: People, assignment: Assignment, floors: Floors) -> list[str]:

@@ -27,6 +27,7 @@ from tests.adsystem.disclosure.chapters.test_policy import (
     settled,
     status_of,
 )
+from tests.adsystem.report_services import open_reports
 
 
 def with_audiences(live: LiveStore, folder: Path, **targeted: Any) -> None:
@@ -197,3 +198,49 @@ async def _old_audience(folder: Path) -> None:
         assert (summary["impressions"], summary["unique_reach"]) == (30, None)
         assert summary["suppressed"] == status["suppressed"][:1]
         assert status["spend_micros"] == sum(row[-1] for row in live.sold)
+
+
+def test_a_campaign_that_could_tell_people_apart_is_refused(tmp_path: Path) -> None:
+    """One targeted person per group: many people in all, and each of them alone."""
+    catalogue = make_catalogue("disjoint", groups=400)
+    live = LiveStore(tmp_path, catalogue)
+    sizes, ones = catalogue.sizes, np.ones(400, dtype=np.int64)
+    floor = min(5, catalogue.group_size)
+    assert floor > 1
+    half = np.where(np.arange(400) % 2, np.minimum(sizes, floor), 0)
+    with_audiences(live, tmp_path, lonely=ones, half=half)
+    floors = msgspec.structs.replace(FLOORS, min_audience=70)
+    with guarded(live, floors) as service:
+        with pytest.raises(Withheld) as refused:
+            service.create(new_campaign("a", "lonely"))
+        assert refused.value.reason == "too few visible in a group"
+        assert refused.value.field == "audience"
+        assert str(refused.value) == (
+            f"audience 'lonely': the audience must target nobody or at least {floor} people of "
+            "each group (fewer could be told apart there) to be used by advertisers"
+        )
+        service.create(new_campaign("b", "half"))
+        visible = {one["audience"]: one for one in service.catalogues()["visible"]}
+        assert set(visible) == {"everyone", "half"}
+        assert visible["everyone"]["min"] == catalogue.group_size
+        assert (visible["half"]["min"], visible["half"]["groups"]) == (floor, 200)
+        planned = service.plan("b", PlanQuestion(1_000, 1, (5.0,), None, 0.9))
+        assert planned["visible"] == visible["half"]
+    found = check_adsystem(live.shared, floors)
+    assert found["for advertisers"]["lonely"] == "too few visible in a group"
+    assert found["visible per group"]["lonely"] == "min 1, median 1"
+    loose = msgspec.structs.replace(floors, min_visible=1)
+    assert check_adsystem(live.shared, loose)["for advertisers"]["lonely"] == "yes"
+
+
+def test_advertisers_see_the_promise_and_operators_the_count(tmp_path: Path) -> None:
+    catalogue = make_catalogue("disjoint", groups=40)
+    live = LiveStore(tmp_path, catalogue)
+    with_audiences(live, tmp_path, most=np.where(np.arange(40) < 30, 3, 0))
+    floors = msgspec.structs.replace(FLOORS, min_audience=30, min_people=30, min_visible=2)
+    with guarded(live, floors) as service:
+        seen = {one["audience"]: one["min"] for one in service.catalogues()["visible"]}
+        assert seen == {"everyone": catalogue.group_size, "most": 2}
+    with open_reports(live.shared) as operators:
+        seen = {one["audience"]: one["min"] for one in operators.catalogues()["visible"]}
+        assert seen == {"everyone": int(catalogue.sizes.min()), "most": 3}

@@ -15,6 +15,7 @@ from kreach.adsystem.disclosure.audiences import (
     CHANGED,
     NOT_HERE,
     TOO_CLOSE,
+    TOO_FEW_VISIBLE,
     TOO_SMALL,
     distance,
     margins,
@@ -306,3 +307,22 @@ def test_served_people_rise_with_groups_to_the_whole_audience(
 def test_audiences_of_different_catalogues_are_not_compared() -> None:
     with pytest.raises(KreachError, match="be on the same catalogue"):
         distance(np.full(8, 10), np.full(7, 10))
+
+
+def test_few_people_inside_a_group_are_not_for_advertisers() -> None:
+    lists = {
+        "everyone": some(*SIZES),
+        "three each": some(*[3] * 8),
+        "few in one": some(10, 10, 10, 4, 0, 0, 0, 0),
+        "enough": some(5, 5, 5, 5, 5, 0, 0, 0),
+    }
+    decided = verdicts(lists, lists.__getitem__, 20, 5, together=2, min_visible=5)
+    assert {name: verdict.reason for name, verdict in decided.items()} == {
+        "everyone": None,
+        "three each": TOO_FEW_VISIBLE,
+        "few in one": TOO_FEW_VISIBLE,
+        "enough": None,
+    }
+    assert decided["three each"].rule == (
+        "target nobody or at least 5 people of each group (fewer could be told apart there)"
+    )

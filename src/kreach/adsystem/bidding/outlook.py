@@ -91,6 +91,8 @@ class OutlookMaker:
         if model is not None and not isinstance(audience, DisjointAudience):
             kind = type(audience).__name__
             raise KreachError.rule("audience", "have no visit shares with a visit model", kind)
+        if model is not None and isinstance(audience, DisjointAudience):
+            model = model.for_audience(audience)
         self._audience, self._market, self._model = audience, market, model
         self._cap = as_whole_number("cap", cap, minimum=1)
         requests = as_whole_number("requests", requests, minimum=1)
@@ -101,7 +103,10 @@ class OutlookMaker:
         self._planner = Planner(
             int(kinds.max(initial=0)) + 1, probability, more=self._more if self._cap == 1 else 0.0
         )
-        weights = np.asarray(audience.group_sizes if traffic is None else traffic, dtype=np.float64)
+        people = (
+            audience.traffic if isinstance(audience, DisjointAudience) else audience.group_sizes
+        )
+        weights = np.asarray(people if traffic is None else traffic, dtype=np.float64)
         fits = weights.shape == (audience.group_count,) and bool((weights >= 0.0).all())
         if traffic is not None and not (fits and 0.0 < weights.sum() < float("inf")):
             rule = f"be {audience.group_count} weights ≥ 0, not all 0"

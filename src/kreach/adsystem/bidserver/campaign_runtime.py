@@ -144,7 +144,9 @@ def visit_model_of(
         return None
     if family is not None and family.cap is None:
         return None
-    return catalogue.model if isinstance(audience, DisjointAudience) else None
+    if catalogue.model is None or not isinstance(audience, DisjointAudience):
+        return None
+    return catalogue.model.for_audience(audience)
 
 
 def memory_seconds_of(

@@ -19,6 +19,7 @@ from kreach.adsystem.reports.report import (
     Status,
     Summary,
     Suppressed,
+    VisiblePeople,
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "max_cap",
     "reach_line",
     "spend_pace",
+    "visible_text",
     "withheld_note",
 ]
 
@@ -49,6 +51,15 @@ def flight_of(campaign: CampaignDefinition) -> tuple[datetime, datetime]:
 def max_cap(campaign: CampaignDefinition) -> int:
     """The largest frequency cap of a campaign."""
     return max(cap.limit for cap in campaign.caps)
+
+
+def visible_text(visible: VisiblePeople) -> str:
+    """How many people of a group a campaign on the audience can see."""
+    few, median = count(visible.min), f"{visible.median:,g}"
+    text = f"Visible people per group: at least {few}, median {median}."
+    if visible.requests == "targeted":
+        text += " Only requests of targeted people arrive."
+    return text
 
 
 def display_state(campaign: CampaignDefinition, now: datetime) -> str:

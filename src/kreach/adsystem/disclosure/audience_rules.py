@@ -10,6 +10,7 @@ from kreach.adsystem.disclosure.audiences import (
     margins,
     pack_counts,
     verdicts,
+    visible_floor,
 )
 from kreach.adsystem.disclosure.chapters.store import ChapterStore
 from kreach.adsystem.disclosure.combinations import check_together
@@ -73,6 +74,7 @@ class AudienceRules:
                 self._margin,
                 floors.audiences_together,
                 stored,
+                visible_floor(catalogue, floors.min_visible),
             )
             new = [
                 name

@@ -21,7 +21,12 @@ usable ones, up to a number of audiences (`audiences_together`).
 A known floor would disclose as much: an audience built to be just large enough if somebody is in
 it. So each audience, and each such sum, has its own secret margin above the floor. Verdicts depend
 on the settings alone, so they disclose nothing about what others run, and a new audience at the end
-changes none before it. An audience that was once usable is stored (chapters/store.py), since
+changes none before it.
+
+An audience must also hide its people inside each group: it targets nobody there, or at least
+`min_visible` people. A campaign that is sent only their requests sees nobody else.
+
+An audience that was once usable is stored (chapters/store.py), since
 reports on it may have been seen: removed from the settings or changed under its name, it still
 rules out others close to it.
 """
@@ -37,6 +42,7 @@ import numpy as np
 from kreach.adsystem.catalogues import headcounts
 from kreach.adsystem.disclosure.combinations import Combinations, Signed
 from kreach.boundary.audience import Audience, OverlappingAudience
+from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -44,6 +50,7 @@ __all__ = [
     "CHANGED",
     "NOT_HERE",
     "TOO_CLOSE",
+    "TOO_FEW_VISIBLE",
     "TOO_SMALL",
     "Verdict",
     "distance",
@@ -52,10 +59,12 @@ __all__ = [
     "served_people",
     "unpack_counts",
     "verdicts",
+    "visible_floor",
 ]
 
 TOO_SMALL = "audience too small"
 TOO_CLOSE = "audience too close"
+TOO_FEW_VISIBLE = "too few visible in a group"
 NOT_HERE = "audience not on this catalogue"
 CHANGED = "audience changed"
 _NEW_NAME = "have a new name when its people change"
@@ -106,6 +115,14 @@ def unpack_counts(packed: bytes) -> IntArray:
     return np.frombuffer(zlib.decompress(packed), dtype="<u4").astype(np.int64)
 
 
+def visible_floor(catalogue: Catalogue, min_visible: int) -> int:
+    """The fewest targeted people of a group, if any; no count could reach a floor above k.
+
+    Overlapping groups are targeted as a whole, and their classes have a floor of their own.
+    """
+    return 1 if catalogue.classes is not None else min(min_visible, catalogue.group_size)
+
+
 def margins(key: bytes, limit: int) -> Callable[[str], int]:
     """Secret margins on a floor: a keyed hash of a text, below `limit`.
 
@@ -129,6 +146,7 @@ def verdicts(
     margin: Callable[[str], int] = lambda _: 0,
     together: int = 4,
     stored: Mapping[str, bytes] | None = None,
+    min_visible: int = 1,
 ) -> dict[str, Verdict]:
     """Whether advertisers may use each audience, in the order given.
 
@@ -158,6 +176,12 @@ def verdicts(
                     f" {min_difference} people"
                 )
                 return Verdict(TOO_CLOSE, rule, text)
+        if ((mine > 0) & (mine < min_visible)).any():
+            rule = (
+                f"target nobody or at least {min_visible} people of each group (fewer could be "
+                "told apart there)"
+            )
+            return Verdict(TOO_FEW_VISIBLE, rule)
         return Verdict()
 
     named = list(names)

@@ -49,6 +49,11 @@ class OpenPolicy:
         del audience, catalogue
         return None
 
+    def visible_floor(self, catalogue: Catalogue) -> int | None:
+        """Operators see head-counts."""
+        del catalogue
+        return None
+
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """Nothing depends on it."""
 
@@ -100,13 +105,16 @@ class OpenView(CountingView):
         """People reached on each campaign's default catalogue, all of a catalogue in one scan."""
         totals = self.store.counts.totals(self._now)
         result: dict[int, tuple[str, float | None]] = {}
-        together: dict[tuple[str, float], tuple[VisitModel | None, list[StoredCampaign]]] = {}
+        together: dict[tuple[str, float, float], tuple[VisitModel | None, list[StoredCampaign]]]
+        together = {}
         for stored in campaigns:
             catalogue = self.catalogue(stored, None)
-            seen = self.store.traffic.of(stored.campaign, catalogue, catalogue.model, Window())
-            alike = together.setdefault((catalogue.version, seen.traffic), (seen.model, []))
+            model = self._model(stored, catalogue)
+            seen = self.store.traffic.of(stored.campaign, catalogue, model, Window())
+            behind = 0.0 if seen.model is None else seen.model.group_size
+            alike = together.setdefault((catalogue.version, seen.traffic, behind), (seen.model, []))
             alike[1].append(stored)
-        for (version, traffic), (model, several) in together.items():
+        for (version, traffic, _), (model, several) in together.items():
             stale: dict[Place, tuple[StoredCampaign, tuple[object, ...]]] = {}
             for stored in several:
                 place = self._now.place(stored.number, version)
@@ -125,6 +133,13 @@ class OpenView(CountingView):
                 result[stored.number] = (version, reach)
                 self._unique[stored.number] = (key, reach)
         return result
+
+    def _model(self, stored: StoredCampaign, catalogue: Catalogue) -> VisitModel | None:
+        """The visit model for a campaign's audience; that of the catalogue where it has none."""
+        try:
+            return self.store.subject(stored, catalogue).model
+        except KreachError:
+            return catalogue.model
 
     def _tallies(
         self, places: Iterable[Place], groups: int, model: VisitModel | None

@@ -60,7 +60,7 @@ class JobAudiences:
         people = read_audience(self._settings, catalogue, audience)
         assert isinstance(people, DisjointAudience)  # no other kind has head-counts
         file = self._folder / f"groups-{len(self._opened)}.parquet"
-        write_groups(catalogue, file, people.targeted_counts)
+        write_groups(catalogue, file, people.targeted_counts, people.requests)
         table = open_groups(self._engine, file)
         table = replace(table, version=version, created=catalogue.created)
         return table.with_model(catalogue.model)

@@ -11,7 +11,7 @@ import ibis.expr.types as ir
 
 from kreach.adsystem.log.engine import Engine, Source, source_name
 from kreach.adsystem.log.tables import GroupTable, group_rows, member_rows
-from kreach.boundary.audience import SHARE_TOLERANCE
+from kreach.boundary.audience import REQUESTS, SHARE_TOLERANCE
 from kreach.boundary.checks import LARGEST_COUNT
 from kreach.boundary.times import as_instant
 from kreach.boundary.visit_model import FILE, VisitModel
@@ -92,6 +92,12 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
         "sizes": rows.count(where=size.isnull() | (size < 1) | (size > LARGEST_COUNT)),
         "targeting": rows.count(where=targeted.isnull() | (targeted < 0) | (targeted > size)),
     }
+    if "requests" in rows.columns:
+        stated = rows["requests"]
+        checks["requests"] = rows.count(where=stated.isnull() | ~stated.isin(REQUESTS))
+        checks["answers"] = stated.nunique() - 1
+        only = (stated == "targeted").ifelse(targeted.cast("float64"), 0.0)
+        checks["squares"] = (only * only).sum()
     if "dispersion" in rows.columns:
         number = rows["dispersion"]
         checks["dispersions"] = rows.count(where=number.isnan() | (number <= 0.0))
@@ -111,6 +117,8 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
             "sizes": "have sizes that are whole numbers ≥ 1",
             "targeting": "target from 0 people up to the size of the group",
             "dispersions": "have a dispersion above 0, or none",
+            "requests": f"have {' or '.join(REQUESTS)} in the column requests",
+            "answers": "state the same requests for all groups",
         },
     )
     profiles = int(facts.get("profiles") or 0)
@@ -135,7 +143,9 @@ def _checked(engine: Engine, rows: ir.Table, overlapping: bool) -> GroupTable:
         kind = ("visit_shares",)
     elif "dispersion" in rows.columns:
         kind = (*kind, "dispersion")
-    return GroupTable(rows, None, kind, int(facts["people"]), (), 0)
+    table = GroupTable(rows, None, kind, int(facts["people"]), (), 0)
+    squares = float(facts.get("squares") or 0.0)
+    return replace(table, people_behind_request=squares / table.people) if squares else table
 
 
 def _check_shares(engine: Engine, rows: ir.Table) -> None:

@@ -7,7 +7,8 @@ column is missing. Text stays text: a group 007 is not the number 7.
                  (version of the groups), price_micros, received (when the row arrived),
                  filed (the day whose folder holds the row), zoned (the time names a zone),
                  draw_lost and group_key of a prepared log (`prepare.py`)
-    groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares
+    groups:      group, size, targeted, and dispersion (infinite: uniform) or visit_shares; where
+                 requests are those of targeted people only, size is how many they are
     members:     class, headcount, group: a row per membership class and group of it
 """
 
@@ -64,12 +65,15 @@ class GroupTable:
     version: str | None = None
     created: datetime | None = None
     model: VisitModel | None = None  # of the release; disjoint groups without visit_shares only
+    people_behind_request: float | None = None  # where only those of targeted people arrive
 
     def with_model(self, model: VisitModel | None) -> "GroupTable":
         """The same with a visit model; refuses groups that models are not made for."""
         if model is not None and not self.takes_model:
             rule = "be None for overlapping groups and for groups with visit_shares"
             raise KreachError.rule("model", rule, "a visit model")
+        if model is not None and self.people_behind_request is not None:
+            model = model.in_groups_of(self.people_behind_request)
         return replace(self, model=model)
 
     @property
@@ -150,11 +154,16 @@ def group_rows(raw: ir.Table, source: str) -> ir.Table:
     """A source of groups in the shape that queries expect; `open_groups` checks the values."""
     require("groups", raw, source, ("group", "size"))
     size = _whole(raw["size"])
+    targeted = _whole(raw["targeted"]) if "targeted" in raw.columns else size
     columns: dict[str, ir.Value] = {
         "group": raw["group"].cast("string"),
         "size": size,
-        "targeted": _whole(raw["targeted"]) if "targeted" in raw.columns else size,
+        "targeted": targeted,
     }
+    if "requests" in raw.columns:  # those of targeted people only: nobody else is behind one
+        only = (raw["requests"] == "targeted") & (targeted > 0) & (targeted <= size)
+        columns["size"] = only.ifelse(targeted, size)
+        columns["requests"] = raw["requests"].cast("string")
     if "dispersion" in raw.columns:
         number = raw["dispersion"].try_cast("float64")
         unreadable = raw["dispersion"].notnull() & number.isnull()

@@ -75,6 +75,7 @@ def combine_times(
         raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
     if not isinstance(model, VisitModel):
         raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
+    model = model.for_audience(audience)
     names = part_names("parts", parts)
     cap = as_whole_number("cap", cap, minimum=1)
     groups, times = [], []

@@ -50,7 +50,7 @@ def measure_times(
         raise KreachError.rule("audience", "have disjoint groups without visit shares", kind)
     if not isinstance(model, VisitModel):
         raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
-    model = model.at_traffic(traffic)
+    model = model.for_audience(audience).at_traffic(traffic)
     if hours is not None and not (isinstance(hours, (int, float)) and 0.0 <= hours < 1e9):
         raise KreachError.rule("hours", "be a number ≥ 0, or None", hours)
     try:

@@ -135,6 +135,7 @@ class VisitorFilter:
             raise KreachError.rule("model", "be a VisitModel", type(model).__name__)
         if not isinstance(traffic, (int, float)) or not 0.0 < traffic < 1e6:
             raise KreachError.rule("traffic", "be a positive number", traffic)
+        model = model.for_audience(audience)
         self._caps = _as_caps(caps)
         self.audience = audience
         top = self._top = max(self._caps)

@@ -68,7 +68,8 @@ class CatalogueCache:
         except KreachError as error:
             self._failures[key] = f"{error} (when it was first read: restart to read it again)"
             raise
-        digest = sha256(headcounts(audience).tobytes()).digest()
+        both = headcounts(audience).tobytes() + audience.group_sizes.tobytes()
+        digest = sha256(both).digest()
         if self._digests.setdefault(key, digest) != digest:
             rule = "stay as it is while the service runs: restart to take up a change"
             raise KreachError.rule("audience", rule, name)

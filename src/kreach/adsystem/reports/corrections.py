@@ -18,7 +18,7 @@ from kreach.adsystem.reports.corrected import CorrectedWindow, corrected, correc
 from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior, priors_of
 from kreach.adsystem.reports.policy import Subject, Withheld
 from kreach.adsystem.reports.report import CapReport, CurveReport
-from kreach.boundary.audience import Audience
+from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.correction import Correction, PanelRelease, model_digest, read_corrections
 from kreach.boundary.times import Window
 from kreach.boundary.visit_model import VisitModel
@@ -114,15 +114,17 @@ class PanelCorrections:
     def correction(self, subject: Subject, tally: GroupTally) -> Correction | None:
         """The correction of a campaign on a catalogue, if it is of the model that measures.
 
-        A panel counts everybody: it says nothing of audiences that are only part of their groups.
+        A panel counts everybody: it says nothing of audiences that are only part of their groups,
+        nor of campaigns that are sent the requests of a part only.
         """
+        audience = subject.audience
+        if isinstance(audience, DisjointAudience) and audience.requests != "everyone":
+            return None
         name, version = subject.stored.campaign.id, subject.catalogue.version
         if self.newest(name, version) is None:
             return None
         model = None if tally.draws is None else tally.draws.model
-        return self.matching(
-            name, version, tally.exposure(subject.audience), tally.impressions, model
-        )
+        return self.matching(name, version, tally.exposure(audience), tally.impressions, model)
 
     def matching(
         self,

@@ -79,6 +79,9 @@ def regrouped(audience: Audience, group_size: int) -> Audience:
 
     Targeted people are spread evenly too. Only for disjoint groups with one dispersion.
     """
+    if isinstance(audience, DisjointAudience) and audience.requests != "everyone":
+        rule = "be left out: only requests of targeted people arrive, in any groups"
+        raise KreachError.rule("group_size", rule, group_size)
     if not isinstance(audience, DisjointAudience):
         rule = "be left out: these groups overlap, or have visit shares"
         raise KreachError.rule("group_size", rule, group_size)

@@ -36,8 +36,15 @@ __all__ = ["Delivery", "Figures", "Policy", "Series", "Subject", "Together", "Vi
 class Withheld(KreachError):
     """A question that a policy does not answer: why, and what it would answer."""
 
-    def __init__(self, message: str, reason: str = "", allowed: Allowed | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        reason: str = "",
+        allowed: Allowed | None = None,
+        *,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(message, field=field)
         self.reason, self.allowed = reason, allowed
 
 
@@ -52,7 +59,9 @@ class Subject:
     @property
     def model(self) -> VisitModel | None:
         """The visit model of the catalogue, where it describes the audience."""
-        return self.catalogue.model if isinstance(self.audience, DisjointAudience) else None
+        if self.catalogue.model is None or not isinstance(self.audience, DisjointAudience):
+            return None
+        return self.catalogue.model.for_audience(self.audience)
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,9 @@ class Policy(Protocol):
 
     def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why campaigns of these callers may not target this audience, or None."""
+
+    def visible_floor(self, catalogue: Catalogue) -> int | None:
+        """The fewest targeted people of a group that these callers are told; None: the count."""
 
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """Record a change: bids from before it may still be outstanding."""

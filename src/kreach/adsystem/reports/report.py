@@ -458,6 +458,21 @@ class Outlook(Document, frozen=True, kw_only=True):
     max_cost_per_reach: float | None
 
 
+class VisiblePeople(Document, frozen=True, kw_only=True):
+    """Targeted people per group that holds any: a campaign sees no more of a group than these.
+
+    `min` is how many there are at least; for advertisers the promise, not a count of few people.
+    `requests` says whose requests the campaign is sent: everyone's, or those of targeted people.
+    """
+
+    audience: str
+    people: int
+    groups: int
+    min: int
+    median: float
+    requests: str
+
+
 class PlanDocument(Document, frozen=True, kw_only=True):
     """Budget to reach and back; with `group_size`, as if groups were of that size."""
 
@@ -471,6 +486,7 @@ class PlanDocument(Document, frozen=True, kw_only=True):
     requests: int
     market: Market
     plans: tuple[Outlook, ...]
+    visible: VisiblePeople | None = None
 
 
 class CatalogueSummary(Document, frozen=True, kw_only=True):
@@ -494,6 +510,7 @@ class CatalogueList(Document, frozen=True, kw_only=True):
     catalogues: tuple[CatalogueSummary, ...]
     audiences: tuple[str, ...]
     currency: str
+    visible: tuple[VisiblePeople, ...] = ()
 
 
 class Suppression(Document, frozen=True, kw_only=True):

@@ -52,6 +52,7 @@ from kreach.adsystem.reports.report import (
 )
 from kreach.adsystem.reports.suppressions import Suppressions
 from kreach.adsystem.reports.together import check_together, together_document
+from kreach.adsystem.reports.visible import VisibleAudiences
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS, as_micros
@@ -72,6 +73,7 @@ class ReportService:
         self.store, self.policy = store, policy
         self.suppressions = Suppressions(clock)
         self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
+        self._visible = VisibleAudiences(store.catalogues, policy)
 
     def close(self) -> None:
         """Close the policy; the caller owns the store."""
@@ -83,7 +85,9 @@ class ReportService:
         """Store a new campaign that can bid on the newest catalogue."""
         name, newest = document.get("audience", EVERYONE), self.store.catalogues.newest
         if name in self.store.audience_names:
-            self._check_audience(str(document.get("id")), name, newest, "a new campaign")
+            self._check_audience(
+                str(document.get("id")), name, newest, "a new campaign", field="audience"
+            )
         campaign = campaign_from(document)
         audience = self.store.catalogues.audience(newest, campaign.audience)
         check_runnable(campaign, audience)
@@ -298,7 +302,7 @@ class ReportService:
         self._check_audience(campaign_id, name, newest, "plan")
         key = (stored.number, stored.revision, newest.version, question)
         currency = self.store.settings.currency
-        return self._plans.get_or_make(
+        made = self._plans.get_or_make(
             key,
             lambda: plan(
                 stored.campaign,
@@ -308,6 +312,7 @@ class ReportService:
                 currency,
             ),
         )
+        return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
 
     def catalogues(self) -> CatalogueList:
         """The releases, the newest last, and the audiences that campaigns can target on it."""
@@ -324,6 +329,7 @@ class ReportService:
             catalogues=tuple(_catalogue_summary(cache.get(version)) for version in cache.versions),
             audiences=tuple(usable),
             currency=self.store.settings.currency,
+            visible=tuple(self._visible.all(newest, usable)),
         )
 
     @contextmanager
@@ -349,12 +355,17 @@ class ReportService:
                 self.suppressions.add(note.reason, subject.stored.campaign.id, kind)
 
     def _check_audience(
-        self, campaign_id: str, audience: str, catalogue: Catalogue, question: str
+        self,
+        campaign_id: str,
+        audience: str,
+        catalogue: Catalogue,
+        question: str,
+        field: str | None = None,
     ) -> None:
         note = self.policy.audience_refusal(audience, catalogue)
         if note is not None:
             self.suppressions.add(note.reason, campaign_id, question)
-            raise Withheld(f"audience {audience!r}: {note.why}", note.reason)
+            raise Withheld(f"audience {audience!r}: {note.why}", note.reason, field=field)
 
     def _caps(self, stored: StoredCampaign, caps: Iterable[int]) -> tuple[int, ...]:
         """The requested caps; without any, 1 and the campaign's own."""

@@ -56,7 +56,9 @@ class TrafficModels:
 
     def __init__(self, counts: RequestCounts | None) -> None:
         self._counts = counts
-        self._models = LruCache[tuple[str, float], tuple[VisitModel, VisitModel]](_MAX_MODELS)
+        self._models = LruCache[tuple[str, float, float], tuple[VisitModel, VisitModel]](
+            _MAX_MODELS
+        )
 
     def of(
         self, campaign: Campaign, catalogue: Catalogue, model: VisitModel | None, window: Window
@@ -82,6 +84,7 @@ class TrafficModels:
         )
         traffic = counted.traffic(model)
         _, at_traffic = self._models.get_or_make(
-            (catalogue.version, traffic), lambda: (model, counted.applied_to(model))
+            (catalogue.version, traffic, model.group_size),
+            lambda: (model, counted.applied_to(model)),
         )
         return WindowTraffic(at_traffic, traffic, "counted", note)

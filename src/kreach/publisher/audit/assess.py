@@ -4,7 +4,9 @@ Sizes, effective anonymity, diversity, coverage and small audiences are counted;
 intersection are attacks that are run (see attacks.py).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from kreach.publisher.audit.report import (
     Subject,
 )
 from kreach.publisher.audit.scope import ASSUMPTIONS, column_roles, not_examined
+from kreach.publisher.audit.visible import visible_views
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.grouping.diversity import DiversityFloors
 from kreach.publisher.grouping.named import NamedStrategy
@@ -48,12 +51,14 @@ def audit(
     seed_view: SeedView | None = None,
     subject: Subject | None = None,
     columns_not_kept: tuple[str, ...] = (),
+    declared: Sequence[Mapping[str, Any]] = (),
 ) -> Audit:
     """Audit an assignment. `churn` is the share of people who leave from version to version.
 
     All columns of `people` are looked at; `sensitive` ones must hold the `diversity` floors.
     `formed_by` says which columns groups were formed along, `visit_model` and `seed_view` come from
-    a build (`audit.visit_model.model_view`, `audit.seed.seed_view`), `subject` names it.
+    a build (`audit.visit_model.model_view`, `audit.seed.seed_view`), `subject` names it,
+    `declared` are the audiences declared on it (`audience_file.declared_audiences`).
     """
     floors, promised = floors or Floors(), diversity or DiversityFloors(1)
     if not 0.0 <= churn < 1.0:
@@ -80,6 +85,7 @@ def audit(
         diversity,
         not_examined(people, assignment, seed_view, columns_not_kept),
         ASSUMPTIONS,
+        visible_views(people, assignment, segments, floors, declared),
     )
     return replace(report, findings=tuple(findings_of(report, floors)))
 
@@ -109,7 +115,7 @@ def _segment_views(
     """One view per value of each targeting attribute that at least k people have."""
     views = []
     group_of = assignment.groups[:, 0]
-    floor = min(floors.targeted, assignment.group_size)
+    floor = floors.visible(assignment.group_size)[0]
     for name in segments:
         attribute = people.attribute(name)
         for code, label in enumerate(attribute.labels):

@@ -94,7 +94,7 @@ def intersection_attack(
         classes = Spread.of(headcount)
         in_small = int(headcount[headcount < floors.membership_class].sum())
     pairs = small_pairs = isolated_people = 0
-    floor = min(floors.targeted, assignment.group_size)
+    floor = floors.visible(assignment.group_size)[0]
     group_of = assignment.groups[:, 0]
     sizes = np.bincount(group_of)
     for name in segments:

@@ -5,6 +5,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from kreach.publisher.audience_file import declared_audiences
 from kreach.publisher.audit.assess import audit
 from kreach.publisher.audit.report import Audit, Subject
 from kreach.publisher.audit.seed import seed_view
@@ -30,7 +31,7 @@ def audit_build(
     stored = read_build(folder)
     facts, people, assignment = stored.facts, stored.people, stored.assignment
     formed_by = NamedStrategy.of_facts(facts)
-    declared = (*formed_by.sensitive, *sensitive)
+    all_sensitive = (*formed_by.sensitive, *sensitive)
     known = tuple(name for name in formed_by.segments if name in people.attributes)
     progress("trying seeds")
     tried = seed_view(folder, people, assignment, facts)
@@ -38,7 +39,7 @@ def audit_build(
     return audit(
         people,
         assignment,
-        sensitive=tuple(dict.fromkeys(declared)),
+        sensitive=tuple(dict.fromkeys(all_sensitive)),
         segments=tuple(dict.fromkeys((*known, *segments))),
         churn=churn,
         seed=seed,
@@ -54,4 +55,5 @@ def audit_build(
             version("kreach"),
         ),
         columns_not_kept=tuple(facts.get("columns_not_kept") or ()),
+        declared=declared_audiences(folder),
     )

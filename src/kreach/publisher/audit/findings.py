@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kreach.publisher.audit.columns import COMMON_SHARE
 from kreach.publisher.audit.report import Audit, ColumnView, Finding, ModelView, SeedView
+from kreach.publisher.audit.visible import visible_findings
 from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.grouping.diversity import DiversityFloors
 from kreach.publisher.release import Floors
@@ -20,7 +21,8 @@ def findings_of(report: Audit, floors: Floors) -> Iterator[Finding]:
     yield _size_finding(report)
     yield from _effective_findings(report, floors)
     yield from _column_findings(report)
-    yield from _segment_findings(report, floors)
+    yield from _segment_findings(report)
+    yield from visible_findings(report.visible, floors, report.group_size)
     if report.visit_model is not None:
         yield from _model_findings(report.visit_model)
     yield from _linkage_findings(report)
@@ -118,7 +120,7 @@ def _homogeneity(view: ColumnView, floors: DiversityFloors | None) -> Iterator[F
         yield Finding("ok", text, check, number, "" if view.values == 1 else floor)
 
 
-def _segment_findings(report: Audit, floors: Floors) -> Iterator[Finding]:
+def _segment_findings(report: Audit) -> Iterator[Finding]:
     for view in report.columns:
         if view.targeted and view.small_values:
             yield Finding(
@@ -130,16 +132,6 @@ def _segment_findings(report: Audit, floors: Floors) -> Iterator[Finding]:
                 f"{view.small_values:,} segments",
                 f"{report.group_size} people each",
             )
-    exposed = sum(view.exposed_people for view in report.segments)
-    if exposed:
-        yield Finding(
-            "warning",
-            f"targeted people below the floor of {floors.targeted} in their group, over all "
-            f"segments: {exposed:,}; such audiences are refused unless they are dropped",
-            "targeted people in a group",
-            f"{exposed:,} people below",
-            f"{floors.targeted} or none",
-        )
 
 
 def _model_findings(model: ModelView) -> Iterator[Finding]:

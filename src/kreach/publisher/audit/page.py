@@ -4,6 +4,7 @@ from html import escape
 from typing import Any
 
 from kreach.publisher.audit.report import Audit, Spread
+from kreach.publisher.audit.visible import visible_rows
 
 __all__ = ["audit_page"]
 
@@ -65,6 +66,7 @@ def audit_page(report: Audit, title: str) -> str:
         _segments(report),
         _linkage(report),
         _intersection(report),
+        _visible(report),
         _visit_model(report),
     ]
     return (
@@ -192,6 +194,20 @@ def _intersection(report: Audit) -> str:
         ["people in such differences", f"{crossing.people_in_small_differences:,}"],
     ]
     return "<h2>Attack: intersection</h2>" + _table(["comparison", ""], rows)
+
+
+def _visible(report: Audit) -> str:
+    if not report.visible:
+        return ""
+    heads = ["audience", "people", "fewest visible", "lowest 5 %", "median", "fewest effective"]
+    heads += ["guess", "worst guess", "below the floor"]
+    note = (
+        '<p class="note">A campaign sees the targeted members of a group who visit. The guess is '
+        "the probability that the busiest of them is the visitor, for a random visit and in the "
+        "worst group.</p>"
+    )
+    rows = visible_rows(report.visible)
+    return "<h2>Attack: guess the visitor of an audience</h2>" + _table(heads, rows) + note
 
 
 def _columns(report: Audit) -> str:

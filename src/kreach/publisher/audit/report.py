@@ -7,6 +7,7 @@ import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.grouping.diversity import DiversityFloors
+from kreach.publisher.visible import VisibleSummary
 
 __all__ = [
     "Audit",
@@ -20,6 +21,7 @@ __all__ = [
     "SegmentView",
     "Spread",
     "Subject",
+    "VisibleView",
 ]
 
 
@@ -187,6 +189,20 @@ class ModelView:
 
 
 @dataclass(frozen=True)
+class VisibleView:
+    """Whom a campaign on an audience can see. `kind` is everyone, segment, rare or declared.
+
+    A value that fewer than k people have is not named: all of a column are one row, "rare", with
+    the numbers of the most exposed.
+    """
+
+    audience: str
+    kind: str
+    values: int  # of the column that this row is about
+    seen: VisibleSummary
+
+
+@dataclass(frozen=True)
 class Audit:
     """The full report; `document()` is its JSON form."""
 
@@ -208,6 +224,7 @@ class Audit:
     diversity_floors: DiversityFloors | None = None
     not_examined: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    visible: tuple[VisibleView, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -18,7 +18,7 @@ from kreach.adsystem.console.client import (
 from kreach.adsystem.console.forms import show_field_errors
 from kreach.adsystem.console.layout import Frame
 from kreach.adsystem.console.poller import Answers
-from kreach.adsystem.console.status import max_cap
+from kreach.adsystem.console.status import max_cap, visible_text
 from kreach.adsystem.console.tables import plan_rows
 from kreach.adsystem.console.widgets import (
     Chart,
@@ -331,7 +331,8 @@ def _basis(plan: PlanDocument) -> str:
     return (
         f"Catalogue {plan.catalogue}: {people} in {fmt.plural(plan.groups, 'group')}. "
         f"{fmt.plural(plan.requests, 'eligible bid request')}, cap {plan.cap}, median CPM {median} "
-        f"({plan.market.auction.replace('_', ' ')} auction)."
+        f"({plan.market.auction.replace('_', ' ')} auction). "
+        + ("" if plan.visible is None else visible_text(plan.visible))
     )
 
 

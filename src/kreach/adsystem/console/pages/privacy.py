@@ -24,7 +24,12 @@ from kreach.adsystem.console.widgets import (
     heading,
     sentence,
 )
-from kreach.adsystem.reports.report import CatalogueList, Suppression, SuppressionList
+from kreach.adsystem.reports.report import (
+    CatalogueList,
+    Suppression,
+    SuppressionList,
+    VisiblePeople,
+)
 
 __all__ = ["privacy_page"]
 
@@ -61,6 +66,15 @@ class _PrivacyPage:
                 "k-sub",
             )
             self._boundary = BoundaryView(self._console)
+            with card(
+                "Audiences",
+                "How many people of a group a campaign can see: the targeted ones. Groups of k "
+                "hide nobody from a campaign on one of their members, so an audience targets "
+                "nobody in a group or at least so many people.",
+                name="visible",
+            ):
+                heads = ["audience", "people", "groups", "min per group", "median", "requests of"]
+                self._visible = Table(heads, numeric=(1, 2, 3, 4), name="visible")
             with card(
                 "Publisher's audit",
                 "What an attacker could learn from the release, measured by the publisher on its "
@@ -113,6 +127,8 @@ class _PrivacyPage:
         smallest = fmt.plural(newest.min_group, "person", "people")
         tiles["Smallest group"].show(smallest, sizes)
         tiles["People"].show(fmt.count(newest.people), "in all groups")
+        visible = answer.document.visible if answer.document is not None else ()
+        self._visible.show([_visible_row(one) for one in visible])
 
     def _show_audit(self) -> None:
         audit, problem = self._console.audit.content, self._console.audit.problem
@@ -166,6 +182,11 @@ class _PrivacyPage:
                 for one in self._suppressions
             ]
         )
+
+
+def _visible_row(one: VisiblePeople) -> tuple[str, ...]:
+    numbers = (one.people, one.groups, one.min)
+    return (one.audience, *map(fmt.count, numbers), fmt.decimal(one.median, 1), one.requests)
 
 
 def _show_linkage(linkage: Sequence[Linkage]) -> None:

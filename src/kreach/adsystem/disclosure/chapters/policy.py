@@ -13,7 +13,7 @@ import numpy as np
 
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.audience_rules import AudienceRules
-from kreach.adsystem.disclosure.audiences import Verdict, served_people
+from kreach.adsystem.disclosure.audiences import Verdict, served_people, visible_floor
 from kreach.adsystem.disclosure.chapters.builder import WatchedPlace
 from kreach.adsystem.disclosure.chapters.chapter import ChapterList, Floors
 from kreach.adsystem.disclosure.chapters.set_releases import MAX_TOGETHER, SetReleases, SetState
@@ -88,6 +88,11 @@ class ChapterPolicy:
     def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """Why advertisers may not use an audience."""
         return self._rules.note(catalogue, audience)
+
+    def visible_floor(self, catalogue: Catalogue) -> int | None:
+        """What the publisher and the settings promise: a head-count would be of few people."""
+        promised = max(self.settings.min_visible, catalogue.min_visible)
+        return visible_floor(catalogue, promised)
 
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """Record when the flight ended or its end was moved."""

@@ -69,6 +69,12 @@ class NoisePolicy:
         """As the guard judges it."""
         return None if self._guard is None else self._guard.audience_refusal(audience, catalogue)
 
+    def visible_floor(self, catalogue: Catalogue) -> int | None:
+        """As the guard promises; without it, as the publisher does."""
+        return (
+            catalogue.min_visible if self._guard is None else self._guard.visible_floor(catalogue)
+        )
+
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """The guard's chapters depend on it, should noise be turned off."""
         if self._guard is not None:
