@@ -565,3 +565,28 @@ def test_segments_fit_campaigns_that_random_groups_cannot_hold() -> None:
     rare = PEOPLE.attribute("town").codes == 4
     with pytest.raises(ReleaseRefused):
         sample_release().targeted_counts(rare)
+
+
+# The promise on audiences
+
+
+def test_the_floor_on_audiences_travels_with_the_catalogue(tmp_path: Path) -> None:
+    released = sample_release(floors=Floors(min_visible=7))
+    write_catalogue(released.catalogue, tmp_path)
+    catalogue = read_catalogue(tmp_path)
+    assert catalogue.min_visible == 7
+    counts = np.where(np.arange(len(catalogue)) == 2, 6, 20)
+    with pytest.raises(KreachError, match=r"^audience must target nobody or at least 7 people"):
+        catalogue.audience(counts)
+    assert catalogue.audience(np.where(counts < 7, 0, counts)).targeted_user_count == 580
+
+
+def test_a_release_from_before_the_floor_promises_none(tmp_path: Path) -> None:
+    write_catalogue(sample_release().catalogue, tmp_path)
+    path = tmp_path / "catalogue.json"
+    facts = json.loads(path.read_text())
+    assert facts.pop("min_visible") == 5
+    path.write_text(json.dumps(facts))
+    catalogue = read_catalogue(tmp_path)
+    assert catalogue.min_visible == 1
+    assert catalogue.audience(np.ones(len(catalogue), dtype=np.int64)).targeted_user_count == 30

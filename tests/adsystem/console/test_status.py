@@ -12,9 +12,10 @@ from kreach.adsystem.console.status import (
     further_cost,
     reach_line,
     spend_pace,
+    visible_text,
     withheld_note,
 )
-from kreach.adsystem.reports.report import CapReport, Pace, Suppressed
+from kreach.adsystem.reports.report import CapReport, Pace, Suppressed, VisiblePeople
 from tests.adsystem.console.documents import (
     STATUS,
     campaign_status,
@@ -162,3 +163,15 @@ def test_the_cost_of_a_further_person(
     pace = Pace(ts=ts, spent_micros=0, cost_per_reach=cost, max_cost_per_reach=limit)
     shown = further_cost(campaign_status(max_cost_per_reach=own), pace, "USD")
     assert tuple(line.replace("\u00a0", " ") for line in shown) == lines
+
+
+def test_visible_people() -> None:
+    text = "Visible people per group: at least 5, median 7.5."
+    for requests, more in (
+        ("everyone", ""),
+        ("targeted", " Only requests of targeted people arrive."),
+    ):
+        seen = VisiblePeople(
+            audience="us", people=900, groups=100, min=5, median=7.5, requests=requests
+        )
+        assert visible_text(seen) == text + more
