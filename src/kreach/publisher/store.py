@@ -38,6 +38,7 @@ __all__ = [
     "PanelBuild",
     "check_folder",
     "read_build",
+    "read_facts",
     "read_group_lookup",
     "read_panel_build",
     "write_build",
@@ -132,7 +133,7 @@ def _write_people(
 
 def read_build(folder: Path) -> Build:
     """Read a folder that `write_build` wrote."""
-    facts, key = _read_facts(folder)
+    facts, key = read_facts(folder)
     group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
     with (
         scratch_connection() as engine,
@@ -160,7 +161,8 @@ def read_build(folder: Path) -> Build:
     )
 
 
-def _read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
+def read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The facts of a build, and its key."""
     private = folder / "publisher"
     try:
         facts = json.loads((private / "build.json").read_text())
@@ -183,7 +185,7 @@ class PanelBuild:
 
 def read_panel_build(folder: Path) -> PanelBuild:
     """Read it without the ids of people."""
-    _, key = _read_facts(folder)
+    _, key = read_facts(folder)
     catalogue = read_catalogue(folder / "release")
     with (
         scratch_connection() as engine,
@@ -204,7 +206,7 @@ def read_group_lookup(folder: Path, choice: str = "sticky") -> GroupLookup:
     It reads only the columns that it needs, in small batches with pauses for other threads, and
     checks that both parts of the folder belong to one build.
     """
-    facts, key = _read_facts(folder)
+    facts, key = read_facts(folder)
     catalogue = read_catalogue(folder / "release")
     if facts["version"] != catalogue.version:
         rule = f"be one build (publisher {facts['version']})"
