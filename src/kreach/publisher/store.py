@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ __all__ = [
     "read_facts",
     "read_group_lookup",
     "read_panel_build",
+    "read_private_columns",
     "write_build",
 ]
 
@@ -93,8 +95,9 @@ def write_build(
     released: Release,
     key: bytes,
     facts: dict[str, Any],
+    private_columns: Mapping[str, IntArray] | None = None,
 ) -> None:
-    """Write both parts of a build, or nothing."""
+    """Write both parts of a build, or nothing. `private_columns` stand beside people's groups."""
     folder = check_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -103,7 +106,8 @@ def write_build(
         write_catalogue(released.catalogue, unfinished / "release")
         private = unfinished / "publisher"
         private.mkdir(mode=0o700)
-        _write_people(private / "people.parquet", user_ids, people, assignment, released)
+        columns = private_columns or {}
+        _write_people(private / "people.parquet", user_ids, people, assignment, released, columns)
         secret = private / "key"
         secret.touch(mode=0o600)
         secret.write_text(key.hex() + "\n")
@@ -116,9 +120,15 @@ def write_build(
 
 
 def _write_people(
-    path: Path, user_ids: list[str], people: People, assignment: Assignment, released: Release
+    path: Path,
+    user_ids: list[str],
+    people: People,
+    assignment: Assignment,
+    released: Release,
+    columns: Mapping[str, IntArray],
 ) -> None:
     table: dict[str, Any] = {"user_id": np.array(user_ids, dtype=object), "visits": people.visits}
+    table |= columns
     for layer in range(assignment.groups.shape[1]):
         table[f"group_{layer}"] = np.ascontiguousarray(assignment.groups[:, layer])
         table[f"placed_{layer}"] = np.ascontiguousarray(released.group_indices[:, layer])
@@ -159,6 +169,22 @@ def read_build(folder: Path) -> Build:
         facts,
         folder,
     )
+
+
+def read_private_columns(folder: Path, prefix: str) -> dict[str, IntArray]:
+    """The columns of a build's people that start with `prefix`, as they were written."""
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
+        reader = file_reader("folder", folder / "publisher" / "people.parquet")
+        described = engine.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
+        names = [str(row[0]) for row in described if str(row[0]).startswith(prefix)]
+        if not names:
+            return {}
+        listed = ", ".join(map(sql_name, names))
+        rows = engine.execute(f"SELECT {listed} FROM {reader}").fetchnumpy()
+    return {name: np.asarray(rows[name], dtype=np.int64) for name in names}
 
 
 def read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:

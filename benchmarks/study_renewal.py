@@ -1,0 +1,430 @@
+"""A simulated year on resampled real visits: which way of renewing groups holds what it promises.
+
+    python -m benchmarks.study_renewal --visits F [--segments country,device] [--sensitive os]
+        [--people N] [--weeks W] [--group-size K] [--churn C] [--strategy random] [--policies ...]
+
+`renewal_year` makes the year. Each policy forms groups from the weeks before it and renews them in
+its own way. Every week its groups are held against the people who really come under their ids:
+
+* k: people per group who were seen in the last four weeks, and how many equally active ones;
+* visible: of the people of an audience (a value of a segment), those who share their group with
+  fewer than five of it;
+* diversity: people in groups of one sensitive value;
+* measurement: reach by the dispersion that was fitted at the last renewal, against the people that
+  a random tenth of the week's requests reached.
+
+At the end an observer who saw the group of a person in every version intersects them: in each pair
+of versions, in the whole series since the person's first visit, and in the series together with
+the person's audiences. Between two versions the gateway names groups for newcomers too, so what
+the observer sees of them begins there.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import kreach as kr
+from benchmarks.renewal_year import HISTORY_WEEKS, Change, Year, resample_year
+from benchmarks.timing import print_table
+from kreach.numeric.types import BoolArray, FloatArray, IntArray
+from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Strategy, form_groups
+from kreach.publisher.people import Attribute, People
+from kreach.publisher.regrouping import regroup
+from kreach.publisher.visit_knowledge import effective_anonymity, match_dispersion
+
+__all__ = ["POLICIES", "Policy", "Result", "main", "study"]
+
+SEEN_WEEKS = 4  # whoever was seen in these counts as active
+WON_SHARE = 0.1
+FLOOR = 5  # visible people of an audience in a group
+AGES = (1, 4, 12, 26)  # weeks since the renewal at which the error is shown
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often groups are renewed, and how.
+
+    `memory_weeks`: whoever was not seen for so long leaves. `newcomers`: "gaps" fill the groups
+    that lack people, "named" stay in the group that the gateway named. `counted`: only people seen
+    in the last four weeks count for k. `movers`: whether people whose segment changed are moved.
+    """
+
+    name: str
+    every: int | None  # weeks; None: never
+    anew: bool = False
+    memory_weeks: int = 8
+    newcomers: str = "gaps"
+    counted: bool = False
+    movers: bool = False
+    room: float = 1.0  # counted people of a group at a renewal, at least so many times k
+
+
+POLICIES = (
+    Policy("never renewed", None),
+    Policy("anew every week", 1, anew=True),
+    Policy("anew every 4 weeks", 4, anew=True),
+    Policy("anew every 26 weeks", 26, anew=True),
+    Policy("gaps, every week", 1),
+    Policy("gaps, every 4 weeks", 4),
+    Policy("gaps, every 12 weeks", 12),
+    Policy("gaps, every 26 weeks", 26),
+    Policy("gaps, every 4, forget after 26", 4, memory_weeks=26),
+    Policy("gaps, every 4, movers moved", 4, movers=True),
+    Policy("named, every 4, forget after 8", 4, newcomers="named"),
+    Policy("named, every 4, forget after 26", 4, memory_weeks=26, newcomers="named"),
+    Policy("named+active k, every week", 1, memory_weeks=26, newcomers="named", counted=True),
+    Policy("named+active k, every 4", 4, memory_weeks=26, newcomers="named", counted=True),
+    Policy("named+active k, every 12", 12, memory_weeks=26, newcomers="named", counted=True),
+    Policy("named+active k, every 26", 26, memory_weeks=26, newcomers="named", counted=True),
+    Policy("named+active 1.25k, every 4", 4, False, 26, "named", counted=True, room=1.25),
+    Policy("named+active 1.25k, every 12", 12, False, 26, "named", counted=True, room=1.25),
+    Policy("named+active 1.5k, every 4", 4, False, 26, "named", counted=True, room=1.5),
+    Policy("named+active 1.5k, every 12", 12, False, 26, "named", counted=True, room=1.5),
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The year, and how groups are formed."""
+
+    year: Year
+    segments: tuple[str, ...]
+    sensitive: str
+    strategy: Strategy
+    group_size: int
+    seed: int
+
+    def people(self, chosen: IntArray, week: int) -> People:
+        """Some people as a build before this week would see them."""
+        names = (*self.segments, self.sensitive)
+        columns = {name: self.year.attributes[name][chosen, week - 1] for name in names}
+        attributes = {
+            name: Attribute(codes, tuple(range(int(codes.max()) + 1)))
+            for name, codes in columns.items()
+        }
+        return People(self.year.recent(week, HISTORY_WEEKS)[chosen], attributes)
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """One version: everybody's group, members or not, and how it measures."""
+
+    start: int
+    members: IntArray
+    assignment: Assignment
+    named: IntArray
+    audience: kr.Audience
+    moved: float = 0.0
+
+
+@dataclass
+class Result:
+    """What was seen of a policy."""
+
+    policy: Policy
+    versions: list[Version] = field(default_factory=list)
+    smallest: list[int] = field(default_factory=list)
+    active: list[FloatArray] = field(default_factory=list)
+    effective: list[FloatArray] = field(default_factory=list)
+    exposed: dict[str, list[float]] = field(default_factory=dict)
+    visible: list[float] = field(default_factory=list)
+    homogeneous: list[float] = field(default_factory=list)
+    errors: list[tuple[int, float]] = field(default_factory=list)  # age in weeks, relative
+    strangers: list[float] = field(default_factory=list)
+    pairs: tuple[float, float, int] = (0.0, 0.0, 0)
+    series: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    with_audiences: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def study(site: Site, policy: Policy) -> Result:
+    """Run one policy through the year."""
+    generator = np.random.default_rng(site.seed)
+    result = Result(policy, exposed={name: [] for name in site.segments})
+    for week in range(HISTORY_WEEKS, site.year.weeks):
+        age = week - HISTORY_WEEKS
+        if not result.versions:
+            first = _formed(site, policy, week, generator)
+            if policy.counted:  # people who do not come hide nobody in the first version either
+                first = _renewed(site, policy, first, week, generator)
+            result.versions.append(first)
+        elif policy.every is not None and age % policy.every == 0:
+            last = result.versions[-1]
+            renewed = (
+                _formed(site, policy, week, generator)
+                if policy.anew
+                else _renewed(site, policy, last, week, generator)
+            )
+            result.versions.append(renewed)
+        _watch(site, result, week, generator)
+    _attack(site, result)
+    return result
+
+
+def _formed(site: Site, policy: Policy, week: int, generator: np.random.Generator) -> Version:
+    members = np.flatnonzero(site.year.recent(week, policy.memory_weeks))
+    people = site.people(members, week)
+    seed = int(generator.integers(2**31))
+    assignment = form_groups(people, site.group_size, site.strategy, seed)
+    return _version(site, members, assignment, week, generator)
+
+
+def _renewed(
+    site: Site, policy: Policy, last: Version, week: int, generator: np.random.Generator
+) -> Version:
+    known = site.year.recent(week, policy.memory_weeks) > 0
+    stays = known[last.members]
+    joined = known.copy()
+    joined[last.members] = False
+    if policy.movers:
+        names = site.segments
+        moved = site.year.cells(names, last.start - 1) != site.year.cells(names, week - 1)
+        stays &= ~moved[last.members]
+        joined[last.members] = known[last.members] & moved[last.members]
+    joiners = np.flatnonzero(joined)
+    members = np.concatenate([last.members[stays], joiners])
+    seen = site.year.recent(week, SEEN_WEEKS) > 0
+    by_segment = isinstance(site.strategy, BySegments)
+    renewed = regroup(
+        last.assignment,
+        stays,
+        len(joiners),
+        int(generator.integers(2**31)),
+        counted=seen[members] if policy.counted else None,
+        named=last.named[joiners] if policy.newcomers == "named" else None,
+        cells=site.year.cells(site.segments, week - 1)[members] if by_segment else None,
+        repair_below=round(policy.room * site.group_size),
+    )
+    moved_share = renewed.moved / len(last.members)
+    return _version(site, members, renewed.assignment, week, generator, moved_share)
+
+
+def _version(
+    site: Site,
+    members: IntArray,
+    assignment: Assignment,
+    week: int,
+    generator: np.random.Generator,
+    moved: float = 1.0,
+) -> Version:
+    """Names of everybody as the gateway gives them, and the dispersion of the last four weeks."""
+    group = assignment.group_of()
+    named = group[generator.integers(0, len(members), len(site.year.visits))]
+    named[members] = group
+    weeks = range(week - SEEN_WEEKS, week)
+    visits = np.concatenate([site.year.visits[members, w] for w in weeks])
+    groups = np.concatenate([group + n * assignment.group_count for n in range(SEEN_WEEKS)])
+    dispersion = match_dispersion(visits, groups, WON_SHARE)
+    audience = kr.Audience.disjoint(assignment.group_sizes, dispersion=dispersion)
+    return Version(week, members, assignment, named, audience, moved)
+
+
+def _watch(site: Site, result: Result, week: int, generator: np.random.Generator) -> None:
+    """One week: k, visible k, diversity and measurement."""
+    year, version = site.year, result.versions[-1]
+    recent = year.recent(week + 1, SEEN_WEEKS)
+    here = np.flatnonzero(recent)
+    group, visits = version.named[here], recent[here]
+    count = version.assignment.group_count
+    active = np.bincount(group, minlength=count)
+    result.smallest.append(int(active.min()))
+    result.active.append(active.astype(np.float64))
+    shares = visits / np.bincount(group, weights=visits, minlength=count)[group]
+    result.effective.append(effective_anonymity(shares, group))
+    visible = np.inf
+    for name in site.segments:
+        codes = year.attributes[name][here, week]
+        width = int(codes.max()) + 1
+        cell, inverse = np.unique(group * width + codes, return_inverse=True)
+        people = np.bincount(inverse)
+        large = np.bincount(codes, minlength=width) >= 0.01 * len(here)
+        mine = large[cell % width]
+        exposed = people[mine & (people < FLOOR)].sum() / people[mine].sum()
+        result.exposed[name].append(float(exposed))
+        within = visits / np.bincount(inverse, weights=visits)[inverse]
+        worth = effective_anonymity(within, inverse)
+        visible = min(visible, float(np.quantile(worth[inverse], 0.05)))
+    result.visible.append(visible)
+    codes = year.attributes[site.sensitive][here, week]
+    values = np.bincount(
+        np.unique(group * (int(codes.max()) + 1) + codes) // (int(codes.max()) + 1)
+    )
+    result.homogeneous.append(float(np.mean(values[group] == 1)))
+    known = np.zeros(len(year.visits), dtype=np.bool_)
+    known[version.members] = True
+    requests = year.visits[:, week]
+    result.strangers.append(float(requests[~known].sum() / requests.sum()))
+    won = generator.binomial(requests, WON_SHARE)
+    impressions = np.bincount(version.named, weights=won, minlength=count).astype(np.int64)
+    reached = np.count_nonzero(won)
+    measured = kr.measure(version.audience, impressions, cap=1).reach
+    result.errors.append((week - version.start + 1, measured / reached - 1.0))
+
+
+def _attack(site: Site, result: Result) -> None:
+    """Linkage of all pairs of versions, of the series, and of the series with audiences."""
+    year, versions = site.year, result.versions
+    ends = [*(version.start for version in versions[1:]), year.weeks]
+    seen = [
+        year.visits[:, version.start : end].any(axis=1)
+        for version, end in zip(versions, ends, strict=True)
+    ]
+    shares, smallest = [], len(year.visits)
+    for later in range(1, len(versions)):
+        for earlier in range(later):
+            both = np.flatnonzero(seen[earlier] & seen[later])
+            crowd = _crowds(versions[earlier].named[both], versions[later].named[both])
+            shares.append(float(np.mean(crowd == 1)))
+            smallest = min(smallest, int(crowd.min()))
+    if shares:
+        result.pairs = (max(shares), float(np.mean(shares)), smallest)
+    groups = [version.named for version in versions]
+    present = [
+        (year.first < end) & (year.last >= version.start)
+        for version, end in zip(versions, ends, strict=True)
+    ]
+    result.series = _series(groups, present)
+    cells = [year.cells(site.segments, version.start) for version in versions]
+    pairs = zip(groups, cells, strict=True)
+    joint = [group * (int(cell.max()) + 1) + cell for group, cell in pairs]
+    result.with_audiences = _series(joint, present)
+
+
+def _crowds(one: IntArray, two: IntArray) -> IntArray:
+    _, inverse, count = np.unique(
+        one * (int(two.max()) + 1) + two, return_inverse=True, return_counts=True
+    )
+    return count[inverse]
+
+
+def _series(groups: Sequence[IntArray], present: Sequence[BoolArray]) -> tuple[float, float, float]:
+    """Of those present at the end: singled out, in a crowd below the floor, the median crowd.
+
+    A person's crowd are those who were there as long or longer and in the same groups since.
+    """
+    generator = np.random.default_rng(0)
+    since = np.zeros(len(groups[0]), dtype=np.uint64)  # a hash of the groups from a version on
+    throughout = present[-1].copy()
+    crowd = np.zeros(len(since), dtype=np.int64)
+    for at in range(len(groups) - 1, -1, -1):
+        throughout &= present[at]
+        words = generator.integers(0, 2**63, int(groups[at].max()) + 1).astype(np.uint64)
+        since = since * np.uint64(6364136223846793005) + words[groups[at]]
+        here = np.flatnonzero(throughout)
+        _, inverse, count = np.unique(since[here], return_inverse=True, return_counts=True)
+        crowd[here] = count[inverse]  # the last that is written is from the person's first version
+    mine = crowd[present[-1]]
+    return float(np.mean(mine == 1)), float(np.mean(mine < FLOOR)), float(np.median(mine))
+
+
+def _print(results: Sequence[Result], site: Site) -> None:
+    rows = []
+    for result in results:
+        active, effective = np.concatenate(result.active), np.concatenate(result.effective)
+        rows.append(
+            [
+                result.policy.name,
+                f"{len(result.versions)}",
+                f"{result.versions[-1].assignment.group_sizes.mean():.0f}",
+                f"{min(result.smallest)}",
+                f"{np.quantile(active, 0.05):.0f}",
+                f"{np.mean(active < site.group_size):.1%}",
+                f"{np.quantile(effective, 0.05):.1f}",
+                *(f"{np.mean(result.exposed[name]):.1%}" for name in site.segments),
+                f"{min(result.visible):.1f}",
+                f"{np.mean(result.homogeneous):.1%}",
+            ]
+        )
+    print_table(
+        "Every week of the year. Active: seen in the last four weeks. Exposed: with fewer than "
+        f"{FLOOR} active people of their audience in the group.",
+        (
+            *("policy", "versions", "members", "active: least", "5 %", "below k"),
+            *("effective 5 %", *(f"exposed {name}" for name in site.segments)),
+            *("visible effective 5 %", f"one {site.sensitive}"),
+        ),
+        rows,
+    )
+    rows = [
+        [
+            result.policy.name,
+            f"{np.mean([version.moved for version in result.versions[1:]] or [0.0]):.1%}",
+            *(f"{share:.2%}" for share in result.pairs[:2]),
+            f"{result.pairs[2]}" if len(result.versions) > 1 else "–",
+            *(f"{share:.1%}" for share in result.series[:2]),
+            f"{result.series[2]:.0f}",
+            *(f"{share:.1%}" for share in result.with_audiences[:2]),
+        ]
+        for result in results
+    ]
+    print_table(
+        "An observer who saw a person's group in every version. Singled out: nobody else was in "
+        "these groups.",
+        (
+            *("policy", "moved", "worst pair", "mean pair", "least crowd", "series: singled out"),
+            *(f"below {FLOOR}", "median crowd", "with audiences", f"below {FLOOR}"),
+        ),
+        rows,
+    )
+    rows = []
+    for result in results:
+        ages = np.array([age for age, _ in result.errors])
+        errors = np.array([error for _, error in result.errors])
+        shown = [errors[ages == age] for age in AGES]
+        rows.append(
+            [
+                result.policy.name,
+                *(f"{np.mean(each):+.1%}" if each.size else "–" for each in shown),
+                f"{errors[ages == ages.max()].mean():+.1%}",
+                f"{np.sqrt(np.mean(errors**2)):.1%}",
+                f"{np.max(result.strangers):.1%}",
+            ]
+        )
+    print_table(
+        "Error of people reached in a week, a tenth of the requests won, by weeks since renewal",
+        ("policy", *(f"week {age}" for age in AGES), "oldest", "rms", "unknown requests, most"),
+        rows,
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read, resample, run and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.study_renewal")
+    parser.add_argument("--visits", type=Path, required=True, help="user_id, ts, attributes")
+    parser.add_argument("--segments", default="country,device", help="targeting columns")
+    parser.add_argument("--sensitive", default="os", help="a column to keep diverse")
+    parser.add_argument("--strategy", choices=("random", "segments"), default="random")
+    parser.add_argument("--people", type=int, default=20_000)
+    parser.add_argument("--weeks", type=int, default=52)
+    parser.add_argument("--group-size", type=int, default=20)
+    parser.add_argument("--churn", type=float, default=0.02, help="share that leaves per week")
+    parser.add_argument("--habits", type=float, default=0.02, help="share with new habits")
+    parser.add_argument("--moves", type=float, default=0.002, help="share that changes segment")
+    parser.add_argument("--season", type=float, default=0.3, help="visits missing in mid-year")
+    parser.add_argument("--policies", default="", help="parts of names, separated by ;")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args(arguments)
+    segments = tuple(name for name in chosen.segments.split(",") if name)
+    change = Change(chosen.churn, chosen.habits, chosen.moves, chosen.season)
+    generator = np.random.default_rng(chosen.seed)
+    names = tuple(dict.fromkeys((*segments, chosen.sensitive)))
+    year = resample_year(chosen.visits, names, chosen.people, chosen.weeks, change, generator)
+    strategy: Strategy = BySegments(segments) if chosen.strategy == "segments" else AtRandom()
+    site = Site(year, segments, chosen.sensitive, strategy, chosen.group_size, chosen.seed)
+    print(
+        f"{chosen.people:,} people at a time, {len(year.visits):,} in the year, {chosen.weeks} "
+        f"weeks; each week {change.churn:.1%} leave and join, {change.habits:.1%} change habits, "
+        f"{change.moves:.1%} change a segment; groups of {chosen.group_size}, {strategy.name}, "
+        f"seed {chosen.seed}"
+    )
+    wanted = [part.strip() for part in chosen.policies.split(";") if part.strip()]
+    policies = [p for p in POLICIES if not wanted or any(part in p.name for part in wanted)]
+    _print([study(site, policy) for policy in policies], site)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
