@@ -53,7 +53,8 @@ class Year:
 
     def recent(self, week: int, weeks: int) -> IntArray:
         """Visits of everybody in so many weeks before `week`."""
-        return self.visits[:, max(week - weeks, 0) : week].sum(axis=1)
+        total: IntArray = self.visits[:, max(week - weeks, 0) : week].sum(axis=1)
+        return total
 
     def cells(self, names: tuple[str, ...], week: int) -> IntArray:
         """The combination of attribute values of everybody, as a number."""

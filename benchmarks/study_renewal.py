@@ -30,8 +30,9 @@ import numpy as np
 import kreach as kr
 from benchmarks.renewal_year import HISTORY_WEEKS, Change, Year, resample_year
 from benchmarks.timing import print_table
-from kreach.numeric.types import BoolArray, FloatArray, IntArray
+from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Strategy, form_groups
+from kreach.publisher.lineage import crowds_over_versions
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.regrouping import regroup
 from kreach.publisher.visit_knowledge import effective_anonymity, match_dispersion
@@ -61,29 +62,33 @@ class Policy:
     counted: bool = False
     movers: bool = False
     room: float = 1.0  # counted people of a group at a renewal, at least so many times k
+    first: float | None = None  # the same when groups are formed; None: k members, seen or not
+
+
+def _seen(name: str, every: int, room: float = 1.25, first: float | None = 1.5) -> Policy:
+    """Newcomers stay where the gateway put them, and only people seen lately count."""
+    return Policy(name, every, False, 26, "named", counted=True, room=room, first=first)
 
 
 POLICIES = (
     Policy("never renewed", None),
-    Policy("anew every week", 1, anew=True),
-    Policy("anew every 4 weeks", 4, anew=True),
-    Policy("anew every 26 weeks", 26, anew=True),
+    Policy("anew, every week", 1, anew=True),
+    Policy("anew, every 4 weeks", 4, anew=True),
+    Policy("anew, every 26 weeks", 26, anew=True),
     Policy("gaps, every week", 1),
     Policy("gaps, every 4 weeks", 4),
     Policy("gaps, every 12 weeks", 12),
     Policy("gaps, every 26 weeks", 26),
     Policy("gaps, every 4, forget after 26", 4, memory_weeks=26),
     Policy("gaps, every 4, movers moved", 4, movers=True),
-    Policy("named, every 4, forget after 8", 4, newcomers="named"),
+    Policy("named, every 4", 4, newcomers="named"),
     Policy("named, every 4, forget after 26", 4, memory_weeks=26, newcomers="named"),
-    Policy("named+active k, every week", 1, memory_weeks=26, newcomers="named", counted=True),
-    Policy("named+active k, every 4", 4, memory_weeks=26, newcomers="named", counted=True),
-    Policy("named+active k, every 12", 12, memory_weeks=26, newcomers="named", counted=True),
-    Policy("named+active k, every 26", 26, memory_weeks=26, newcomers="named", counted=True),
-    Policy("named+active 1.25k, every 4", 4, False, 26, "named", counted=True, room=1.25),
-    Policy("named+active 1.25k, every 12", 12, False, 26, "named", counted=True, room=1.25),
-    Policy("named+active 1.5k, every 4", 4, False, 26, "named", counted=True, room=1.5),
-    Policy("named+active 1.5k, every 12", 12, False, 26, "named", counted=True, room=1.5),
+    _seen("seen, every week", 1),
+    _seen("seen, every 4 weeks (default)", 4),
+    _seen("seen, every 12 weeks", 12),
+    _seen("seen, every 26 weeks", 26),
+    _seen("seen, every 4, no room", 4, room=1.0, first=1.0),
+    _seen("seen, every 4, formed with k", 4, first=None),
 )
 
 
@@ -131,6 +136,7 @@ class Result:
     active: list[FloatArray] = field(default_factory=list)
     effective: list[FloatArray] = field(default_factory=list)
     exposed: dict[str, list[float]] = field(default_factory=dict)
+    coverage: list[float] = field(default_factory=list)  # of the last segment
     visible: list[float] = field(default_factory=list)
     homogeneous: list[float] = field(default_factory=list)
     errors: list[tuple[int, float]] = field(default_factory=list)  # age in weeks, relative
@@ -148,7 +154,7 @@ def study(site: Site, policy: Policy) -> Result:
         age = week - HISTORY_WEEKS
         if not result.versions:
             first = _formed(site, policy, week, generator)
-            if policy.counted:  # people who do not come hide nobody in the first version either
+            if policy.counted and policy.first is None:
                 first = _renewed(site, policy, first, week, generator)
             result.versions.append(first)
         elif policy.every is not None and age % policy.every == 0:
@@ -165,10 +171,13 @@ def study(site: Site, policy: Policy) -> Result:
 
 
 def _formed(site: Site, policy: Policy, week: int, generator: np.random.Generator) -> Version:
-    members = np.flatnonzero(site.year.recent(week, policy.memory_weeks))
+    weeks = policy.memory_weeks if policy.first is None else SEEN_WEEKS
+    members = np.flatnonzero(site.year.recent(week, weeks))
     people = site.people(members, week)
     seed = int(generator.integers(2**31))
-    assignment = form_groups(people, site.group_size, site.strategy, seed)
+    size = round((policy.first or 1.0) * site.group_size)
+    formed = form_groups(people, size, site.strategy, seed)
+    assignment = Assignment(formed.groups, site.group_size, formed.strategy)
     return _version(site, members, assignment, week, generator)
 
 
@@ -247,7 +256,10 @@ def _watch(site: Site, result: Result, week: int, generator: np.random.Generator
         within = visits / np.bincount(inverse, weights=visits)[inverse]
         worth = effective_anonymity(within, inverse)
         visible = min(visible, float(np.quantile(worth[inverse], 0.05)))
+        in_groups = np.bincount(cell % width, weights=active[cell // width], minlength=width)
+        covered = np.bincount(codes, minlength=width) / np.maximum(in_groups, 1.0)
     result.visible.append(visible)
+    result.coverage.append(float(np.mean(covered[codes])))
     codes = year.attributes[site.sensitive][here, week]
     values = np.bincount(
         np.unique(group * (int(codes.max()) + 1) + codes) // (int(codes.max()) + 1)
@@ -281,16 +293,14 @@ def _attack(site: Site, result: Result) -> None:
             smallest = min(smallest, int(crowd.min()))
     if shares:
         result.pairs = (max(shares), float(np.mean(shares)), smallest)
-    groups = [version.named for version in versions]
-    present = [
-        (year.first < end) & (year.last >= version.start)
-        for version, end in zip(versions, ends, strict=True)
-    ]
-    result.series = _series(groups, present)
-    cells = [year.cells(site.segments, version.start) for version in versions]
-    pairs = zip(groups, cells, strict=True)
-    joint = [group * (int(cell.max()) + 1) + cell for group, cell in pairs]
-    result.with_audiences = _series(joint, present)
+    at_end = (year.last >= versions[-1].start) & (year.first < year.weeks)
+    here = np.flatnonzero(at_end)
+    came = np.array(ends) > year.first[here][:, None]  # the version's last week is not before
+    groups = np.stack([version.named[here] for version in versions], axis=1)
+    result.series = _series(np.where(came, groups, -1))
+    cells = np.stack([year.cells(site.segments, v.start)[here] for v in versions], axis=1)
+    joint = groups * (int(cells.max()) + 1) + cells
+    result.with_audiences = _series(np.where(came, joint, -1))
 
 
 def _crowds(one: IntArray, two: IntArray) -> IntArray:
@@ -300,24 +310,10 @@ def _crowds(one: IntArray, two: IntArray) -> IntArray:
     return count[inverse]
 
 
-def _series(groups: Sequence[IntArray], present: Sequence[BoolArray]) -> tuple[float, float, float]:
-    """Of those present at the end: singled out, in a crowd below the floor, the median crowd.
-
-    A person's crowd are those who were there as long or longer and in the same groups since.
-    """
-    generator = np.random.default_rng(0)
-    since = np.zeros(len(groups[0]), dtype=np.uint64)  # a hash of the groups from a version on
-    throughout = present[-1].copy()
-    crowd = np.zeros(len(since), dtype=np.int64)
-    for at in range(len(groups) - 1, -1, -1):
-        throughout &= present[at]
-        words = generator.integers(0, 2**63, int(groups[at].max()) + 1).astype(np.uint64)
-        since = since * np.uint64(6364136223846793005) + words[groups[at]]
-        here = np.flatnonzero(throughout)
-        _, inverse, count = np.unique(since[here], return_inverse=True, return_counts=True)
-        crowd[here] = count[inverse]  # the last that is written is from the person's first version
-    mine = crowd[present[-1]]
-    return float(np.mean(mine == 1)), float(np.mean(mine < FLOOR)), float(np.median(mine))
+def _series(groups: IntArray) -> tuple[float, float, float]:
+    """Of those present at the end: singled out, in a crowd below the floor, the median crowd."""
+    crowd = crowds_over_versions(groups)
+    return float(np.mean(crowd == 1)), float(np.mean(crowd < FLOOR)), float(np.median(crowd))
 
 
 def _print(results: Sequence[Result], site: Site) -> None:
@@ -329,12 +325,15 @@ def _print(results: Sequence[Result], site: Site) -> None:
                 result.policy.name,
                 f"{len(result.versions)}",
                 f"{result.versions[-1].assignment.group_sizes.mean():.0f}",
+                f"{np.mean([each.mean() for each in result.active]):.0f}",
                 f"{min(result.smallest)}",
                 f"{np.quantile(active, 0.05):.0f}",
                 f"{np.mean(active < site.group_size):.1%}",
                 f"{np.quantile(effective, 0.05):.1f}",
                 *(f"{np.mean(result.exposed[name]):.1%}" for name in site.segments),
                 f"{min(result.visible):.1f}",
+                f"{result.coverage[0]:.0%}",
+                f"{result.coverage[-1]:.0%}",
                 f"{np.mean(result.homogeneous):.1%}",
             ]
         )
@@ -342,9 +341,10 @@ def _print(results: Sequence[Result], site: Site) -> None:
         "Every week of the year. Active: seen in the last four weeks. Exposed: with fewer than "
         f"{FLOOR} active people of their audience in the group.",
         (
-            *("policy", "versions", "members", "active: least", "5 %", "below k"),
+            *("policy", "versions", "members", "active: mean", "least", "5 %", "below k"),
             *("effective 5 %", *(f"exposed {name}" for name in site.segments)),
-            *("visible effective 5 %", f"one {site.sensitive}"),
+            *("visible effective 5 %", f"{site.segments[-1]} coverage", "at the end"),
+            f"one {site.sensitive}",
         ),
         rows,
     )
@@ -408,6 +408,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
     segments = tuple(name for name in chosen.segments.split(",") if name)
+    if not segments:
+        parser.error("--segments must name a column")
     change = Change(chosen.churn, chosen.habits, chosen.moves, chosen.season)
     generator = np.random.default_rng(chosen.seed)
     names = tuple(dict.fromkeys((*segments, chosen.sensitive)))

@@ -21,6 +21,9 @@ def renew(
     history_end: Annotated[
         str | None, typer.Option(help="Use only visits before this time [default: the last].")
     ] = None,
+    group_size: Annotated[
+        int | None, typer.Option(help="k from now on, at most the build's [default: the same].")
+    ] = None,
     forget_weeks: Annotated[
         float, typer.Option(help="People not seen for so many weeks leave.")
     ] = 26.0,
@@ -67,6 +70,7 @@ def renew(
         buyer,
         knowledge,
         memory_hours,
+        group_size,
         Floors(effective_anonymity=effective_floor),
         RenewalPolicy(forget_weeks, seen_weeks, room, newcomers),
         seed,

@@ -144,12 +144,13 @@ class _Log:
                 raise KreachError.rule("log", "have no column that starts with kreach_", name)
         self.columns = columns
         self.further = tuple(name for name in columns if name != "user_id")
-        text_out = out.suffix.lower() in TEXT_FILES
-        texts = tuple(name for name in _TEXTS if name in columns)
-        self._reader_of = lambda file: file_reader(
-            "log", file, text_columns=texts, all_text=text_out
-        )
         self.reader = self._reader_of(path)
+
+    def _reader_of(self, file: Path) -> str:
+        """How to read a file: as text where text is written, so that nothing changes its form."""
+        texts = tuple(name for name in _TEXTS if name in self.columns)
+        text_out = self._out.suffix.lower() in TEXT_FILES
+        return file_reader("log", file, text_columns=texts, all_text=text_out)
 
     def write(self, result: Path) -> int:
         """Write all rows in order; how many."""

@@ -24,6 +24,7 @@ from kreach.publisher.grouping import (
 from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment
 from kreach.publisher.people import People
+from kreach.publisher.regrouping import RENEW_WEEKS
 from kreach.publisher.release import Floors, Release, new_key, release
 from kreach.publisher.site_model import SiteModel, fit_site_model
 from kreach.publisher.store import check_folder, write_build
@@ -155,6 +156,7 @@ def _facts(
         "information_kept": information_kept(people, assignment.groups[:, 0], options.attributes),
         "coverage": _coverages(people, assignment, options.segments),
         "visit_model": site.facts(),
+        "renew_weeks": RENEW_WEEKS,
         "warnings": [*released.warnings, *site.warnings],
     }
 

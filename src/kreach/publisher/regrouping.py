@@ -19,7 +19,9 @@ from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
 from kreach.publisher.grouping.base import Assignment, cut_evenly
 
-__all__ = ["Regrouping", "regroup"]
+__all__ = ["RENEW_WEEKS", "Regrouping", "regroup"]
+
+RENEW_WEEKS = 4  # between two versions (docs/renewal.md)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The policy is what held in a year of weekly visits (docs/renewal.md):
 * newcomers stay in the group that the gateway named for them while they were unknown;
 * whoever was not seen for 26 weeks leaves; until then they keep their group, should they return;
 * only people seen in the last four weeks count, and every group has at least 1.25 k of them, so
-  that k are left when the next version comes.
+  that k are left when the next version comes. Form groups with 1.5 k, or most are merged at once.
 
 Ids are new: the key and the version are. What a person who is followed over all versions gives
 away is counted (`lineage.py`) and stated.
@@ -14,7 +14,7 @@ away is counted (`lineage.py`) and stated.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from kreach.publisher.grouping import Assignment, AtRandom
 from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.lineage import SMALL_CROWD, Crowds
 from kreach.publisher.people import Attribute, People
-from kreach.publisher.regrouping import Regrouping, regroup
+from kreach.publisher.regrouping import RENEW_WEEKS, Regrouping, regroup
 from kreach.publisher.release import Floors, Release, new_key, release
 from kreach.publisher.site_model import SiteModel, fit_site_model
 from kreach.publisher.store import (
@@ -42,10 +42,10 @@ from kreach.publisher.store import (
     write_build,
 )
 
-__all__ = ["RENEW_WEEKS", "RenewOptions", "RenewalPolicy", "renew_groups"]
+__all__ = ["RenewOptions", "RenewalPolicy", "renew_groups"]
 
-RENEW_WEEKS = 4
 NEWCOMERS = ("named", "gaps")
+_MANY_MOVED = 0.1  # of all people
 _MAX_PAST = 52  # versions whose groups are remembered
 _PAST = "past_"
 _LAST_SEEN = "last_seen"
@@ -88,6 +88,7 @@ class RenewOptions:
     buyer: str | None = None
     knowledge: str | None = None
     memory_hours: float | None = None
+    group_size: int | None = None  # k from now on, at most that of the old build
     floors: Floors = field(default_factory=Floors)
     policy: RenewalPolicy = field(default_factory=RenewalPolicy)
     seed: int | None = None  # random unless given
@@ -113,9 +114,7 @@ def renew_groups(
 ) -> dict[str, Any]:
     """Write the next version of a build, and return its facts for JSON."""
     check_folder(options.out)
-    old = read_build(options.old)
-    if old.assignment.overlapping:
-        raise KreachError.rule("old", "have disjoint groups", "overlapping ones")
+    old = _old_build(options)
     version = now.strftime("%Y%m%dT%H%M%SZ")
     if version <= str(old.facts["version"]):
         rule = f"be older than the new version ({version})"
@@ -166,7 +165,7 @@ def renew_groups(
     groups = np.concatenate([past, assignment.groups], axis=1)
     facts = _facts(old, people, assignment, released, site, knowledge, buyer, seed)
     facts["renewal"] = _renewal_facts(options, old, population, renewed, changed, groups)
-    facts["warnings"] = [*facts["warnings"], *_warnings(facts["renewal"])]
+    facts["warnings"] = [*facts["warnings"], *_warnings(facts["renewal"], people.count)]
     progress("writing")
     columns = {_LAST_SEEN: last_seen_us}
     kept = past[:, -_MAX_PAST:]
@@ -174,6 +173,20 @@ def renew_groups(
     user_ids = [population.user_ids[row] for row in order.tolist()]
     write_build(options.out, user_ids, people, assignment, released, key, facts, columns)
     return facts
+
+
+def _old_build(options: RenewOptions) -> Build:
+    """The old build, with the k of the new one."""
+    old = read_build(options.old)
+    if old.assignment.overlapping:
+        raise KreachError.rule("old", "have disjoint groups", "overlapping ones")
+    if options.group_size is None:
+        return old
+    k = as_whole_number("group_size", options.group_size, minimum=1)
+    if k > old.assignment.group_size:
+        rule = f"be at most that of the old build ({old.assignment.group_size})"
+        raise KreachError.rule("group_size", rule, k)
+    return replace(old, assignment=Assignment(old.assignment.groups, k, old.assignment.strategy))
 
 
 def _population(options: RenewOptions, old: Build, directory: Directory) -> _Population:
@@ -327,6 +340,7 @@ def _facts(
     return old.facts | {
         "version": released.catalogue.version,
         "strategy": assignment.strategy,
+        "group_size": assignment.group_size,
         "people": people.count,
         "visits": int(people.visits.sum()),
         "groups": assignment.group_count,
@@ -371,12 +385,18 @@ def _renewal_facts(
     }
 
 
-def _warnings(renewal: dict[str, Any]) -> list[str]:
-    series = renewal["series"]
-    if series["in_small_crowds"] == 0:
-        return []
-    return [
-        f"whoever followed people over {series['versions']} versions singles out "
-        f"{series['singled_out']:,} of them and leaves {series['in_small_crowds']:,} in crowds of "
-        f"fewer than {SMALL_CROWD}"
-    ]
+def _warnings(renewal: dict[str, Any], people: int) -> list[str]:
+    series, warnings = renewal["series"], []
+    if series["in_small_crowds"]:
+        warnings.append(
+            f"whoever followed people over {series['versions']} versions singles out "
+            f"{series['singled_out']:,} of them and leaves {series['in_small_crowds']:,} in "
+            f"crowds of fewer than {SMALL_CROWD}"
+        )
+    if renewal["moved"] > _MANY_MOVED * people:
+        warnings.append(
+            f"{renewal['moved']:,} people moved, because most groups had too few people seen "
+            "lately and were merged; form groups of 1.5 k from the visits of the last weeks, and "
+            "name k at the first renewal (--group-size)"
+        )
+    return warnings
