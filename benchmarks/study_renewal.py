@@ -307,7 +307,8 @@ def _crowds(one: IntArray, two: IntArray) -> IntArray:
     _, inverse, count = np.unique(
         one * (int(two.max()) + 1) + two, return_inverse=True, return_counts=True
     )
-    return count[inverse]
+    crowd: IntArray = count[inverse]
+    return crowd
 
 
 def _series(groups: IntArray) -> tuple[float, float, float]:
