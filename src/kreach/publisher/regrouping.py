@@ -195,24 +195,21 @@ def _merge_inside(name: IntArray, sizes: IntArray, home: IntArray, k: int) -> No
     level = np.bincount(name[home], weights=sizes[home], minlength=len(sizes))
     present = np.unique(name[home])
     small = present[level[present] < k]
+    alias = np.arange(len(sizes))
     bundle: list[int] = []
     people = 0.0
     for group in small[np.argsort(level[small], kind="stable")].tolist():
         bundle.append(group)
         people += level[group]
         if people >= k:
-            _rename(name, bundle, group)  # the largest comes last
+            alias[bundle] = group  # the largest comes last
             level[bundle] = 0.0
             level[group] = people
             bundle, people = [], 0.0
     whole = present[level[present] >= k]
     if bundle:  # the rest joins the smallest group of at least k, if there is one
-        target = int(whole[level[whole].argmin()]) if whole.size else bundle[-1]
-        _rename(name, bundle, target)
-
-
-def _rename(name: IntArray, bundle: list[int], target: int) -> None:
-    name[np.isin(name, bundle)] = target
+        alias[bundle] = whole[level[whole].argmin()] if whole.size else bundle[-1]
+    name[:] = alias[name]
 
 
 def _split(
