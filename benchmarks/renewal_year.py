@@ -20,7 +20,7 @@ from kreach.publisher.people import People
 __all__ = ["HISTORY_WEEKS", "Change", "Year", "resample_year"]
 
 HISTORY_WEEKS = 8  # before the first groups are formed
-_WEEK_US = 7 * DAY_SECONDS * MICROS
+_YEAR_DAYS = 364
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,13 @@ def resample_year(
     weeks: int,
     change: Change,
     generator: np.random.Generator,
+    days: int = 7,
 ) -> Year:
-    """A year (or so many weeks) of so many people at a time."""
-    habits, donors = _donors(path, attributes)
+    """A year (or so many weeks) of so many people at a time.
+
+    With other `days` than 7 every "week" of the study has so many: a site where people come seldom.
+    """
+    habits, donors = _donors(path, attributes, days)
     total_weeks = HISTORY_WEEKS + weeks
     born, dies = _lives(people, total_weeks, change.churn, generator)
     count = len(born)
@@ -86,7 +90,7 @@ def resample_year(
         _redraw(donor, change.habits, len(habits), generator)
         here = (born <= week) & (week < dies)
         copied = habits[donor, generator.integers(0, habits.shape[1], count)]
-        missing = change.season * (1.0 - np.cos(2.0 * np.pi * week / 52.0)) / 2.0
+        missing = change.season * (1.0 - np.cos(2.0 * np.pi * week * days / _YEAR_DAYS)) / 2.0
         visits[:, week] = generator.binomial(np.where(here, copied, 0), 1.0 - missing)
         for name in attributes:
             _redraw(value_of[name], change.moves, len(habits), generator)
@@ -102,13 +106,13 @@ def resample_year(
     )
 
 
-def _donors(path: Path, attributes: tuple[str, ...]) -> tuple[IntArray, People]:
+def _donors(path: Path, attributes: tuple[str, ...], days: int) -> tuple[IntArray, People]:
     """Visits per whole week of the log of everybody who came in one, and their attributes."""
     directory = Directory(path)
     people = directory.people(attributes)
     log = directory.visits()
     start = int(log.at_us[0])
-    week = (log.at_us - start) // _WEEK_US
+    week = (log.at_us - start) // (days * DAY_SECONDS * MICROS)
     counts_by_week = np.bincount(week)
     whole = max(int(np.count_nonzero(counts_by_week > 0.2 * counts_by_week.max())) - 1, 1)
     inside = week < whole

@@ -405,6 +405,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--habits", type=float, default=0.02, help="share with new habits")
     parser.add_argument("--moves", type=float, default=0.002, help="share that changes segment")
     parser.add_argument("--season", type=float, default=0.3, help="visits missing in mid-year")
+    parser.add_argument("--days", type=int, default=7, help="days of a week, for slow sites")
     parser.add_argument("--policies", default="", help="parts of names, separated by ;")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
@@ -414,7 +415,9 @@ def main(arguments: Sequence[str]) -> int:
     change = Change(chosen.churn, chosen.habits, chosen.moves, chosen.season)
     generator = np.random.default_rng(chosen.seed)
     names = tuple(dict.fromkeys((*segments, chosen.sensitive)))
-    year = resample_year(chosen.visits, names, chosen.people, chosen.weeks, change, generator)
+    year = resample_year(
+        chosen.visits, names, chosen.people, chosen.weeks, change, generator, chosen.days
+    )
     strategy: Strategy = BySegments(segments) if chosen.strategy == "segments" else AtRandom()
     site = Site(year, segments, chosen.sensitive, strategy, chosen.group_size, chosen.seed)
     print(

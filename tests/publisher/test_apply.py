@@ -92,6 +92,14 @@ def test_overlapping_groups_are_named_as_the_gateway_names_them(log: Path, tmp_p
     check_like(built, log, tmp_path / "out.parquet")
 
 
+def test_no_id_is_left(built: Path, log: Path, tmp_path: Path) -> None:
+    apply_groups(built, log, tmp_path / "out.csv")
+    text = (tmp_path / "out.csv").read_text()
+    assert "member-" not in text
+    assert "stranger-" not in text
+    assert text.count("\n") == ROWS + 1
+
+
 def test_csv_to_csv_keeps_the_text(built: Path, tmp_path: Path) -> None:
     lines = ["007,1.50,member-1,a", "08,1e3,member-2,", '"x,y",,member-1,"say ""hi"""']
     log = write_csv(tmp_path / "log.csv", "code,amount,user_id,note", *lines)

@@ -152,6 +152,14 @@ def test_only_people_seen_lately_make_k(first: Path) -> None:
     assert facts["renewal"]["left"] == 0
 
 
+def test_a_file_of_all_visits_says_when_people_were_seen(first: Path) -> None:
+    """Visits that formed the groups are in the file: no member counts as seen at the build."""
+    rows = people(*OLD, week=0.5) + people(*OLD[5:], week=9)
+    _, facts = renew(first, rows, 10)
+    assert facts["renewal"]["counted_people"] == 35
+    assert facts["renewal"]["left"] == 0
+
+
 def test_attributes_follow_and_changes_are_counted(first: Path) -> None:
     rows = people(*OLD[1:20], week=4, town="Ely") + people(*OLD[20:38], week=4, town="Bath")
     rows += people("old-00", week=4, town="York")

@@ -46,6 +46,7 @@ __all__ = ["RenewOptions", "RenewalPolicy", "renew_groups"]
 
 NEWCOMERS = ("named", "gaps")
 _MANY_MOVED = 0.1  # of all people
+_FEW_SEEN = 0.4  # of all people
 _MAX_PAST = 52  # versions whose groups are remembered
 _PAST = "past_"
 _LAST_SEEN = "last_seen"
@@ -201,7 +202,9 @@ def _population(options: RenewOptions, old: Build, directory: Directory) -> _Pop
     policy = options.policy
     forgotten = clock - _micros(policy.forget_weeks)
     in_new = np.array([row_of.get(user, -1) for user in old.user_ids], dtype=np.int64)
-    last = np.maximum(_last_seen_before(old, clock), np.where(in_new >= 0, seen_us[in_new], -1))
+    since_us = int(directory.visits().at_us.min())
+    before = _last_seen_before(old, min(since_us, clock))
+    last = np.maximum(before, np.where(in_new >= 0, seen_us[in_new], -1))
     stays = last >= forgotten
     joins = (seen_us >= forgotten) & (seen_us >= 0)
     joins[in_new[in_new >= 0]] = False
@@ -222,18 +225,16 @@ def _micros(weeks: float) -> int:
     return timedelta(weeks=weeks) // timedelta(microseconds=1)
 
 
-def _last_seen_before(old: Build, clock: int) -> IntArray:
-    """When the old build's people were seen last.
+def _last_seen_before(old: Build, since_us: int) -> IntArray:
+    """When the old build's people were seen last, before the visits that begin at `since_us`.
 
-    A build that was not renewed does not know: they were there when it was made, or, where visits
-    are from before that, at the time of the newest visit.
+    A build that was not renewed does not know: when it was made, or just before these visits.
     """
     stored = read_private_columns(old.folder, _LAST_SEEN)
     if _LAST_SEEN in stored:
         return stored[_LAST_SEEN]
     made = to_micros(datetime.strptime(f"{old.facts['version']}+0000", "%Y%m%dT%H%M%SZ%z"))
-    seen = np.where(old.people.visits > 0, min(made, clock), -1)
-    return seen.astype(np.int64)
+    return np.full(len(old.user_ids), min(made, since_us - 1), dtype=np.int64)
 
 
 def _people(
@@ -392,6 +393,12 @@ def _warnings(renewal: dict[str, Any], people: int) -> list[str]:
             f"whoever followed people over {series['versions']} versions singles out "
             f"{series['singled_out']:,} of them and leaves {series['in_small_crowds']:,} in "
             f"crowds of fewer than {SMALL_CROWD}"
+        )
+    if renewal["counted_people"] < _FEW_SEEN * people:
+        warnings.append(
+            f"only {renewal['counted_people'] / people:.0%} of people were seen lately: who comes "
+            "so seldom is forgotten, and singled out on return; renew less often, with more "
+            "--seen-weeks and --forget-weeks"
         )
     if renewal["moved"] > _MANY_MOVED * people:
         warnings.append(
