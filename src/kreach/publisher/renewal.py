@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from kreach.boundary.checks import as_whole_number
+from kreach.boundary.files import read_catalogue
 from kreach.boundary.times import from_micros, to_micros
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
@@ -117,7 +118,7 @@ def renew_groups(
     check_folder(options.out)
     old = _old_build(options)
     version = now.strftime("%Y%m%dT%H%M%SZ")
-    if version <= str(old.facts["version"]):
+    if version == old.facts["version"]:
         rule = f"be older than the new version ({version})"
         raise KreachError.rule("old", rule, old.facts["version"])
     seed = secrets.randbelow(2**53) if options.seed is None else options.seed
@@ -161,7 +162,7 @@ def renew_groups(
         knowledge=knowledge,
         model=site.model,
         floors=options.floors,
-        memory_hours=options.memory_hours,
+        memory_hours=_memory_hours(options),
     )
     groups = np.concatenate([past, assignment.groups], axis=1)
     facts = _facts(old, people, assignment, released, site, knowledge, buyer, seed)
@@ -233,7 +234,7 @@ def _last_seen_before(old: Build, since_us: int) -> IntArray:
     stored = read_private_columns(old.folder, _LAST_SEEN)
     if _LAST_SEEN in stored:
         return stored[_LAST_SEEN]
-    made = to_micros(datetime.strptime(f"{old.facts['version']}+0000", "%Y%m%dT%H%M%SZ%z"))
+    made = to_micros(read_catalogue(old.folder / "release").created)
     return np.full(len(old.user_ids), min(made, since_us - 1), dtype=np.int64)
 
 
@@ -356,6 +357,12 @@ def _facts(
         "renew_weeks": RENEW_WEEKS,
         "warnings": [*released.warnings, *site.warnings],
     }
+
+
+def _memory_hours(options: RenewOptions) -> float | None:
+    if options.memory_hours is not None:
+        return options.memory_hours
+    return read_catalogue(options.old / "release").memory_hours
 
 
 def _renewal_facts(
