@@ -31,7 +31,15 @@ import kreach as kr
 from benchmarks.renewal_year import HISTORY_WEEKS, Change, Year, resample_year
 from benchmarks.timing import print_table
 from kreach.numeric.types import FloatArray, IntArray
-from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Strategy, form_groups
+from kreach.publisher.grouping import (
+    Assignment,
+    AtRandom,
+    ByRates,
+    BySegments,
+    Strategy,
+    form_groups,
+)
+from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.lineage import crowds_over_versions
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.regrouping import regroup
@@ -178,7 +186,20 @@ def _formed(site: Site, policy: Policy, week: int, generator: np.random.Generato
     size = round((policy.first or 1.0) * site.group_size)
     formed = form_groups(people, size, site.strategy, seed)
     assignment = Assignment(formed.groups, site.group_size, formed.strategy)
-    return _version(site, members, assignment, week, generator)
+    fitted = _like_groups(site, members, size, week, seed) if _by_visits(site) else None
+    return _version(site, members, assignment, week, generator, fitted=fitted)
+
+
+def _by_visits(site: Site) -> bool:
+    return site.strategy.name in FORMED_BY_VISITS
+
+
+def _like_groups(site: Site, members: IntArray, size: int, week: int, seed: int) -> IntArray:
+    """Groups that the strategy forms by earlier visits, to fit on visits that did not form them."""
+    year = site.year
+    earlier = year.recent(week - SEEN_WEEKS, HISTORY_WEEKS - SEEN_WEEKS)[members]
+    people = People(earlier, site.people(members, week).attributes)
+    return form_groups(people, size, site.strategy, seed).group_of()
 
 
 def _renewed(
@@ -218,6 +239,7 @@ def _version(
     week: int,
     generator: np.random.Generator,
     moved: float = 1.0,
+    fitted: IntArray | None = None,
 ) -> Version:
     """Names of everybody as the gateway gives them, and the dispersion of the last four weeks."""
     group = assignment.group_of()
@@ -225,7 +247,9 @@ def _version(
     named[members] = group
     weeks = range(week - SEEN_WEEKS, week)
     visits = np.concatenate([site.year.visits[members, w] for w in weeks])
-    groups = np.concatenate([group + n * assignment.group_count for n in range(SEEN_WEEKS)])
+    within = group if fitted is None else fitted
+    count = int(within.max()) + 1
+    groups = np.concatenate([within + n * count for n in range(SEEN_WEEKS)])
     dispersion = match_dispersion(visits, groups, WON_SHARE)
     audience = kr.Audience.disjoint(assignment.group_sizes, dispersion=dispersion)
     return Version(week, members, assignment, named, audience, moved)
@@ -397,7 +421,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--visits", type=Path, required=True, help="user_id, ts, attributes")
     parser.add_argument("--segments", default="country,device", help="targeting columns")
     parser.add_argument("--sensitive", default="os", help="a column to keep diverse")
-    parser.add_argument("--strategy", choices=("random", "segments"), default="random")
+    parser.add_argument("--strategy", choices=("random", "segments", "rates"), default="random")
     parser.add_argument("--people", type=int, default=20_000)
     parser.add_argument("--weeks", type=int, default=52)
     parser.add_argument("--group-size", type=int, default=20)
@@ -418,7 +442,12 @@ def main(arguments: Sequence[str]) -> int:
     year = resample_year(
         chosen.visits, names, chosen.people, chosen.weeks, change, generator, chosen.days
     )
-    strategy: Strategy = BySegments(segments) if chosen.strategy == "segments" else AtRandom()
+    strategies: dict[str, Strategy] = {
+        "random": AtRandom(),
+        "segments": BySegments(segments),
+        "rates": ByRates(),
+    }
+    strategy = strategies[chosen.strategy]
     site = Site(year, segments, chosen.sensitive, strategy, chosen.group_size, chosen.seed)
     print(
         f"{chosen.people:,} people at a time, {len(year.visits):,} in the year, {chosen.weeks} "

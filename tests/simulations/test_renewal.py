@@ -1,6 +1,5 @@
 """The study of renewal, on little: what it claims of policies holds on any site."""
 
-
 import duckdb
 import numpy as np
 import pytest
