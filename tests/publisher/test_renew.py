@@ -12,7 +12,8 @@ import pytest
 from kreach.boundary.files import read_catalogue
 from kreach.errors import KreachError
 from kreach.publisher.build import BuildOptions, build_groups
-from kreach.publisher.renewal import RenewalPolicy, RenewOptions, renew_groups
+from kreach.publisher.renewal import RenewOptions, renew_groups
+from kreach.publisher.renewed_people import RenewalPolicy
 from kreach.publisher.store import Build, read_build, read_group_lookup
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -170,6 +171,7 @@ def test_attributes_follow_and_changes_are_counted(first: Path) -> None:
     labels = {u: town.labels[c] for u, c in zip(new.user_ids, town.codes.tolist(), strict=True)}
     assert labels["old-00"] == labels["new-0"] == "York"
     assert labels["old-39"] == "Bath", "not in the new visits: as it was"
+    assert 0.5 < facts["coverage"]["town"] < 1.0, "somebody from York is in a group of Ely"
 
 
 def test_k_may_be_lowered_and_not_raised(first: Path) -> None:

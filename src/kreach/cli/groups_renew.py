@@ -59,7 +59,8 @@ def renew(
     kreach groups renew groups/ --visits visits.parquet --out groups-next/
     """
     from kreach.publisher.release import Floors
-    from kreach.publisher.renewal import RenewalPolicy, RenewOptions, renew_groups
+    from kreach.publisher.renewal import RenewOptions, renew_groups
+    from kreach.publisher.renewed_people import RenewalPolicy
 
     options = RenewOptions(
         old,
