@@ -3,8 +3,9 @@
 import duckdb
 import numpy as np
 import pytest
+from benchmarks.renewal_policies import POLICIES, Site
 from benchmarks.renewal_year import HISTORY_WEEKS, Change, Year, resample_year
-from benchmarks.study_renewal import POLICIES, Result, Site, study
+from benchmarks.study_renewal import Result, study
 
 from kreach.publisher.grouping import AtRandom
 
