@@ -17,6 +17,7 @@ NAMES = (
     "overlap",
     "together",
     "grouping",
+    "apply",
     "decision",
     "plans",
     "log",

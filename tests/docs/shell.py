@@ -34,6 +34,8 @@ NOT_RUN = {
     r"^kreach keys (rotate|revoke) ": "needs the id of a key; tests/adsystem/access runs it",
     r"^kreach groups audience ": "needs people who match; tests/publisher/test_audience_file.py"
     " runs it",
+    r"^kreach groups apply ": "needs who saw what; tests/cli/test_groups_apply.py runs it",
+    r"^kreach groups renew ": "needs an older build; tests/cli/test_groups_renew.py runs it",
     r"^curl ": "needs a running service; tests/adsystem/api and the browser tests ask it",
     r"^make (demo|test|quick|docs|check|bench)": "is what this test may be part of",
     r"^pip install ": "needs the network; tests/packaging installs the wheel",

@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
 from kreach.publisher.grouping import Assignment, AtRandom, Overlapping, form_groups
+from kreach.publisher.lineage import crowds_over_versions
 from kreach.publisher.regrouping import Regrouping, regroup
 from tests.publisher.populations import crowd
 
@@ -117,6 +118,90 @@ def test_the_seed_alone_decides_regrouping(
         return
     one, two = (regroup(assignment, stays, joining, seed) for _ in range(2))
     np.testing.assert_array_equal(one.assignment.groups, two.assignment.groups)
+
+
+@given(change=changes(), share=st.sampled_from([1.0, 0.7, 0.3]))
+def test_named_newcomers_stay_and_only_counted_people_make_k(
+    change: tuple[Assignment, BoolArray, int, int], share: float
+) -> None:
+    """The laws of a renewal: k counted people everywhere, and nobody moves who need not."""
+    assignment, stays, joining, seed = change
+    k, generator = assignment.group_size, np.random.default_rng(seed)
+    total = int(stays.sum()) + joining
+    counted = generator.random(total) < share
+    named = generator.integers(0, assignment.group_count, joining)
+    if counted.sum() < k:
+        with pytest.raises(KreachError, match=rf"^people must be at least group_size \({k}\)"):
+            regroup(assignment, stays, joining, seed, counted=counted, named=named)
+        return
+    renewed = regroup(assignment, stays, joining, seed, counted=counted, named=named)
+    after = renewed.assignment.group_of()
+    assert len(after) == total, "nobody is lost or doubled"
+    sizes = np.bincount(after[counted], minlength=renewed.assignment.group_count)
+    assert sizes.min() >= k
+    assert renewed.new_groups == 0
+    before = np.concatenate([assignment.group_of()[stays], named])
+    level = np.bincount(before[counted], minlength=assignment.group_count)
+    for group in np.flatnonzero((level >= k) & (level < 3 * k)).tolist():
+        stayed = after[before == group]
+        assert (stayed == stayed[0]).all(), "a group that holds k stays together"
+    for group in np.unique(before).tolist():
+        _, parts = np.unique(after[before == group], return_counts=True)
+        assert len(parts) == 1 or parts.min() >= max(2, k // 4), "company in every part"
+
+
+@given(change=changes())
+def test_linking_two_versions_leaves_what_is_left_of_a_group(
+    change: tuple[Assignment, BoolArray, int, int],
+) -> None:
+    """The linkage law: without splits, a crowd is everybody of one old group, newcomers too."""
+    assignment, stays, joining, seed = change
+    if int(stays.sum()) + joining < assignment.group_size:
+        return
+    named = np.random.default_rng(seed).integers(0, assignment.group_count, joining)
+    renewed = regroup(assignment, stays, joining, seed, named=named)
+    before = np.concatenate([assignment.group_of()[stays], named])
+    crowd = crowds_over_versions(np.stack([before, renewed.assignment.group_of()], axis=1))
+    if renewed.split_groups == 0:
+        np.testing.assert_array_equal(crowd, np.bincount(before)[before])
+    else:
+        assert crowd.max(initial=0) <= np.bincount(before).max()
+
+
+@given(change=changes(), kinds=st.integers(1, 3))
+def test_cells_are_kept_apart_as_far_as_k_allows(
+    change: tuple[Assignment, BoolArray, int, int], kinds: int
+) -> None:
+    assignment, stays, joining, seed = change
+    k, generator = assignment.group_size, np.random.default_rng(seed)
+    if int(stays.sum()) + joining < k:
+        return
+    of_group = generator.integers(0, kinds, assignment.group_count)
+    cells = np.concatenate(
+        [of_group[assignment.group_of()][stays], generator.integers(0, kinds, joining)]
+    )
+    renewed = regroup(assignment, stays, joining, seed, cells=cells)
+    assert renewed.assignment.group_sizes.min() >= k
+    people = np.bincount(cells, minlength=kinds)
+    if (people[people > 0] >= k).all():  # every cell can stand alone
+        groups = renewed.assignment.group_of()
+        pairs = np.unique(np.stack([groups, cells], axis=1), axis=0)
+        assert len(pairs) == renewed.assignment.group_count, "every group is of one cell"
+
+
+def test_room_for_those_who_stop_coming() -> None:
+    assignment = groups_of(7, 6, 9, 14, k=5)
+    everybody = np.ones(36, dtype=np.bool_)
+    renewed = regroup(assignment, everybody, 0, seed=1, repair_below=8)
+    assert together(assignment, everybody, renewed).tolist() == [
+        [7, 0, 0],
+        [6, 0, 0],
+        [0, 9, 0],
+        [0, 0, 14],
+    ]
+    assert renewed.assignment.group_size == 5
+    with pytest.raises(KreachError, match=r"^repair_below must be a whole number from 5"):
+        regroup(assignment, everybody, 0, seed=1, repair_below=4)
 
 
 def test_nothing_happens_when_nobody_comes_or_goes() -> None:
@@ -235,6 +320,15 @@ def test_regrouping_refuses_what_it_cannot_read() -> None:
         regroup(assignment, np.ones(10, dtype=np.int64), 0, seed=1)
     with pytest.raises(KreachError, match=r"^joining must be a whole number from 0"):
         regroup(assignment, np.ones(10, dtype=np.bool_), -1, seed=1)
+    three = np.array([0, 1, 2])
+    with pytest.raises(KreachError, match=r"^named must be groups of the assignment \(0 to 1\)"):
+        regroup(assignment, np.ones(10, dtype=np.bool_), 3, seed=1, named=three)
+    with pytest.raises(KreachError, match=r"^named must be a int64 for each of the 2 people"):
+        regroup(assignment, np.ones(10, dtype=np.bool_), 2, seed=1, named=three)
+    with pytest.raises(KreachError, match=r"^counted must be a bool for each of the 10"):
+        regroup(assignment, np.ones(10, dtype=np.bool_), 0, seed=1, counted=np.ones(9) > 0)
+    with pytest.raises(KreachError, match=r"^cells must be a int64 for each of the 10"):
+        regroup(assignment, np.ones(10, dtype=np.bool_), 0, seed=1, cells=three)
     with pytest.raises(KreachError, match=r"^seed must be"):
         regroup(assignment, np.ones(10, dtype=np.bool_), 0, seed=-1)
     overlapping = form_groups(crowd(40, seed=5), 4, Overlapping(2, 4), seed=0)

@@ -31,6 +31,7 @@ def new_engine(database: Path | str | None = None) -> Any:
 
     engine = duckdb.connect(":memory:" if database is None else str(database))
     engine.execute("SET TimeZone = 'UTC'")
+    engine.execute("SET enable_progress_bar = false")  # it would stand in the output of a command
     return engine
 
 

@@ -7,6 +7,8 @@ import typer
 from kreach import __version__
 from kreach.cli.demo import demo
 from kreach.cli.groups import groups
+from kreach.cli.groups_apply import apply
+from kreach.cli.groups_renew import renew
 from kreach.cli.jobs import jobs
 from kreach.cli.keys import keys
 from kreach.cli.log import log
@@ -55,6 +57,8 @@ for _command, _short_help in (
     (tradeoff, "Measure what anonymity costs on your own logs, by k."),
 ):
     app.command(short_help=_short_help)(_command)
+groups.command()(apply)
+groups.command()(renew)
 app.add_typer(groups, name="groups", no_args_is_help=True)
 app.add_typer(keys, name="keys", no_args_is_help=True)
 app.add_typer(log, name="log", no_args_is_help=True)

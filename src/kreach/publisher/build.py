@@ -18,6 +18,7 @@ from kreach.publisher.grouping import Diverse, DiversityFloors, Strategy, form_g
 from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment
 from kreach.publisher.grouping.named import STRATEGIES, NamedStrategy
 from kreach.publisher.people import People
+from kreach.publisher.regrouping import RENEW_WEEKS
 from kreach.publisher.release import Floors, Release, new_key, release
 from kreach.publisher.seeds import draw_seed, fitting_seed
 from kreach.publisher.site_model import SiteModel, fit_site_model
@@ -199,6 +200,7 @@ def _facts(
             for view in visible_views(people, assignment, options.segments, options.floors)
         ],
         "visit_model": site.facts(),
+        "renew_weeks": RENEW_WEEKS,
         "warnings": [*released.warnings, *site.warnings],
     }
 

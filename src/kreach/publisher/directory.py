@@ -92,6 +92,17 @@ class Directory:
         ).fetchnumpy()
         return Visits(_as_ints(rows["person"]), _as_ints(rows["at_us"]))
 
+    def last_seen(self, end: datetime | None = None) -> IntArray:
+        """When everybody visited last before `end` (microseconds since 1970); −1 for never."""
+        where, bounds = _window(None, end)
+        rows = self._run(
+            f"""SELECT coalesce(at_us, -1) AS at_us FROM people LEFT JOIN
+            (SELECT person, max(at_us) AS at_us FROM visit {where} GROUP BY person) USING (person)
+            ORDER BY person""",
+            bounds,
+        ).fetchnumpy()
+        return _as_ints(rows["at_us"])
+
     def people(
         self,
         attributes: Sequence[str] = (),

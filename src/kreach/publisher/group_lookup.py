@@ -9,7 +9,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["CHOICES", "GroupLookup", "VisitorGroup"]
+__all__ = ["CHOICES", "GroupLookup", "VisitorGroup", "sticky_partition", "substitute_row"]
 
 CHOICES = ("sticky", "each_visit")
 _STEP = 10_000  # users added at a time, so that other threads can run in between
@@ -21,6 +21,23 @@ class VisitorGroup:
 
     group: str
     catalogue: str
+
+
+def substitute_row(key: bytes, user_id: str, people: int) -> int:
+    """The row of the member that an unknown user is treated like, by a keyed hash of the id."""
+    return _keyed_hash(key, user_id, b"group") % people
+
+
+def sticky_partition(key: bytes, user_id: str, partitions: int) -> int:
+    """Which of a user's overlapping groups is always named, by a keyed hash of the id."""
+    return _keyed_hash(key, user_id, b"layer") % partitions
+
+
+def _keyed_hash(key: bytes, user_id: str, purpose: bytes) -> int:
+    digest = hashlib.blake2b(
+        user_id.encode("utf-8", "surrogatepass"), key=key[:64], person=purpose, digest_size=8
+    )
+    return int.from_bytes(digest.digest(), "big")
 
 
 class GroupLookup:
@@ -71,7 +88,7 @@ class GroupLookup:
             raise KreachError.rule("user_ids", "be unique", duplicates)
         self.version, self.groups = catalogue.version, catalogue.groups
         self.memory_hours = catalogue.memory_hours  # as the buyer was told
-        self._key = key[:64]
+        self._key = key
         self._choice = choice
         self._answers = [VisitorGroup(group, catalogue.version) for group in catalogue.groups]
         self._first: list[int] = group_indices[:, 0].tolist()
@@ -92,7 +109,7 @@ class GroupLookup:
         if self._partitions == 1:
             return self._answers[self._first[row]]
         if self._choice == "sticky":
-            partition = self._hash(user_id, b"layer") % self._partitions
+            partition = sticky_partition(self._key, user_id, self._partitions)
         else:
             partition = secrets.randbelow(self._partitions)
         return self._answers[int(self._group_indices[row, partition])]
@@ -101,10 +118,4 @@ class GroupLookup:
         """The member that an unknown user is treated like."""
         if not isinstance(user_id, str) or not user_id:  # never quote an id
             raise KreachError("user_id must be a non-empty text", field="user_id")
-        return self._hash(user_id, b"group") % len(self._first)
-
-    def _hash(self, user_id: str, purpose: bytes) -> int:
-        digest = hashlib.blake2b(
-            user_id.encode("utf-8", "surrogatepass"), key=self._key, person=purpose, digest_size=8
-        )
-        return int.from_bytes(digest.digest(), "big")
+        return substitute_row(self._key, user_id, len(self._first))

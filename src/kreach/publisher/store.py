@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,10 @@ __all__ = [
     "PanelBuild",
     "check_folder",
     "read_build",
+    "read_facts",
     "read_group_lookup",
     "read_panel_build",
+    "read_private_columns",
     "write_build",
 ]
 
@@ -92,8 +95,9 @@ def write_build(
     released: Release,
     key: bytes,
     facts: dict[str, Any],
+    private_columns: Mapping[str, IntArray] | None = None,
 ) -> None:
-    """Write both parts of a build, or nothing."""
+    """Write both parts of a build, or nothing. `private_columns` stand beside people's groups."""
     folder = check_folder(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -102,7 +106,8 @@ def write_build(
         write_catalogue(released.catalogue, unfinished / "release")
         private = unfinished / "publisher"
         private.mkdir(mode=0o700)
-        _write_people(private / "people.parquet", user_ids, people, assignment, released)
+        columns = private_columns or {}
+        _write_people(private / "people.parquet", user_ids, people, assignment, released, columns)
         secret = private / "key"
         secret.touch(mode=0o600)
         secret.write_text(key.hex() + "\n")
@@ -117,9 +122,15 @@ def write_build(
 
 
 def _write_people(
-    path: Path, user_ids: list[str], people: People, assignment: Assignment, released: Release
+    path: Path,
+    user_ids: list[str],
+    people: People,
+    assignment: Assignment,
+    released: Release,
+    columns: Mapping[str, IntArray],
 ) -> None:
     table: dict[str, Any] = {"user_id": np.array(user_ids, dtype=object), "visits": people.visits}
+    table |= columns
     for layer in range(assignment.groups.shape[1]):
         table[f"group_{layer}"] = np.ascontiguousarray(assignment.groups[:, layer])
         table[f"placed_{layer}"] = np.ascontiguousarray(released.group_indices[:, layer])
@@ -140,7 +151,7 @@ def _labels(attribute: Attribute) -> Any:
 
 def read_build(folder: Path) -> Build:
     """Read a folder that `write_build` wrote."""
-    facts, key = _read_facts(folder)
+    facts, key = read_facts(folder)
     group_size, strategy = int(facts["group_size"]), str(facts["strategy"])
     with (
         scratch_connection() as engine,
@@ -168,7 +179,24 @@ def read_build(folder: Path) -> Build:
     )
 
 
-def _read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
+def read_private_columns(folder: Path, prefix: str) -> dict[str, IntArray]:
+    """The columns of a build's people that start with `prefix`, as they were written."""
+    with (
+        scratch_connection() as engine,
+        translate_errors("folder", "hold a readable people.parquet"),
+    ):
+        reader = file_reader("folder", folder / "publisher" / "people.parquet")
+        described = engine.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
+        names = [str(row[0]) for row in described if str(row[0]).startswith(prefix)]
+        if not names:
+            return {}
+        listed = ", ".join(map(sql_name, names))
+        rows = engine.execute(f"SELECT {listed} FROM {reader}").fetchnumpy()
+    return {name: np.asarray(rows[name], dtype=np.int64) for name in names}
+
+
+def read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The facts of a build, and its key."""
     private = folder / "publisher"
     try:
         facts = json.loads((private / "build.json").read_text())
@@ -191,7 +219,7 @@ class PanelBuild:
 
 def read_panel_build(folder: Path) -> PanelBuild:
     """Read it without the ids of people."""
-    _, key = _read_facts(folder)
+    _, key = read_facts(folder)
     catalogue = read_catalogue(folder / "release")
     with (
         scratch_connection() as engine,
@@ -212,7 +240,7 @@ def read_group_lookup(folder: Path, choice: str = "sticky") -> GroupLookup:
     It reads only the columns that it needs, in small batches with pauses for other threads, and
     checks that both parts of the folder belong to one build.
     """
-    facts, key = _read_facts(folder)
+    facts, key = read_facts(folder)
     catalogue = read_catalogue(folder / "release")
     if facts["version"] != catalogue.version:
         rule = f"be one build (publisher {facts['version']})"

@@ -1,0 +1,232 @@
+"""The next version of a build: who leaves, who joins, and that nobody else moves."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from kreach.boundary.files import read_catalogue
+from kreach.errors import KreachError
+from kreach.publisher.build import BuildOptions, build_groups
+from kreach.publisher.renewal import RenewOptions, renew_groups
+from kreach.publisher.renewed_people import RenewalPolicy
+from kreach.publisher.store import Build, read_build, read_group_lookup
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+Rows = list[tuple[str, float, str]]  # user, week, town
+
+
+def write_visits(path: Path, rows: Rows) -> Path:
+    with duckdb.connect() as engine:
+        engine.execute("CREATE TABLE visit (user_id VARCHAR, ts TIMESTAMP, town VARCHAR)")
+        naive = START.replace(tzinfo=None)
+        engine.executemany(
+            "INSERT INTO visit VALUES (?, ?, ?)",
+            [(user, naive + timedelta(weeks=week), town) for user, week, town in rows],
+        )
+        engine.execute(f"COPY visit TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def people(*names: str, week: float, town: str = "Ely") -> Rows:
+    return [(name, week, town) for name in names]
+
+
+def at(week: float) -> datetime:
+    return START + timedelta(weeks=week)
+
+
+OLD = [f"old-{n:02}" for n in range(40)]
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """Forty people in groups of ten, in week 1."""
+    rows = people(*OLD[:20], week=0.5, town="Ely") + people(*OLD[20:], week=0.5, town="Bath")
+    visits = write_visits(tmp_path / "first.parquet", rows)
+    options = BuildOptions(
+        visits,
+        10,
+        "segments",
+        tmp_path / "v1",
+        segments=("town",),
+        knowledge="dispersion",
+        buyer="acme",
+    )
+    build_groups(options, at(1), lambda _: None)
+    return tmp_path / "v1"
+
+
+def renew(
+    old: Path, rows: Rows, week: float, *, group_size: int | None = None, **policy: Any
+) -> tuple[Build, dict[str, Any]]:
+    """Renew in some week; the new build and its facts."""
+    folder = old.parent
+    out = folder / f"week-{week:g}"
+    visits = write_visits(folder / f"{out.name}.parquet", rows)
+    chosen = RenewalPolicy(**{"room": 1.0, **policy})
+    options = RenewOptions(old, visits, out, group_size=group_size, policy=chosen, seed=1)
+    facts = renew_groups(options, at(week), lambda _: None)
+    return read_build(out), facts
+
+
+def crowd_of(build: Build) -> dict[str, frozenset[str]]:
+    """Who is in the group of each person."""
+    groups: dict[int, list[str]] = {}
+    for user, group in zip(build.user_ids, build.assignment.group_of().tolist(), strict=True):
+        groups.setdefault(group, []).append(user)
+    return {user: frozenset(members) for members in groups.values() for user in members}
+
+
+def test_nobody_comes_or_goes_and_only_ids_are_new(first: Path) -> None:
+    old = read_build(first)
+    new, facts = renew(first, people(*OLD, week=4), 5)
+    assert crowd_of(new) == crowd_of(old)
+    assert (facts["renewal"]["moved"], facts["renewal"]["joined"]) == (0, 0)
+    assert facts["renewal"]["series"]["smallest"] == 10
+    assert facts["warnings"] == []
+    was, now = (read_catalogue(folder / "release") for folder in (first, new.folder))
+    assert not set(was.groups) & set(now.groups)
+    assert old.key != new.key
+    assert (facts["buyer"], facts["knowledge"], facts["strategy"]) == (
+        "acme",
+        "dispersion",
+        "segments",
+    )
+    assert json.loads((new.folder / "publisher" / "build.json").read_text()) == facts
+    assert len(read_group_lookup(new.folder)) == 40, "the gateway can serve it"
+
+
+def test_newcomers_stay_where_the_gateway_put_them(first: Path) -> None:
+    lookup = read_group_lookup(first)
+    joined = [f"new-{n}" for n in range(8)]
+    before = {user: lookup.identify(user).group for user in [*OLD, *joined]}
+    new, facts = renew(first, people(*OLD, *joined, week=4), 5)
+    assert facts["renewal"]["joined"] == 8
+    assert facts["renewal"]["moved"] == 0
+    crowds = crowd_of(new)
+    for user in joined:
+        together = {other for other, group in before.items() if group == before[user]}
+        assert crowds[user] == together
+    assert facts["renewal"]["pair"]["smallest"] >= 10
+    assert new.user_ids == sorted(new.user_ids), "the order does not tell who is new"
+
+
+def test_newcomers_who_fill_gaps_are_singled_out_and_it_is_said(first: Path) -> None:
+    joined = [f"new-{n}" for n in range(8)]
+    _, facts = renew(first, people(*OLD, *joined, week=4), 5, newcomers="gaps")
+    assert facts["renewal"]["series"]["in_small_crowds"] > 0
+    assert "whoever followed people over 2 versions" in facts["warnings"][0]
+
+
+def test_people_are_forgotten_in_time_and_find_their_group_until_then(first: Path) -> None:
+    loyal, away = OLD[2:], OLD[:2]
+    second, facts = renew(first, people(*loyal, week=4), 5)
+    assert facts["renewal"]["left"] == 0
+    assert set(away) <= set(second.user_ids)
+    third, facts = renew(second.folder, people(*loyal, week=20) + people(away[0], week=19), 21)
+    assert facts["renewal"]["left"] == 0
+    assert crowd_of(third)[away[0]] == crowd_of(read_build(first))[away[0]]
+    fourth, facts = renew(third.folder, people(*loyal, week=29), 30)
+    assert facts["renewal"]["left"] == 1, "not seen for 28 weeks"
+    assert away[1] not in fourth.user_ids
+    assert away[0] in fourth.user_ids
+    assert facts["renewal"]["series"]["versions"] == 4
+
+
+def test_only_people_seen_lately_make_k(first: Path) -> None:
+    """Three of a group do not come any more: it is merged whole, into its own town."""
+    old = read_build(first)
+    group = sorted(crowd_of(old)["old-00"])
+    gone = group[:3]
+    here = [user for user in OLD if user not in gone]
+    rows = [(user, 9.0, "Ely" if user in OLD[:20] else "Bath") for user in here]
+    new, facts = renew(first, rows, 10)
+    assert facts["renewal"]["merged_groups"] == 1
+    assert facts["renewal"]["counted_people"] == 37
+    assert facts["renewal"]["min_counted_in_group"] >= 10
+    assert crowd_of(new)["old-00"] == frozenset(OLD[:20])
+    assert facts["renewal"]["left"] == 0
+
+
+def test_a_file_of_all_visits_says_when_people_were_seen(first: Path) -> None:
+    """Visits that formed the groups are in the file: no member counts as seen at the build."""
+    rows = people(*OLD, week=0.5) + people(*OLD[5:], week=9)
+    _, facts = renew(first, rows, 10)
+    assert facts["renewal"]["counted_people"] == 35
+    assert facts["renewal"]["left"] == 0
+
+
+def test_attributes_follow_and_changes_are_counted(first: Path) -> None:
+    rows = people(*OLD[1:20], week=4, town="Ely") + people(*OLD[20:38], week=4, town="Bath")
+    rows += people("old-00", week=4, town="York")
+    rows += people("new-0", week=4, town="York")
+    new, facts = renew(first, rows, 5)
+    assert facts["renewal"]["attributes_changed"] == {"town": 1}
+    town = new.people.attribute("town")
+    labels = {u: town.labels[c] for u, c in zip(new.user_ids, town.codes.tolist(), strict=True)}
+    assert labels["old-00"] == labels["new-0"] == "York"
+    assert labels["old-39"] == "Bath", "not in the new visits: as it was"
+    assert 0.5 < facts["coverage"]["town"] < 1.0, "somebody from York is in a group of Ely"
+
+
+def test_k_may_be_lowered_and_not_raised(first: Path) -> None:
+    new, facts = renew(first, people(*OLD, week=4), 5, group_size=8, room=1.25)
+    assert (facts["group_size"], new.assignment.group_size) == (8, 8)
+    assert facts["renewal"]["moved"] == 0, "groups of ten have room for eight"
+    with pytest.raises(KreachError, match=r"^group_size must be at most that of the old build"):
+        renew(first, people(*OLD, week=4), 6, group_size=11)
+
+
+def test_groups_without_room_are_merged_and_it_is_said(first: Path) -> None:
+    _, facts = renew(first, people(*OLD, week=4), 5, room=1.25)
+    assert facts["smallest_group"] >= 13
+    assert any("people moved, because most groups" in warning for warning in facts["warnings"])
+
+
+def test_the_same_seed_gives_the_same_groups(first: Path, tmp_path: Path) -> None:
+    rows = people(*OLD, *(f"new-{n}" for n in range(30)), week=4)
+    visits = write_visits(tmp_path / "again.parquet", rows)
+    made = []
+    for name in ("a", "b"):
+        options = RenewOptions(first, visits, tmp_path / name, seed=5)
+        renew_groups(options, at(5), lambda _: None)
+        made.append(read_build(tmp_path / name).assignment.group_of())
+    np.testing.assert_array_equal(made[0], made[1])
+
+
+def test_bad_input_leaves_nothing(first: Path, tmp_path: Path) -> None:
+    visits = write_visits(tmp_path / "v.parquet", people(*OLD, week=4))
+
+    def refused(week: float = 5, **further: Any) -> str:
+        options = RenewOptions(**{"old": first, "visits": visits, "out": tmp_path / "x"} | further)
+        with pytest.raises(KreachError) as error:
+            renew_groups(options, at(week), lambda _: None)
+        assert not (tmp_path / "x").exists()
+        assert "old-" not in str(error.value)
+        return str(error.value)
+
+    assert "old must be older than the new version" in refused(week=1)
+    assert "folder must be a folder made by" in refused(old=tmp_path)
+    assert "out must be a new or empty folder" in refused(out=first)
+    assert "visits must name a file" in refused(visits=tmp_path / "no.parquet")
+    early = datetime(2020, 1, 1, tzinfo=UTC)
+    assert "visits must hold at least one visit" in refused(history_end=early)
+    with pytest.raises(KreachError, match=r"^seen_weeks must be above 0 and at most forget_weeks"):
+        RenewalPolicy(forget_weeks=2, seen_weeks=3)
+    with pytest.raises(KreachError, match=r"^room must lie between 1 and 10"):
+        RenewalPolicy(room=0.5)
+    with pytest.raises(KreachError, match=r"^newcomers must be one of named, gaps"):
+        RenewalPolicy(newcomers="anywhere")
+
+
+def test_overlapping_groups_are_refused(tmp_path: Path) -> None:
+    visits = write_visits(tmp_path / "v.parquet", people(*OLD, week=0))
+    options = BuildOptions(visits, 5, "overlapping", tmp_path / "o", knowledge="none")
+    build_groups(options, at(1), lambda _: None)
+    with pytest.raises(KreachError, match=r"^old must have disjoint groups"):
+        renew_groups(RenewOptions(tmp_path / "o", visits, tmp_path / "x"), at(2), lambda _: None)
