@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from kreach.errors import KreachError
 from kreach.service.config import Settings
+from kreach.service.request_checks import check_names
 
 __all__ = [
     "EVERYONE",
@@ -54,6 +55,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8402
     public_url: str | None = None  # where exchanges reach this bidder; default: host and port
+    names: tuple[str, ...] = ()  # further host names of requests for health and metrics
     provider: str = "kreach"  # whose user data carries the group
     token_key: str | None = None  # hex; default: a key of its own, kept in the store
     seat: str = "kreach"
@@ -75,6 +77,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_port(self.port)
         check_url("public_url", self.public_url)
+        check_names(self.names)
         _at_least("expiry_seconds", self.expiry_seconds, 1, 86_400)
         _at_least("plans", self.plans, 1, 100_000)
         _at_least("min_tmax_ms", self.min_tmax_ms, 0, 10_000)
@@ -148,12 +151,14 @@ class ReportingSettings(Settings, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 8403
+    names: tuple[str, ...] = ()  # host names of clients' requests, beside addresses
     keys: bool = False  # ask everybody for a key (docs/keys.md)
     memory: str = "1500MB"  # for questions to the log
     traffic: str = "history"  # or "counted": the bidders see every request (docs/visit-model.md)
 
     def __post_init__(self) -> None:
         check_port(self.port)
+        check_names(self.names)
         if self.traffic not in ("history", "counted"):
             raise KreachError.rule("traffic", "be history or counted", self.traffic)
         if not self.keys and not _is_loopback(self.host):
@@ -274,10 +279,7 @@ class ConsoleSettings(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_port(self.port)
         check_url("reporting_url", self.reporting_url)
-        for name in self.names:
-            if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
-                rule = "be host names in small letters, without a port"
-                raise KreachError.rule("names", rule, name)
+        check_names(self.names)
         if not self.names and not _is_loopback(self.host):
             rule = "say who serves the console, unless host is a loopback address"
             raise KreachError.rule("names", rule, f"no names with host = {self.host!r}")

@@ -7,11 +7,14 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kreach.errors import KreachError
 from kreach.service.logs import Log, route_library_logs
 from kreach.service.web import FastRoute
+
+if TYPE_CHECKING:
+    from kreach.service.connections import ServerSettings
 
 __all__ = ["bind", "serve"]
 
@@ -63,16 +66,28 @@ def serve(
     listener: socket.socket,
     on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
     fast_route: FastRoute | None = None,
+    limits: "ServerSettings | None" = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress are answered first.
 
     `on_signals` maps further signals to their handlers (SIGHUP: reload). `fast_route` is answered
-    without ASGI.
+    without ASGI. `limits` are those of connections.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
+    from kreach.service.connections import (  # noqa: PLC0415
+        ServerSettings,
+        allow_files,
+        bounded_protocol,
+        cut_slow_connections,
+    )
     from kreach.service.fast_path import fast_path_protocol  # noqa: PLC0415
 
+    limits = allow_files(limits or ServerSettings())
+    if fast_route is None:
+        protocol = bounded_protocol(limits)
+    else:
+        protocol = fast_path_protocol(fast_route, limits)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -81,7 +96,8 @@ def serve(
         server_header=False,
         proxy_headers=False,  # client addresses are not used
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        http="httptools" if fast_route is None else fast_path_protocol(fast_route),
+        timeout_keep_alive=limits.idle_seconds,
+        http=protocol,
     )
     route_library_logs(log)
 
@@ -95,6 +111,12 @@ def serve(
                 gc.freeze()  # loaded data stays: the collector need not scan it
                 gc.set_threshold(20_000, 20, 20)  # requests leave no cycles
                 log.info("ready", host=host, port=port)
+                sweep()
+
+    def sweep() -> None:
+        loop = asyncio.get_running_loop()
+        cut_slow_connections(server.server_state.connections, loop.time())
+        loop.call_later(limits.sweep_seconds, sweep)
 
     server = Server(config)
     try:

@@ -3,12 +3,21 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kreach.errors import KreachError
-from kreach.service.bodies import BodyTimeout, BodyTooLong, check_length, read_body
+from kreach.service.bodies import (
+    BodyTimeout,
+    BodyTooLong,
+    UnsupportedEncoding,
+    check_length,
+    content_encoding,
+    decompressed,
+    read_body,
+)
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import RequestChecks
 
 __all__ = [
     "JSON_HEADERS",
@@ -68,6 +77,14 @@ def error_response(status: int, error: KreachError | str) -> Response:
     return json_response({"error": {"message": message, "fields": fields}}, status)
 
 
+class Respond(Protocol):
+    """The response to a body, which may be compressed."""
+
+    def __call__(self, body: bytes, encoding: bytes = b"") -> Response:
+        """`encoding` is the body's, empty if it is not compressed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FastRoute:
     """A route that the server answers without ASGI (see service/fast_path.py)."""
@@ -75,7 +92,7 @@ class FastRoute:
     method: bytes
     path: bytes
     max_body_bytes: int
-    respond: Callable[[bytes], Response]
+    respond: Respond
 
 
 class App:
@@ -83,7 +100,7 @@ class App:
 
     A route is "METHOD /path" or, with any last segment, "METHOD /path/*". A handler returns a
     response or an awaitable of one. A KreachError becomes 400; any other exception becomes 500 and
-    is logged by type only.
+    is logged by type only. Requests pass `checks` first, but for public routes.
     """
 
     def __init__(
@@ -93,10 +110,12 @@ class App:
         *,
         max_body_bytes: int = 1_000_000,
         body_seconds: float = 10.0,
+        checks: RequestChecks | None = None,
         start: Lifespan | None = None,
         stop: Lifespan | None = None,
     ) -> None:
-        self._log = log
+        self._log, self._checks = log, checks
+        self._public: set[str] = set()
         self._max_body_bytes, self._body_seconds = max_body_bytes, body_seconds
         self._start, self._stop = start, stop
         self._routes: dict[str, dict[str, Handler]] = {}
@@ -105,9 +124,11 @@ class App:
         self._refused = metrics.count("http_refused", "Error responses, by status", "status")
         self.route("GET /metrics", lambda _: Response(200, metrics.render(), [_TEXT]))
 
-    def route(self, route: str, handler: Handler) -> None:
-        """Add a route."""
+    def route(self, route: str, handler: Handler, *, public: bool = False) -> None:
+        """Add a route; a public path is for servers of others, whatever headers they send."""
         method, path = route.split(" ")
+        if public:
+            self._public.add(path.rstrip("*"))
         table = self._prefixes if path.endswith("*") else self._routes
         table.setdefault(path.rstrip("*"), {})[method] = handler
 
@@ -115,9 +136,11 @@ class App:
         """A route on the fast path: `handler` gets the body and returns the response."""
         method, path = route.split(" ")
 
-        def respond(body: bytes) -> Response:
+        def respond(body: bytes, encoding: bytes = b"") -> Response:
             try:
                 check_length(body, self._max_body_bytes)
+                if encoding:
+                    body = decompressed(body, encoding, self._max_body_bytes)
                 response = handler(body)
             except Exception as error:
                 response = self._error_response(error, path)
@@ -158,6 +181,10 @@ class App:
             refused = error_response(405, f"the method must be {allowed}")
             refused.headers.append((b"allow", allowed.encode()))
             return refused
+        if self._checks is not None and route not in self._public:
+            failed = self._checks.refusal(scope)
+            if failed is not None:
+                return error_response(failed.status, failed.message)
         limit = self._max_body_bytes
         try:
             message = await receive()
@@ -166,6 +193,9 @@ class App:
                 body = await read_body(message, receive, limit, self._body_seconds)
                 if body is None:
                     return None
+            if body:
+                encoding = content_encoding(scope["headers"])
+                body = decompressed(body, encoding, limit) if encoding else body
             response = handler(Request(body, rest, scope["query_string"]))
             return response if isinstance(response, Response) else await response
         except Exception as error:
@@ -179,6 +209,10 @@ class App:
                 else error_response(408, "the body did not arrive in time")
             )
             refused.headers.append((b"connection", b"close"))
+            return refused
+        if isinstance(error, UnsupportedEncoding):
+            refused = error_response(415, error)
+            refused.headers.append((b"accept-encoding", b"gzip"))
             return refused
         if isinstance(error, KreachError):
             return error_response(400, error)

@@ -195,7 +195,7 @@ async def reporting(live: LiveStore, **settings: Any) -> AsyncIterator[httpx.Asy
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
-            transport=transport, base_url="http://reporting", event_hooks=hooks
+            transport=transport, base_url="http://127.0.0.1:8403", event_hooks=hooks
         ) as client,
     ):
         yield client

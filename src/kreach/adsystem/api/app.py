@@ -39,6 +39,7 @@ from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import RequestChecks
 
 __all__ = ["advertiser_policy", "reporting_app"]
 
@@ -115,12 +116,23 @@ def reporting_app(
     )
     admit = open_to_all if ring is None else Gate(ring, log, metrics, clock)
     app.add_middleware(
-        RequestGuard, log=log, metrics=metrics, admit=admit, max_body_bytes=_MAX_BODY_BYTES
+        RequestGuard,
+        log=log,
+        metrics=metrics,
+        admit=admit,
+        max_body_bytes=_MAX_BODY_BYTES,
+        checks=_checks(settings),
     )
     _add_error_handlers(app, log)
     add_routes(app, services)
     describe(app)
     return app
+
+
+def _checks(settings: ReportingSettings) -> RequestChecks:
+    """With keys and without `names`, any Host: a page of another site has no key to use."""
+    any_host = settings.keys and not settings.names
+    return RequestChecks(settings.names, settings.host, any_host=any_host)
 
 
 def _with_keys() -> dict[str, Any]:

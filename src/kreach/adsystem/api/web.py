@@ -14,9 +14,18 @@ from fastapi.security.base import SecurityBase
 
 from kreach.adsystem.access.gate import OPERATOR, Admit, Refusal, Viewer
 from kreach.adsystem.api.errors import error_response
-from kreach.service.bodies import BodyTimeout, BodyTooLong, read_body
+from kreach.errors import KreachError
+from kreach.service.bodies import (
+    BodyTimeout,
+    BodyTooLong,
+    UnsupportedEncoding,
+    content_encoding,
+    decompressed,
+    read_body,
+)
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import RequestChecks
 
 __all__ = [
     "Bearer",
@@ -94,8 +103,8 @@ async def viewer_of(request: Request) -> Viewer:
 
 
 class RequestGuard:
-    """Middleware: authenticates with `admit` before it reads the body, limits the body, counts
-    requests, and turns failures into 500.
+    """Middleware: checks and authenticates with `admit` before it reads the body, limits the body,
+    counts requests, and turns failures into 500.
     """
 
     def __init__(
@@ -105,7 +114,9 @@ class RequestGuard:
         metrics: Metrics,
         max_body_bytes: int,
         admit: Admit = open_to_all,
+        checks: RequestChecks | None = None,
     ) -> None:
+        self._checks = checks
         self._app, self._log, self._admit = app, log, admit
         self._max_body_bytes = max_body_bytes
         self._requests = metrics.count("requests", "Requests, by route and status", "request")
@@ -130,15 +141,13 @@ class RequestGuard:
         try:
             refused = self._refused(scope)
             if refused is None:
-                first = await asyncio.wait_for(receive(), _BODY_SECONDS)
-                body = await read_body(first, receive, self._max_body_bytes, _BODY_SECONDS)
+                body = await self._read(scope, receive)
                 if body is None:
                     return
-                await self._app(scope, _again(body, receive), counted)
-        except BodyTooLong as error:
-            refused = error_response(413, str(error), headers=_CLOSE)
-        except (BodyTimeout, TimeoutError):
-            refused = error_response(408, "the body did not arrive in time", headers=_CLOSE)
+                if isinstance(body, Response):
+                    refused = body
+                else:
+                    await self._app(scope, _again(body, receive), counted)
         except Exception as error:
             refused = self._failed(error, scope)
         if refused is not None and not status:
@@ -148,11 +157,30 @@ class RequestGuard:
 
     def _refused(self, scope: Any) -> Response | None:
         """The response to a caller who is refused; an admitted viewer is put into the scope."""
+        failed = None if self._checks is None else self._checks.refusal(scope)
+        if failed is not None:
+            return error_response(failed.status, failed.message)
         viewer = self._admit(scope)
         if isinstance(viewer, Refusal):
             return error_response(viewer.status, viewer.message, headers=viewer.headers)
         scope[_VIEWER] = viewer
         return None
+
+    async def _read(self, scope: Any, receive: Receive) -> bytes | Response | None:
+        """The body, or the response to one that is refused; None if the client has gone."""
+        limit = self._max_body_bytes
+        try:
+            first = await asyncio.wait_for(receive(), _BODY_SECONDS)
+            body = await read_body(first, receive, limit, _BODY_SECONDS)
+            return decompressed(body, content_encoding(scope["headers"]), limit) if body else body
+        except BodyTooLong as error:
+            return error_response(413, str(error), headers=_CLOSE)
+        except UnsupportedEncoding as error:
+            return error_response(415, str(error), headers={"accept-encoding": "gzip"})
+        except (BodyTimeout, TimeoutError):
+            return error_response(408, "the body did not arrive in time", headers=_CLOSE)
+        except KreachError as error:  # not the gzip that it says it is
+            return error_response(400, str(error))
 
     def _failed(self, error: Exception, scope: Any) -> Response:
         kind = type(error).__name__

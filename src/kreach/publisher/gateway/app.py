@@ -22,6 +22,7 @@ from kreach.publisher.gateway.showings import FILE, StoreUnavailable
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import RequestChecks
 from kreach.service.web import App, Request, Response, error_response, json_response
 
 __all__ = ["gateway_app"]
@@ -80,7 +81,8 @@ def gateway_app(
         if panel is not None:
             await panel.stop()
 
-    app = App(log, metrics, max_body_bytes=MAX_BODY_BYTES, start=start, stop=stop)
+    checks = RequestChecks(settings.names, settings.host)
+    app = App(log, metrics, max_body_bytes=MAX_BODY_BYTES, checks=checks, start=start, stop=stop)
     app.route("POST /v1/identify", _IdentifyRoute(catalogues, metrics))
     cap_routes = _CapRoutes(caps, panel, catalogues, log, metrics)
     app.route("POST /v1/allow", cap_routes.allow)

@@ -11,6 +11,7 @@ from kreach.errors import KreachError
 from kreach.publisher.group_lookup import CHOICES
 from kreach.publisher.panel.ledger import Terms
 from kreach.service.config import Settings
+from kreach.service.request_checks import check_names
 
 __all__ = ["MAX_NAME", "FamilyCap", "GatewaySettings", "HardCap", "PanelSettings"]
 
@@ -123,6 +124,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     build: Path
     host: str = "127.0.0.1"
     port: int = 8401
+    names: tuple[str, ...] = ()  # host names of clients' requests, beside addresses
     store: Path = Path("gateway-store")
     choice: str = "sticky"
     provider: str = "kreach"
@@ -138,6 +140,7 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("host", "not be empty", self.host)
         if not 0 <= self.port <= 65_535:
             raise KreachError.rule("port", "be a whole number from 0 to 65535", self.port)
+        check_names(self.names)
         if self.choice not in CHOICES:
             raise KreachError.rule("choice", f"be one of {', '.join(CHOICES)}", self.choice)
         _check_name("provider", self.provider)
