@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 from kreach.service.request_checks import check_names
@@ -13,6 +15,7 @@ from kreach.service.request_checks import check_names
 __all__ = [
     "EVERYONE",
     "AdSystemSettings",
+    "AdvertiserLimits",
     "BidderSettings",
     "ConsoleSettings",
     "GuardSettings",
@@ -24,6 +27,7 @@ __all__ = [
 
 EVERYONE = "everyone"
 """The audience that every catalogue has: all its people."""
+MAX_CREDIT = 1e12
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 
@@ -142,6 +146,22 @@ class RedisSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("bidder name", rule, name)
 
 
+class AdvertiserLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one advertiser may have at a time, over all its campaigns that can still spend.
+
+    `credit_limit` is the sum of their budgets, in the ad system's currency.
+    """
+
+    max_campaigns: int = 1_000
+    credit_limit: float = 1_000_000.0
+
+    def __post_init__(self) -> None:
+        _at_least("max_campaigns", self.max_campaigns, 0, 1_000_000)
+        if not 0.0 <= self.credit_limit < MAX_CREDIT:
+            rule = f"be at least 0 and below {MAX_CREDIT:g}"
+            raise KreachError.rule("credit_limit", rule, self.credit_limit)
+
+
 class ReportingSettings(Settings, frozen=True, kw_only=True):
     """`[reporting]`: the server. Without keys it is open, so only this machine may reach it.
 
@@ -155,15 +175,23 @@ class ReportingSettings(Settings, frozen=True, kw_only=True):
     keys: bool = False  # ask everybody for a key (docs/keys.md)
     memory: str = "1500MB"  # for questions to the log
     traffic: str = "history"  # or "counted": the bidders see every request (docs/visit-model.md)
+    max_campaigns: int = 1_000  # of an advertiser without limits of its own (docs/keys.md)
+    credit_limit: float = 1_000_000.0  # the same: budgets in all
 
     def __post_init__(self) -> None:
         check_port(self.port)
         check_names(self.names)
+        _ = self.limits  # which checks them
         if self.traffic not in ("history", "counted"):
             raise KreachError.rule("traffic", "be history or counted", self.traffic)
         if not self.keys and not _is_loopback(self.host):
             rule = "be true unless host is a loopback address: anybody could use the service"
             raise KreachError.rule("keys", rule, f"keys = false with host = {self.host!r}")
+
+    @property
+    def limits(self) -> AdvertiserLimits:
+        """Those of an advertiser that has none of its own."""
+        return AdvertiserLimits(max_campaigns=self.max_campaigns, credit_limit=self.credit_limit)
 
 
 class GuardSettings(Settings, frozen=True, kw_only=True):

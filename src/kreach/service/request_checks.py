@@ -78,7 +78,7 @@ class RequestChecks:
     def refusal(self, scope: Scope) -> RefusedRequest | None:
         """Why a request is refused; None if it may pass."""
         found: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
+        for name, value in scope.get("headers", ()):
             if name in _CHECKED:
                 if name in found and name in _ONCE:
                     return _WRONG_HOST if name == b"host" else _CROSS_SITE

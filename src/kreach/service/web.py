@@ -29,6 +29,7 @@ __all__ = [
     "Response",
     "error_response",
     "json_response",
+    "ready_response",
 ]
 
 Scope = Mapping[str, Any]
@@ -67,6 +68,18 @@ Lifespan = Callable[[], Awaitable[None]]
 def json_response(document: object, status: int = 200) -> Response:
     """A JSON document."""
     return Response(status, json.dumps(document).encode(), [_JSON])
+
+
+def ready_response(waiting_for: Mapping[str, bool]) -> Response:
+    """The answer of GET /readyz: 503 while the service waits for any of these.
+
+    Alive and ready are two questions: a supervisor restarts what is not alive (/healthz), a load
+    balancer sends no requests to what is not ready.
+    """
+    missing = [name for name, waits in waiting_for.items() if waits]
+    if not missing:
+        return json_response({"status": "ready"})
+    return json_response({"status": "not ready", "waiting_for": missing}, 503)
 
 
 def error_response(status: int, error: KreachError | str) -> Response:
@@ -194,7 +207,7 @@ class App:
                 if body is None:
                     return None
             if body:
-                encoding = content_encoding(scope["headers"])
+                encoding = content_encoding(scope.get("headers", ()))
                 body = decompressed(body, encoding, limit) if encoding else body
             response = handler(Request(body, rest, scope["query_string"]))
             return response if isinstance(response, Response) else await response

@@ -130,7 +130,13 @@ class LiveStore:
         async def send(message: dict[str, Any]) -> None:
             messages.append(message)
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": query}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query,
+        }
+        scope["headers"] = [(b"host", b"127.0.0.1")]
         await self._site(scope, receive, send)
         return messages[0]["status"], messages[1]["body"]
 

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from kreach.adsystem.api import web
-from kreach.adsystem.api.web import Busy, RequestGuard, Workers
+from kreach.adsystem.api.web import RequestGuard
+from kreach.adsystem.api.workers import Busy, Workers
 from kreach.adsystem.disclosure.counting import CountingView
 from kreach.adsystem.reports.service import ReportService
 from kreach.errors import KreachError

@@ -19,7 +19,8 @@ from kreach.adsystem.api.errors import (
 from kreach.adsystem.api.openapi import describe, returns
 from kreach.adsystem.api.routes import add_routes
 from kreach.adsystem.api.services import Forbidden, Services
-from kreach.adsystem.api.web import Bearer, Busy, RequestGuard, open_to_all
+from kreach.adsystem.api.web import Bearer, RequestGuard, open_to_all
+from kreach.adsystem.api.workers import Busy, QueueFull
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy
 from kreach.adsystem.disclosure.open import OpenPolicy
@@ -92,7 +93,7 @@ def reporting_app(
             )
             advertisers = ReportService(store, policy, clock)
             opened.callback(advertisers.close)
-        services = Services(store, metrics, operators, ring, advertisers)
+        services = Services(store, metrics, operators, ring, advertisers, settings.limits)
         opened.pop_all()
 
     @asynccontextmanager
@@ -165,6 +166,10 @@ def _add_error_handlers(app: FastAPI, log: Log) -> None:
     @app.exception_handler(Busy)
     async def busy(_: Request, error: Busy) -> Response:
         return error_response(503, str(error), headers=_RETRY)
+
+    @app.exception_handler(QueueFull)
+    async def queue_full(_: Request, error: QueueFull) -> Response:
+        return error_response(429, str(error), headers={"retry-after": str(error.retry_seconds)})
 
     async def unavailable(_: Request, error: Exception) -> Response:
         message = str(error) if isinstance(error, LogUnavailable) else "the store cannot be used"

@@ -1,12 +1,9 @@
-"""Middleware and thread pools: authentication, body limits, request metrics."""
+"""Middleware: authentication, body limits, request metrics."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.openapi.models import HTTPBearer
@@ -29,14 +26,11 @@ from kreach.service.request_checks import RequestChecks
 
 __all__ = [
     "Bearer",
-    "Busy",
     "RequestGuard",
-    "Workers",
     "open_to_all",
     "viewer_of",
 ]
 
-T = TypeVar("T")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -47,38 +41,6 @@ _CLOSE = {"connection": "close"}
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _VIEWER = "kreach.viewer"
-
-
-class Busy(RuntimeError):
-    """Too many requests are waiting."""
-
-
-class Workers:
-    """A thread pool for blocking work, with a bounded queue."""
-
-    def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._max_under_way = threads + max_waiting
-        self._lock = threading.Lock()
-        self.under_way = 0
-
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """Run work in a thread, and await its result."""
-        with self._lock:
-            if self.under_way >= self._max_under_way:
-                raise Busy("too many requests at once: try again later")
-            self.under_way += 1
-        future = self._threads.submit(partial(work, *args))
-        future.add_done_callback(self._done)
-        return await asyncio.wrap_future(future)
-
-    def _done(self, _: object) -> None:
-        with self._lock:
-            self.under_way -= 1
-
-    def close(self) -> None:
-        """Wait for running work; cancel what is queued."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def open_to_all(_: Any) -> Viewer | Refusal:
@@ -103,7 +65,7 @@ async def viewer_of(request: Request) -> Viewer:
 
 
 class RequestGuard:
-    """Middleware: checks and authenticates with `admit` before it reads the body, limits the body,
+    """Middleware: authenticates with `admit` and checks before it reads the body, limits the body,
     counts requests, and turns failures into 500.
     """
 
@@ -157,12 +119,12 @@ class RequestGuard:
 
     def _refused(self, scope: Any) -> Response | None:
         """The response to a caller who is refused; an admitted viewer is put into the scope."""
-        failed = None if self._checks is None else self._checks.refusal(scope)
-        if failed is not None:
-            return error_response(failed.status, failed.message)
         viewer = self._admit(scope)
         if isinstance(viewer, Refusal):
             return error_response(viewer.status, viewer.message, headers=viewer.headers)
+        failed = None if self._checks is None else self._checks.refusal(scope)
+        if failed is not None:
+            return error_response(failed.status, failed.message)
         scope[_VIEWER] = viewer
         return None
 

@@ -12,7 +12,7 @@ from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.sharing.fleet_member import FleetStatus
 from kreach.service.metrics import Metrics
 from kreach.service.request_checks import RequestChecks
-from kreach.service.web import App, FastRoute, Request, Response, json_response
+from kreach.service.web import App, FastRoute, Request, Response, json_response, ready_response
 
 __all__ = ["bidder_app", "bidder_app_with_fast_path"]
 
@@ -43,8 +43,21 @@ def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App
         site.route(f"{method} /openrtb2/win/*", notices.win, public=True)
         site.route(f"{method} /openrtb2/loss/*", notices.loss, public=True)
     site.route("GET /healthz", lambda request: _health(state, request))
+    site.route("GET /readyz", lambda _: _readiness(state))
     _add_gauges(state, metrics)
     return site, site.fast_route("POST /openrtb2/bid", bids.answer)
+
+
+def _readiness(state: BidderState) -> Response:
+    fleet = state.fleet
+    return ready_response(
+        {
+            "start": not state.ready,
+            "catalogues": not state.catalogue_bidders,
+            "log": state.journal.failure is not None,
+            "sharing": fleet is not None and not fleet.status.leasing,
+        }
+    )
 
 
 def _health(state: BidderState, _: Request) -> Response:

@@ -23,7 +23,14 @@ from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 from kreach.service.request_checks import RequestChecks
-from kreach.service.web import App, Request, Response, error_response, json_response
+from kreach.service.web import (
+    App,
+    Request,
+    Response,
+    error_response,
+    json_response,
+    ready_response,
+)
 
 __all__ = ["gateway_app"]
 
@@ -88,11 +95,12 @@ def gateway_app(
     app.route("POST /v1/allow", cap_routes.allow)
     app.route("POST /v1/shown", cap_routes.shown)
     app.route("GET /healthz", lambda _: _health(catalogues, caps, panel))
+    app.route("GET /readyz", lambda _: _readiness(caps, panel))
     return app
 
 
 class _IdentifyRoute:
-    """POST /v1/identify."""
+    """POST /v1/identify. Nothing counts who is not in the build: it would tell whether an id is."""
 
     def __init__(self, catalogues: CatalogueRollover, metrics: Metrics) -> None:
         self._catalogues = catalogues
@@ -100,7 +108,6 @@ class _IdentifyRoute:
         self._answered = metrics.count(
             "identifications", "Visits answered, by version", "catalogue"
         )
-        self._unknown = metrics.count("unknown_users", "Visits of users not in the build")
         self._seconds = metrics.histogram("identify_seconds", "Time to answer a visit")
 
     def __call__(self, request: Request) -> Response:
@@ -109,8 +116,6 @@ class _IdentifyRoute:
         served = self._catalogues.current
         response = Response(200, served.user_object(user_id), _JSON)
         self._answered.add(served.version)
-        if user_id not in served.lookup:
-            self._unknown.add()
         self._seconds.observe(perf_counter() - began)
         return response
 
@@ -186,6 +191,16 @@ class _CapRoutes:
         response = error_response(503, str(error))
         response.headers.append((b"retry-after", b"1"))
         return response
+
+
+def _readiness(caps: HardCaps | None, panel: GatewayPanel | None) -> Response:
+    """A build is served as soon as there is an application; stores may fail later."""
+    return ready_response(
+        {
+            "hard_cap": caps is not None and caps.showings.failure is not None,
+            "panel": panel is not None and panel.showings.failure is not None,
+        }
+    )
 
 
 def _health(
