@@ -165,7 +165,7 @@ def gateway(
     require_extra("kreach serve", "serve")
     import msgspec
 
-    from kreach.publisher.gateway import GatewaySettings, check, gateway_app
+    from kreach.publisher.gateway import GatewaySettings, check, gateway_apps
     from kreach.service.clock import ClockSettings
     from kreach.service.connections import ServerSettings
     from kreach.service.logs import Log
@@ -183,8 +183,11 @@ def gateway(
     log = Log("gateway")
     simulated = file.load(ClockSettings, "clock")
     clock = None if simulated.start_file is None else simulated.steady()
-    app = gateway_app(settings, log, clock=clock)
-    run(app, log, bind(settings.host, settings.port), limits=limits)
+    app, browser = gateway_apps(settings, log, clock=clock)
+    listener, also = bind(settings.host, settings.port), None
+    if browser is not None and settings.browser is not None:
+        also = (bind(settings.browser.host, settings.browser.port), browser)
+    run(app, log, listener, limits=limits, also=also)
 
 
 @serve.command(short_help="Serve the web console.")

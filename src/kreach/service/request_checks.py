@@ -21,12 +21,20 @@ from urllib.parse import urlsplit
 
 from kreach.errors import KreachError
 
-__all__ = ["RefusedRequest", "RequestChecks", "check_names"]
+__all__ = [
+    "PREFLIGHT_HEADERS",
+    "RefusedRequest",
+    "RequestChecks",
+    "check_names",
+    "check_origins",
+    "cors_headers",
+]
 
 Scope = Mapping[str, Any]
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?")
 _WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})
 _OWN_SITES = frozenset({b"same-origin", b"none"})  # "none": typed by a person, not a page's
 _JSON_TYPE = re.compile(rb"application/(?:[a-z0-9.-]+\+)?json[ \t]*(?:;.*)?", re.IGNORECASE)
@@ -93,6 +101,13 @@ class RequestChecks:
             return _NOT_JSON
         return None
 
+    def allowed_origin(self, scope: Scope) -> bytes | None:
+        """The origin of the page behind a request, if it is one of `origins`."""
+        if not self.origins:
+            return None
+        found = [value for name, value in scope.get("headers", ()) if name == b"origin"]
+        return found[0] if len(found) == 1 and found[0] in self.origins else None
+
     def _is_own_host(self, host: bytes | None) -> bool:
         if self._any_host or host in self._known_hosts:
             return True
@@ -121,6 +136,22 @@ class RequestChecks:
         if site is None or site in _OWN_SITES or (origin is not None and site == b"same-site"):
             return True
         return method == "GET" and found.get(b"sec-fetch-mode") == b"navigate"
+
+
+PREFLIGHT_HEADERS = (
+    (b"access-control-allow-methods", b"POST"),
+    (b"access-control-allow-headers", b"content-type"),
+    (b"access-control-max-age", b"600"),
+)
+
+
+def cors_headers(origin: bytes) -> list[tuple[bytes, bytes]]:
+    """Let a page of this origin read a response, with the cookies of its browser."""
+    return [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-credentials", b"true"),
+        (b"vary", b"origin"),
+    ]
 
 
 _ONCE = frozenset({b"host", b"origin", b"content-type"})
@@ -165,3 +196,11 @@ def check_names(names: Iterable[str]) -> None:
         if not _NAME.fullmatch(name):
             rule = "be host names in small letters, without a port"
             raise KreachError.rule("names", rule, name)
+
+
+def check_origins(origins: Iterable[str]) -> None:
+    """Refuse what is not exactly an origin, as browsers write it, in `allowed_origins`."""
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            rule = "be origins such as https://www.example.com, without a path or a wildcard"
+            raise KreachError.rule("allowed_origins", rule, origin)

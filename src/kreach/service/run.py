@@ -60,6 +60,17 @@ def _handle_signals(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, No
         loop.add_signal_handler(number, begin, work)
 
 
+class _ByPort:
+    """Several applications in one server: each has a port, and the first all else."""
+
+    def __init__(self, first: Any, others: Mapping[int, Any]) -> None:
+        self._first, self._others = first, others
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        port = (scope.get("server") or (None, None))[1]
+        await self._others.get(port, self._first)(scope, receive, send)
+
+
 def serve(
     app: Any,
     log: Log,
@@ -67,11 +78,13 @@ def serve(
     on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
     fast_route: FastRoute | None = None,
     limits: "ServerSettings | None" = None,
+    also: tuple[socket.socket, Any] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress are answered first.
 
     `on_signals` maps further signals to their handlers (SIGHUP: reload). `fast_route` is answered
-    without ASGI. `limits` are those of connections.
+    without ASGI. `limits` are those of connections. `also` is a second application on a port of its
+    own, which starts and stops with the first.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
@@ -88,6 +101,10 @@ def serve(
         protocol = bounded_protocol(limits)
     else:
         protocol = fast_path_protocol(fast_route, limits)
+    listeners = [listener]
+    if also is not None:
+        listeners.append(also[0])
+        app = _ByPort(app, {also[0].getsockname()[1]: also[1]})
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -111,6 +128,9 @@ def serve(
                 gc.freeze()  # loaded data stays: the collector need not scan it
                 gc.set_threshold(20_000, 20, 20)  # requests leave no cycles
                 log.info("ready", host=host, port=port)
+                for second in listeners[1:]:
+                    host, port = second.getsockname()[:2]
+                    log.info("second port ready", host=host, port=port)
                 sweep()
 
     def sweep() -> None:
@@ -121,12 +141,13 @@ def serve(
     server = Server(config)
     try:
         with _ignore_repeated_signal():
-            server.run(sockets=[listener])
+            server.run(sockets=listeners)
     except SystemExit:  # the application did not start
         if server.started:
             raise
     finally:
-        listener.close()
+        for each in listeners:
+            each.close()
     gc.unfreeze()
     log.info("stopped")
     if not server.started:

@@ -1,7 +1,7 @@
 """A small ASGI framework for the bidder and the gateway: routes, requests, responses."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from kreach.service.bodies import (
 )
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from kreach.service.request_checks import RequestChecks
+from kreach.service.request_checks import PREFLIGHT_HEADERS, RequestChecks, cors_headers
 
 __all__ = [
     "JSON_HEADERS",
@@ -59,6 +59,7 @@ class Request:
     body: bytes
     rest: str  # the part of the path that `*` stands for
     query: bytes
+    headers: Sequence[Header] = ()
 
 
 Handler = Callable[[Request], Response | Awaitable[Response]]
@@ -113,7 +114,8 @@ class App:
 
     A route is "METHOD /path" or, with any last segment, "METHOD /path/*". A handler returns a
     response or an awaitable of one. A KreachError becomes 400; any other exception becomes 500 and
-    is logged by type only. Requests pass `checks` first, but for public routes.
+    is logged by type only. Requests pass `checks` first, but for public routes; pages of their
+    `origins` may read responses. `probes` is whether there is a route for metrics.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class App:
         max_body_bytes: int = 1_000_000,
         body_seconds: float = 10.0,
         checks: RequestChecks | None = None,
+        probes: bool = True,
         start: Lifespan | None = None,
         stop: Lifespan | None = None,
     ) -> None:
@@ -135,7 +138,8 @@ class App:
         self._prefixes: dict[str, dict[str, Handler]] = {}
         self._failures = metrics.count("http_failures", "Internal errors, by type", "kind")
         self._refused = metrics.count("http_refused", "Error responses, by status", "status")
-        self.route("GET /metrics", lambda _: Response(200, metrics.render(), [_TEXT]))
+        if probes:
+            self.route("GET /metrics", lambda _: Response(200, metrics.render(), [_TEXT]))
 
     def route(self, route: str, handler: Handler, *, public: bool = False) -> None:
         """Add a route; a public path is for servers of others, whatever headers they send."""
@@ -167,9 +171,15 @@ class App:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        response = await self._respond(scope, receive)
+        origin = None if self._checks is None else self._checks.allowed_origin(scope)
+        if origin is not None and scope["method"] == "OPTIONS":
+            response: Response | None = Response(204, b"", list(PREFLIGHT_HEADERS))
+        else:
+            response = await self._respond(scope, receive)
         if response is None:
             return
+        if origin is not None:
+            response.headers += cors_headers(origin)
         if response.status >= 400:
             self._refused.add(str(response.status))
         headers = response.headers
@@ -209,7 +219,8 @@ class App:
             if body:
                 encoding = content_encoding(scope.get("headers", ()))
                 body = decompressed(body, encoding, limit) if encoding else body
-            response = handler(Request(body, rest, scope["query_string"]))
+            headers = scope.get("headers", ())
+            response = handler(Request(body, rest, scope["query_string"], headers))
             return response if isinstance(response, Response) else await response
         except Exception as error:
             return self._error_response(error, route)

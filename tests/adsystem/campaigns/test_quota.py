@@ -20,7 +20,7 @@ NOW = START.timestamp() + 86_400.0
 
 
 def campaign(name: str, budget: float = 100.0, **more: Any) -> Campaign:
-    flight = {"start": START, "end": START + timedelta(days=30), "max_cpm": 2.0}
+    flight: dict[str, Any] = {"start": START, "end": START + timedelta(days=30), "max_cpm": 2.0}
     return Campaign(**{"id": f"acme.{name}", "budget": budget} | flight | more)
 
 

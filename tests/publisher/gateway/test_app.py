@@ -56,7 +56,11 @@ def gateway_of(build: Path) -> GroupLookup:
 def named(build: Path, user: str) -> dict[str, Any]:
     """The user object that the contract promises."""
     answer = gateway_of(build).identify(user)
-    segment, ext = [{"id": answer.group}], {"catalogue": answer.catalogue}
+    version = answer.catalogue
+    segment, ext = (
+        [{"id": answer.group}],
+        {"catalogue": version, "segtax": 812, "segclass": version},
+    )
     return {"data": [{"name": "kreach", "segment": segment, "ext": ext}]}
 
 

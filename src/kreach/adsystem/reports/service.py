@@ -417,7 +417,7 @@ class ReportService:
 
     def waiting_for(self) -> tuple[str, ...]:
         """What is missing before requests can be answered."""
-        missing = () if self.log_failure() is None else ("log",)
+        missing: tuple[str, ...] = () if self.log_failure() is None else ("log",)
         missing += () if self.store.catalogues.versions else ("catalogues",)
         try:
             self.store.campaigns.check_writable()

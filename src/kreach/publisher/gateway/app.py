@@ -3,10 +3,11 @@
 import asyncio
 import signal
 from contextlib import suppress
-from time import perf_counter
+from time import perf_counter, time
 
 import msgspec
 
+from kreach.publisher.gateway.browser import browser_app
 from kreach.publisher.gateway.catalogue_versions import CatalogueRollover
 from kreach.publisher.gateway.hard_cap import HardCaps
 from kreach.publisher.gateway.panel import GatewayPanel
@@ -32,7 +33,7 @@ from kreach.service.web import (
     ready_response,
 )
 
-__all__ = ["gateway_app"]
+__all__ = ["gateway_app", "gateway_apps"]
 
 _JSON = [(b"content-type", b"application/json")]
 
@@ -43,7 +44,17 @@ def gateway_app(
     metrics: Metrics | None = None,
     clock: Clock | None = None,
 ) -> App:
-    """The gateway as an ASGI application.
+    """The gateway as an ASGI application, without its port for browsers."""
+    return gateway_apps(settings, log, metrics, clock)[0]
+
+
+def gateway_apps(
+    settings: GatewaySettings,
+    log: Log,
+    metrics: Metrics | None = None,
+    clock: Clock | None = None,
+) -> tuple[App, App | None]:
+    """The gateway as an ASGI application and, with `browser`, another for that port.
 
     The build is read at once; a KreachError says what is wrong with it or with the store. Without
     a clock the machine's is used, not before the latest time in the store.
@@ -60,6 +71,7 @@ def gateway_app(
         metrics,
         settings.memory_hours,
         None if panel is None else panel.load,
+        settings.segtax,
     )
     caps = None
     must_forget = settings.memory_hours is not None and (settings.store / FILE).exists()
@@ -96,7 +108,9 @@ def gateway_app(
     app.route("POST /v1/shown", cap_routes.shown)
     app.route("GET /healthz", lambda _: _health(catalogues, caps, panel))
     app.route("GET /readyz", lambda _: _readiness(caps, panel))
-    return app
+    if settings.browser is None:
+        return app, None
+    return app, browser_app(settings.browser, catalogues, log, metrics, clock or time)
 
 
 class _IdentifyRoute:
