@@ -180,6 +180,12 @@ def test_long_heads_are_refused(kind: str) -> None:
             client = await site.connect(head)
             assert (await client.answer()).startswith(b"431 ")
             assert await client.rest() == b""
+        split = await site.connect(GET[:-2] + b"a: " + b"x" * 1_500)
+        await site.arrived(1)
+        await asyncio.sleep(0.02)  # in two packets, if the machine is not too busy
+        split.writer.write(b"x" * 1_500 + b"\r\n\r\n")
+        assert (await split.answer()).startswith(b"431 ")
+        assert await split.rest() == b""
         endless = await site.connect(GET[:-2])
         await site.arrived(1)
         async with asyncio.timeout(20):

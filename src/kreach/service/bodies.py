@@ -82,8 +82,11 @@ def check_length(body: bytes, max_bytes: int) -> None:
 
 def content_encoding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """How a body is compressed; empty if it is not."""
-    found = [value for name, value in headers if name == b"content-encoding"]
-    return b",".join(found).strip().lower()
+    found = b""
+    for name, value in headers:  # on the bid path: nothing is made where there is none
+        if name == b"content-encoding":
+            found = b"%b,%b" % (found, value) if found else value
+    return found.strip().lower() if found else found
 
 
 def decompressed(body: bytes, encoding: bytes, max_bytes: int) -> bytes:

@@ -72,6 +72,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_since: float | None = None  # when the wait for a head began, while it lasts
         self._head_count = 0
         self._head_bytes = 0  # of an unfinished head, without its first packet
+        self._first_bytes = 0  # of the packet in which an unfinished head began
+        self._packet_bytes = 0  # of the packet that is being read
         self._stalled_since: float | None = None
         self._too_long = False
 
@@ -83,9 +85,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         before = self._head_count
+        self._packet_bytes = len(data)
         super().data_received(data)
         if self._head_count == before:
             self._count_bytes(len(data))
+        elif self._head_since is not None:
+            self._first_bytes = len(data)
 
     def _count_bytes(self, length: int) -> None:
         """Bytes that began no request: of an unfinished head, of a body, or strays."""
@@ -105,7 +110,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._head_since = self.loop.time()
         self._head_count += 1
-        self._head_bytes = 0
+        self._head_bytes = self._first_bytes = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -114,6 +119,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _finish_head(self) -> None:
         self._head_since = None
+        arrived = self._first_bytes + self._head_bytes + self._packet_bytes
+        if arrived <= self.limits.max_header_bytes:
+            return  # as nearly always: all packets are no longer than a head may be
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self.limits.max_header_bytes:
             self._too_long = True

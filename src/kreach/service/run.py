@@ -67,7 +67,7 @@ class _ByPort:
         self._first, self._others = first, others
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        port = (scope.get("server") or (None, None))[1]
+        _, port = scope.get("server") or ("", 0)
         await self._others.get(port, self._first)(scope, receive, send)
 
 

@@ -21,7 +21,8 @@ NOW = START.timestamp() + 86_400.0
 
 def campaign(name: str, budget: float = 100.0, **more: Any) -> Campaign:
     flight: dict[str, Any] = {"start": START, "end": START + timedelta(days=30), "max_cpm": 2.0}
-    return Campaign(**{"id": f"acme.{name}", "budget": budget} | flight | more)
+    fields: dict[str, Any] = {"id": f"acme.{name}", "budget": budget} | flight | more
+    return Campaign(**fields)
 
 
 def quota(max_campaigns: int = 3, credit_limit: float = 250.0, now: float = NOW) -> Quota:

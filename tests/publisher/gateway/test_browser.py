@@ -164,8 +164,9 @@ def test_tokens_as_others_would_sign_them() -> None:
     ],
 )
 def test_settings_that_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"allowed_origins": (PAGE,), "user_key_file": tmp_path} | wrong
     with pytest.raises(KreachError, match=next(iter(wrong))):
-        BrowserSettings(**{"allowed_origins": (PAGE,), "user_key_file": tmp_path} | wrong)
+        BrowserSettings(**fields)
 
 
 def test_keys_that_are_refused(settings: GatewaySettings, tmp_path: Path) -> None:
