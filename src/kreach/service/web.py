@@ -179,7 +179,7 @@ class App:
         if response is None:
             return
         if origin is not None:
-            response.headers += cors_headers(origin)
+            response.headers = [*response.headers, *cors_headers(origin)]  # lists may be shared
         if response.status >= 400:
             self._refused.add(str(response.status))
         headers = response.headers

@@ -228,6 +228,6 @@ async def _check_type(response: httpx.Response) -> None:
     if response.request.method == "GET" and response.url.path.startswith("/v1/campaigns/"):
         kind = kind or types.CampaignStatus
     if response.status_code >= 400:
-        kind = None if response.url.path == "/healthz" else types.ErrorDocument
+        kind = None if response.url.path in ("/healthz", "/readyz") else types.ErrorDocument
     if kind is not None and response.request.method == "GET":
         msgspec.json.decode(response.content, type=kind)

@@ -1,7 +1,7 @@
 """The reporting API as an application: its services, its policy and its error handlers."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -113,7 +113,7 @@ def reporting_app(
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
-        **({} if ring is None else _with_keys()),
+        **(_without_keys() if ring is None else _with_keys()),
     )
     admit = open_to_all if ring is None else Gate(ring, log, metrics, clock)
     app.add_middleware(
@@ -136,11 +136,22 @@ def _checks(settings: ReportingSettings) -> RequestChecks:
     return RequestChecks(settings.names, settings.host, any_host=any_host)
 
 
+def _without_keys() -> dict[str, Any]:
+    return {"responses": _failures({403: "A page of another site", 429: "Queue full"})}
+
+
 def _with_keys() -> dict[str, Any]:
-    errors = {401: "No valid key", 403: "The role may not do this", 429: "Rate limit exceeded"}
+    errors = {
+        401: "No valid key",
+        403: "The role may not do this",
+        429: "Rate limit exceeded, or queue full",
+    }
+    return {"dependencies": [Depends(Bearer())], "responses": _failures(errors)}
+
+
+def _failures(texts: Mapping[int, str]) -> dict[int, dict[str, Any]]:
     failure = returns(Health)[422]
-    responses = {status: failure | {"description": text} for status, text in errors.items()}
-    return {"dependencies": [Depends(Bearer())], "responses": responses}
+    return {status: failure | {"description": text} for status, text in texts.items()}
 
 
 def _add_error_handlers(app: FastAPI, log: Log) -> None:

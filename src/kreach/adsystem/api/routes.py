@@ -58,7 +58,7 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
     @app.post(
         "/v1/campaigns",
         status_code=201,
-        responses=returns(report.CampaignDefinition, 400, 408, 409, 413, 503, status=201),
+        responses=returns(report.CampaignDefinition, 400, 408, 409, 413, 415, 503, status=201),
     )
     async def create_campaign(viewer: Caller, body: inputs.CampaignIn) -> Response:
         """Create a campaign; the newest catalogue must have its audience."""
@@ -88,7 +88,7 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
 
     @app.patch(
         "/v1/campaigns/{campaign}",
-        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 503),
+        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 415, 503),
     )
     async def change_campaign(
         viewer: Caller, campaign: str, body: inputs.CampaignChange
@@ -110,7 +110,7 @@ def _add_families(app: FastAPI, services: Services) -> None:
     @app.post(
         "/v1/families",
         status_code=201,
-        responses=returns(report.FamilyDefinition, 400, 408, 409, 413, 503, status=201),
+        responses=returns(report.FamilyDefinition, 400, 408, 409, 413, 415, 503, status=201),
     )
     async def create_family(viewer: Caller, body: inputs.FamilyIn) -> Response:
         """Create a family; campaigns join it when they are created."""
@@ -131,7 +131,7 @@ def _add_families(app: FastAPI, services: Services) -> None:
 
     @app.patch(
         "/v1/families/{family}",
-        responses=returns(report.FamilyDefinition, 400, 404, 408, 413, 503),
+        responses=returns(report.FamilyDefinition, 400, 404, 408, 413, 415, 503),
     )
     async def change_family(viewer: Caller, family: str, body: inputs.FamilyChange) -> Response:
         """Change the budget; null is none."""
