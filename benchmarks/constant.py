@@ -27,6 +27,6 @@ async def app(scope, receive, send):  # type: ignore[no-untyped-def]
 
 if __name__ == "__main__":
     answer = Response(200, _BODY, _HEADERS[:1])
-    direct = FastRoute(b"POST", b"/openrtb2/bid", 1_000_000, lambda body: answer)
+    direct = FastRoute(b"POST", b"/openrtb2/bid", 1_000_000, lambda body, encoding=b"": answer)
     skip = direct if "direct" in sys.argv[1:] else None
     serve(app, Log("constant"), bind("127.0.0.1", 0), fast_route=skip)

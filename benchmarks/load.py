@@ -22,13 +22,13 @@ _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 def post(path: str, body: bytes) -> bytes:
     """The bytes of a POST."""
-    head = f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
 def get(path: str) -> bytes:
     """The bytes of a GET."""
-    return f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
 
 
 @dataclass

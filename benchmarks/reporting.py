@@ -80,7 +80,7 @@ async def _answer_seconds(store: _Store) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in _QUESTIONS}
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://reporting") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8403") as client,
     ):
         for round_number in range(_ROUNDS):
             for name, path in _QUESTIONS.items():

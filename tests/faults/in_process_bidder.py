@@ -127,7 +127,13 @@ class InProcessBidder:
 
         route, _, query = path.partition("?")
         method = "GET" if body is None else "POST"
-        scope = {"type": "http", "method": method, "path": route, "query_string": query.encode()}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": route,
+            "query_string": query.encode(),
+        }
+        scope["headers"] = [(b"host", b"127.0.0.1")]
         await self._site(scope, receive, send)
         head = b"".join(b"%b: %b\r\n" % header for header in told[0]["headers"])
         return Reply(told[0]["status"], head, told[1]["body"])

@@ -215,7 +215,7 @@ class Client:
 
     async def ask(self, path: str, body: bytes | None = None, method: str = "") -> Reply:
         method = method or ("GET" if body is None else "POST")
-        head = f"{method} {path} HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         body = body or b""
         self._writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         try:

@@ -324,7 +324,9 @@ def test_ledger_log_report_and_truth_agree(
         with_keys = {f"kreach_reporting_{name}_total" for name in ("refused", "suppressed")}
         panel = {name for name in documented if name.startswith("kreach_gateway_panel_")}
         assert len(panel) == 4
-        assert asyncio.run(metric_names(at)) == documented - with_keys - panel
+        browser = {name for name in documented if name.startswith("kreach_gateway_browser_")}
+        assert len(browser) == 2
+        assert asyncio.run(metric_names(at)) == documented - with_keys - panel - browser
     agree(found, truth, in_the_log(tmp_path / "store"))
     reach_holds_the_truth(found, truth)
     for name, budget in BUDGETS.items():

@@ -105,7 +105,7 @@ class Service:
         seconds: float = 20.0,
     ) -> tuple[int, bytes, bytes]:
         """One request on a connection of its own: status, head, body."""
-        lines = [f"{method} {path} HTTP/1.1", "host: test", "connection: close"]
+        lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", "connection: close"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         if body:
             lines.append(f"content-length: {len(body)}")

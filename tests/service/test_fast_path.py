@@ -1,5 +1,6 @@
 """The route that is answered without ASGI behaves on the wire as if it were not."""
 
+import gzip
 import json
 import socket
 import time
@@ -15,7 +16,7 @@ from tests.adsystem.bidserver.sample_stores import sample_store
 from tests.service.service_process import Service, serving
 
 BODY = json.dumps(sample_request("g0")).encode()
-HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 
 def post(body: bytes = BODY, path: str = "/openrtb2/bid", more: str = "") -> bytes:
@@ -152,3 +153,16 @@ def test_a_client_that_does_not_read_is_not_written_to_without_end(bidder: Servi
         assert stuck == 10
         assert sent < 200_000_000
     assert talk(bidder, post()).startswith(b"HTTP/1.1 200")
+
+
+def test_compressed_requests(bidder: Service) -> None:
+    packed = post(gzip.compress(BODY), more="content-encoding: gzip\r\n")
+    received = talk(bidder, packed + packed + post(), answers=3)
+    assert received.count(b"HTTP/1.1 200 ") == 3
+    for body, encoding, status in (
+        (gzip.compress(b" " * 256_001), "gzip", b"413"),
+        (BODY, "gzip", b"400"),
+        (BODY, "br", b"415"),
+    ):
+        refused = talk(bidder, post(body, more=f"content-encoding: {encoding}\r\n"))
+        assert refused.startswith(b"HTTP/1.1 " + status)

@@ -81,7 +81,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture
 def protocol() -> Any:
-    def respond(body: bytes) -> Response:
+    def respond(body: bytes, encoding: bytes = b"") -> Response:
         return Response(200, b"<%b>" % body, JSON_HEADERS)
 
     return fast_path_protocol(FastRoute(b"POST", b"/bid", 100, respond))

@@ -153,7 +153,7 @@ def billing_request(service: Service) -> bytes:
     until(lambda: service.ask("POST", "/openrtb2/bid", BODY)[0] == 200)
     got = json.loads(service.ask("POST", "/openrtb2/bid", BODY)[2])
     burl = got["seatbid"][0]["bid"][0]["burl"].replace("${AUCTION_PRICE}", "0.5")
-    return f"GET /{burl.split('/', 3)[3]} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+    return f"GET /{burl.split('/', 3)[3]} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
 
 
 def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
@@ -161,7 +161,9 @@ def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
     config = sample_store(tmp_path)
     with serving(tmp_path, "reporting", "--config", str(config)) as service:
         body = json.dumps({"budget": 5.0, "id": "late"}).encode()
-        head = b"POST /v1/campaigns HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        head = (
+            b"POST /v1/campaigns HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        )
         with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
             connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body[:5])
             time.sleep(0.3)

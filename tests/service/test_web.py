@@ -1,7 +1,9 @@
 """Routing, bodies, failures: the little HTTP framework under the bidder and the gateway."""
 
 import asyncio
+import gzip
 import json
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -59,7 +61,11 @@ GONE = {"type": "http.disconnect"}
 
 
 def sent_messages(
-    app: App, route: str, receive: Receive | bytes = b"", query: bytes = b""
+    app: App,
+    route: str,
+    receive: Receive | bytes = b"",
+    query: bytes = b"",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> list[dict[str, Any]]:
     """All messages of an answer."""
     sent: list[dict[str, Any]] = []
@@ -68,17 +74,23 @@ def sent_messages(
         sent.append(message)
 
     method, path = route.split(" ", 1)
-    scope = {"type": "http", "method": method, "path": path, "query_string": query}
+    scope: dict[str, Any] = {"type": "http", "method": method, "path": path}
+    scope["query_string"] = query
+    scope["headers"] = headers
     coming = one_chunk(receive) if isinstance(receive, bytes) else receive
     asyncio.run(app(scope, coming, send))
     return sent
 
 
 def response_to(
-    app: App, route: str, receive: Receive | bytes = b"", query: bytes = b""
+    app: App,
+    route: str,
+    receive: Receive | bytes = b"",
+    query: bytes = b"",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """Status, headers and body."""
-    start, body = sent_messages(app, route, receive, query)
+    start, body = sent_messages(app, route, receive, query, headers)
     assert (start["type"], body["type"]) == ("http.response.start", "http.response.body")
     return start["status"], dict(start["headers"]), body["body"]
 
@@ -250,3 +262,31 @@ def test_a_start_that_fails_is_logged() -> None:
         ]
         assert json.loads(lines[0])["kind"] == kind
         assert SECRET not in "".join(lines)
+
+
+def test_compressed_bodies() -> None:
+    app = sample_app(max_body_bytes=1_000)
+    bomb = gzip.compress(b"x" * 1_000_000)
+    assert len(bomb) > 1_000
+    small_bomb = gzip.compress(b"x" * 1_001)
+    for body, encoding, status, answer in (
+        (gzip.compress(b"body"), b"gzip", 200, b"body"),
+        (gzip.compress(b"x" * 1_000), b"GZIP", 200, b"x" * 1_000),
+        (b"body", b"identity", 200, b"body"),
+        (small_bomb, b"gzip", 413, None),
+        (bomb, b"gzip", 413, None),
+        (zlib.compress(b"body"), b"deflate", 415, None),
+        (b"body", b"br", 415, None),
+        (gzip.compress(gzip.compress(b"body")), b"gzip, gzip", 415, None),
+        (b"body", b"gzip", 400, None),
+        (gzip.compress(b"body")[:-1], b"gzip", 400, None),
+        (gzip.compress(b"body") + b"x", b"gzip", 400, None),
+    ):
+        headers = ((b"content-encoding", encoding),)
+        found, _, plain = response_to(app, "POST /here", body, headers=headers)
+        assert (found, plain) == (status, plain if answer is None else answer)
+        fast = app.fast_route("POST /fast", lambda body: Response(200, body))
+        response = fast.respond(body, encoding.lower())
+        assert (response.status, response.body) == (status, plain)
+    refused = response_to(app, "POST /here", b"x", headers=((b"content-encoding", b"br"),))
+    assert refused[1][b"accept-encoding"] == b"gzip"

@@ -10,10 +10,12 @@ import msgspec
 
 from kreach.errors import KreachError
 from kreach.service.config import Settings
+from kreach.service.request_checks import check_names
 
 __all__ = [
     "EVERYONE",
     "AdSystemSettings",
+    "AdvertiserLimits",
     "BidderSettings",
     "ConsentSettings",
     "ConsoleSettings",
@@ -26,6 +28,7 @@ __all__ = [
 
 EVERYONE = "everyone"
 """The audience that every catalogue has: all its people."""
+MAX_CREDIT = 1e12
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/\[\]@!&'()*+,;=%-]+")
 
 _CONSENT_ONLY = (1, 3, 4, 5, 6)  # purposes of the TCF that nothing but consent permits
@@ -107,6 +110,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8402
     public_url: str | None = None  # where exchanges reach this bidder; default: host and port
+    names: tuple[str, ...] = ()  # further host names of requests for health and metrics
     provider: str = "kreach"  # whose user data carries the group
     token_key: str | None = None  # hex; default: a key of its own, kept in the store
     seat: str = "kreach"
@@ -129,6 +133,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_port(self.port)
         check_url("public_url", self.public_url)
+        check_names(self.names)
         _at_least("expiry_seconds", self.expiry_seconds, 1, 86_400)
         _at_least("plans", self.plans, 1, 100_000)
         _at_least("min_tmax_ms", self.min_tmax_ms, 0, 10_000)
@@ -193,6 +198,22 @@ class RedisSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("bidder name", rule, name)
 
 
+class AdvertiserLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one advertiser may have at a time, over all its campaigns that can still spend.
+
+    `credit_limit` is the sum of their budgets, in the ad system's currency.
+    """
+
+    max_campaigns: int = 1_000
+    credit_limit: float = 1_000_000.0
+
+    def __post_init__(self) -> None:
+        _at_least("max_campaigns", self.max_campaigns, 0, 1_000_000)
+        if not 0.0 <= self.credit_limit < MAX_CREDIT:
+            rule = f"be at least 0 and below {MAX_CREDIT:g}"
+            raise KreachError.rule("credit_limit", rule, self.credit_limit)
+
+
 class ReportingSettings(Settings, frozen=True, kw_only=True):
     """`[reporting]`: the server. Without keys it is open, so only this machine may reach it.
 
@@ -202,17 +223,27 @@ class ReportingSettings(Settings, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 8403
+    names: tuple[str, ...] = ()  # host names of clients' requests, beside addresses
     keys: bool = False  # ask everybody for a key (docs/keys.md)
     memory: str = "1500MB"  # for questions to the log
     traffic: str = "history"  # or "counted": the bidders see every request (docs/visit-model.md)
+    max_campaigns: int = 1_000  # of an advertiser without limits of its own (docs/keys.md)
+    credit_limit: float = 1_000_000.0  # the same: budgets in all
 
     def __post_init__(self) -> None:
         check_port(self.port)
+        check_names(self.names)
+        _ = self.limits  # which checks them
         if self.traffic not in ("history", "counted"):
             raise KreachError.rule("traffic", "be history or counted", self.traffic)
         if not self.keys and not _is_loopback(self.host):
             rule = "be true unless host is a loopback address: anybody could use the service"
             raise KreachError.rule("keys", rule, f"keys = false with host = {self.host!r}")
+
+    @property
+    def limits(self) -> AdvertiserLimits:
+        """Those of an advertiser that has none of its own."""
+        return AdvertiserLimits(max_campaigns=self.max_campaigns, credit_limit=self.credit_limit)
 
 
 class GuardSettings(Settings, frozen=True, kw_only=True):
@@ -331,10 +362,7 @@ class ConsoleSettings(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_port(self.port)
         check_url("reporting_url", self.reporting_url)
-        for name in self.names:
-            if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
-                rule = "be host names in small letters, without a port"
-                raise KreachError.rule("names", rule, name)
+        check_names(self.names)
         if not self.names and not _is_loopback(self.host):
             rule = "say who serves the console, unless host is a loopback address"
             raise KreachError.rule("names", rule, f"no names with host = {self.host!r}")

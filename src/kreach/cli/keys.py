@@ -3,6 +3,7 @@
 import json
 import time
 from contextlib import AbstractContextManager, closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keys"]
 
-keys = typer.Typer(help="Create, list, rotate and revoke keys of the reporting API.")
+keys = typer.Typer(help="Create, list, rotate, revoke and limit keys of the reporting API.")
 
 Store = Annotated[
     Path | None,
@@ -63,8 +64,9 @@ def show(store: Store = None, config: Config = None, as_json: Json = False) -> N
     """
     with _open_keys(store, config, create=False) as key_store:
         rows = [stored.key.document(time.time()) for stored in key_store.all()]
+        limits = [asdict(own) for own in key_store.limits()]
     if as_json:
-        typer.echo(json.dumps({"keys": rows}))
+        typer.echo(json.dumps({"keys": rows, "limits": limits}))
         return
     _show_all(rows)
 
@@ -99,6 +101,35 @@ def revoke(
     with _open_keys(store, config, create=False) as key_store:
         row = key_store.revoke(key_id).document(time.time())
     typer.echo(json.dumps(row) if as_json else f"key {row['id']} is revoked")
+
+
+@keys.command()
+def limit(
+    advertiser: Annotated[str, typer.Argument(help="Advertiser name.")],
+    max_campaigns: Annotated[
+        int | None, typer.Option(help="Campaigns that may run or be planned at a time.")
+    ] = None,
+    credit_limit: Annotated[
+        float | None, typer.Option(help="Sum of the budgets of these campaigns.")
+    ] = None,
+    store: Store = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Limit the campaigns and budgets of an advertiser. An omitted limit is that of [reporting].
+
+    A running service applies it within a second. Campaigns beyond a lowered limit go on.
+
+    Example: kreach keys limit acme --credit-limit 50000 --config kreach.toml
+    """
+    with _open_keys(store, config, create=False) as key_store:
+        row = asdict(key_store.set_limits(advertiser, max_campaigns, credit_limit))
+    if as_json:
+        typer.echo(json.dumps(row))
+        return
+    for name in ("max_campaigns", "credit_limit"):
+        value = row[name]
+        typer.echo(f"{name}: {'as in [reporting]' if value is None else value}")
 
 
 def _open_keys(

@@ -53,6 +53,7 @@ def bidder(
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
     from kreach.adsystem.store_layout import bidder_store
     from kreach.service.clock import ClockSettings
+    from kreach.service.connections import ServerSettings
     from kreach.service.logs import Log
     from kreach.service.metrics import Metrics
     from kreach.service.run import bind
@@ -61,6 +62,7 @@ def bidder(
     file = ConfigFile(config)
     shared = file.load(AdSystemSettings, "adsystem")
     settings = file.load(BidderSettings, "bidder")
+    limits = file.load(ServerSettings, "server")
     redis = file.load(RedisSettings, "redis")
     redis.check_name(settings.name)
     shared = bidder_store(shared, settings.name)
@@ -83,7 +85,7 @@ def bidder(
     state = BidderState(shared, settings, log, redis=redis, clock=clock, reload=reload_settings)
     sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
     site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
-    run(site, log, listener, {signal.SIGHUP: state.reload}, hot)
+    run(site, log, listener, {signal.SIGHUP: state.reload}, hot, limits)
 
 
 @serve.command()
@@ -114,6 +116,7 @@ def reporting(
     )
     from kreach.adsystem.sharing.campaign_feed import CampaignFeed
     from kreach.service.clock import ClockSettings
+    from kreach.service.connections import ServerSettings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
@@ -121,6 +124,7 @@ def reporting(
     file = ConfigFile(config)
     shared = file.load(AdSystemSettings, "adsystem")
     settings = file.load(ReportingSettings, "reporting")
+    limits = file.load(ServerSettings, "server")
     guard = file.load(GuardSettings, "guard")
     noise = file.load(NoiseSettings, "noise")
     if settings.keys and "bidder" in file.document:  # there are advertisers
@@ -144,7 +148,7 @@ def reporting(
     times.check_host(settings.host)
     clock = times.steady()
     app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders)
-    run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: refuse_reload})
+    run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: refuse_reload}, limits=limits)
 
 
 @serve.command(short_help="Look up the group of a visitor (publisher side).")
@@ -161,14 +165,16 @@ def gateway(
     require_extra("kreach serve", "serve")
     import msgspec
 
-    from kreach.publisher.gateway import GatewaySettings, check, gateway_app
+    from kreach.publisher.gateway import GatewaySettings, check, gateway_apps
     from kreach.service.clock import ClockSettings
+    from kreach.service.connections import ServerSettings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
     file = ConfigFile(config)
     settings = file.load(GatewaySettings, "gateway")
+    limits = file.load(ServerSettings, "server")
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
@@ -177,7 +183,11 @@ def gateway(
     log = Log("gateway")
     simulated = file.load(ClockSettings, "clock")
     clock = None if simulated.start_file is None else simulated.steady()
-    run(gateway_app(settings, log, clock=clock), log, bind(settings.host, settings.port))
+    app, browser = gateway_apps(settings, log, clock=clock)
+    listener, also = bind(settings.host, settings.port), None
+    if browser is not None and settings.browser is not None:
+        also = (bind(settings.browser.host, settings.browser.port), browser)
+    run(app, log, listener, limits=limits, also=also)
 
 
 @serve.command(short_help="Serve the web console.")
@@ -197,12 +207,14 @@ def console(
     from kreach.adsystem.console.app import check_console, console_app
     from kreach.adsystem.settings import ConsoleSettings
     from kreach.service.clock import ClockSettings
+    from kreach.service.connections import ServerSettings
     from kreach.service.logs import Log
     from kreach.service.run import bind
     from kreach.service.run import serve as run
 
     file = ConfigFile(config)
     settings = file.load(ConsoleSettings, "console")
+    limits = file.load(ServerSettings, "server")
     clock = file.load(ClockSettings, "clock")
     clock.check_host(settings.host)
     if port is not None:
@@ -212,4 +224,5 @@ def console(
         return
     log = Log("console")
     listener = bind(settings.host, settings.port)
-    run(console_app(settings, log, clock.steady(), clock.speed), log, listener)
+    app = console_app(settings, log, clock.steady(), clock.speed)
+    run(app, log, listener, limits=limits)

@@ -23,6 +23,7 @@ SECTIONS = (
     "gateway",
     "console",
     "clock",
+    "server",
 )
 _PREFIX = "KREACH_"
 

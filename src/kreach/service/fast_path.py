@@ -14,8 +14,8 @@ import asyncio
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
+from kreach.service.bodies import content_encoding
+from kreach.service.connections import BoundedProtocol, ServerSettings
 from kreach.service.web import JSON_HEADERS, FastRoute, Response
 
 __all__ = ["fast_path_protocol"]
@@ -23,7 +23,6 @@ __all__ = ["fast_path_protocol"]
 _OK, _NO_CONTENT = HTTPStatus.OK.value, HTTPStatus.NO_CONTENT.value
 _STATUS = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _OK_JSON = _STATUS[_OK] + b"content-type: application/json\r\ncontent-length: "
-_KEEP_ALIVE_SECONDS = 5.0
 _MAX_HEADS = 4_096
 _MAX_HEAD_BYTES = 1_024
 _COMMON_FIELDS = frozenset(
@@ -71,7 +70,7 @@ class UnsentResponses:
                     transport.close()
 
 
-class FastPathProtocol(HttpToolsProtocol):
+class FastPathProtocol(BoundedProtocol):
     """Answers `fast_route`; leaves the rest to its parent. Subclasses set these attributes."""
 
     fast_route: FastRoute
@@ -81,6 +80,7 @@ class FastPathProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._fast_body: bytes | None = None  # the body so far of a request on the fast path
+        self._encoding = b""  # of that body
         self._within = False  # a message has begun and is not complete
         self._parsed_length: int | None = None  # of the last body, if the connection is kept
         self._active_at = 0.0
@@ -94,6 +94,7 @@ class FastPathProtocol(HttpToolsProtocol):
         head, length = data[:end], len(data) - end
         if self.body_lengths.get(head) == length and self._is_free():
             self._unset_keepalive_if_required()
+            self._head_since = None
             self._note_activity()
             self._write(self.fast_route.respond(data[end:]), keep=True)
             return
@@ -121,7 +122,10 @@ class FastPathProtocol(HttpToolsProtocol):
         self._active_at = self.loop.time()
         if not self._timer_set:  # one timer per connection, not one per request
             self._timer_set = True
-            self.loop.call_later(_KEEP_ALIVE_SECONDS, self._close_if_idle)
+            self.loop.call_later(self.limits.idle_seconds, self._close_if_idle)
+
+    def _is_waiting(self) -> bool:
+        return self._fast_body is None and super()._is_waiting()
 
     def on_message_begin(self) -> None:
         self._within = True
@@ -134,7 +138,9 @@ class FastPathProtocol(HttpToolsProtocol):
             and self._is_free()
             and not (self.expect_100_continue or self.parser.should_upgrade())
         ):
+            self._finish_head()
             self._fast_body = b""
+            self._encoding = content_encoding(self.headers)
             self._note_activity()
         else:
             super().on_headers_complete()
@@ -158,7 +164,7 @@ class FastPathProtocol(HttpToolsProtocol):
             return  # answered already
         keep = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
         self._parsed_length = len(body) if keep else None
-        self._write(self.fast_route.respond(body), keep=keep)
+        self._write(self.fast_route.respond(body, self._encoding), keep=keep)
 
     def _write(self, response: Response, *, keep: bool) -> None:
         status, body = response.status, response.body
@@ -186,19 +192,22 @@ class FastPathProtocol(HttpToolsProtocol):
             return
         if self.cycle is not None and not self.cycle.response_complete:
             idle = 0.0  # a response is on its way
-        if idle >= _KEEP_ALIVE_SECONDS:
+        if idle >= self.limits.idle_seconds:
             self.transport.close()
             return
         self._timer_set = True
-        self.loop.call_later(_KEEP_ALIVE_SECONDS - idle, self._close_if_idle)
+        self.loop.call_later(self.limits.idle_seconds - idle, self._close_if_idle)
 
 
-def fast_path_protocol(route: FastRoute) -> type[HttpToolsProtocol]:
-    """The server's HTTP protocol with one route on the fast path."""
+def fast_path_protocol(
+    route: FastRoute, settings: ServerSettings | None = None
+) -> type[BoundedProtocol]:
+    """The server's HTTP protocol within limits, with one route on the fast path."""
 
     class Protocol(FastPathProtocol):
         """Of one server: its route, and what all its connections share."""
 
+        limits = settings or ServerSettings()
         fast_route = route
         unsent = UnsentResponses()
         body_lengths: ClassVar[dict[bytes, int]] = {}

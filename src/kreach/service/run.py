@@ -7,11 +7,14 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kreach.errors import KreachError
 from kreach.service.logs import Log, route_library_logs
 from kreach.service.web import FastRoute
+
+if TYPE_CHECKING:
+    from kreach.service.connections import ServerSettings
 
 __all__ = ["bind", "serve"]
 
@@ -57,22 +60,51 @@ def _handle_signals(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, No
         loop.add_signal_handler(number, begin, work)
 
 
+class _ByPort:
+    """Several applications in one server: each has a port, and the first all else."""
+
+    def __init__(self, first: Any, others: Mapping[int, Any]) -> None:
+        self._first, self._others = first, others
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        _, port = scope.get("server") or ("", 0)
+        await self._others.get(port, self._first)(scope, receive, send)
+
+
 def serve(
     app: Any,
     log: Log,
     listener: socket.socket,
     on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
     fast_route: FastRoute | None = None,
+    limits: "ServerSettings | None" = None,
+    also: tuple[socket.socket, Any] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress are answered first.
 
     `on_signals` maps further signals to their handlers (SIGHUP: reload). `fast_route` is answered
-    without ASGI.
+    without ASGI. `limits` are those of connections. `also` is a second application on a port of its
+    own, which starts and stops with the first.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
+    from kreach.service.connections import (  # noqa: PLC0415
+        ServerSettings,
+        allow_files,
+        bounded_protocol,
+        cut_slow_connections,
+    )
     from kreach.service.fast_path import fast_path_protocol  # noqa: PLC0415
 
+    limits = allow_files(limits or ServerSettings())
+    if fast_route is None:
+        protocol = bounded_protocol(limits)
+    else:
+        protocol = fast_path_protocol(fast_route, limits)
+    listeners = [listener]
+    if also is not None:
+        listeners.append(also[0])
+        app = _ByPort(app, {also[0].getsockname()[1]: also[1]})
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -81,7 +113,8 @@ def serve(
         server_header=False,
         proxy_headers=False,  # client addresses are not used
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        http="httptools" if fast_route is None else fast_path_protocol(fast_route),
+        timeout_keep_alive=limits.idle_seconds,
+        http=protocol,
     )
     route_library_logs(log)
 
@@ -95,16 +128,26 @@ def serve(
                 gc.freeze()  # loaded data stays: the collector need not scan it
                 gc.set_threshold(20_000, 20, 20)  # requests leave no cycles
                 log.info("ready", host=host, port=port)
+                for second in listeners[1:]:
+                    host, port = second.getsockname()[:2]
+                    log.info("second port ready", host=host, port=port)
+                sweep()
+
+    def sweep() -> None:
+        loop = asyncio.get_running_loop()
+        cut_slow_connections(server.server_state.connections, loop.time())
+        loop.call_later(limits.sweep_seconds, sweep)
 
     server = Server(config)
     try:
         with _ignore_repeated_signal():
-            server.run(sockets=[listener])
+            server.run(sockets=listeners)
     except SystemExit:  # the application did not start
         if server.started:
             raise
     finally:
-        listener.close()
+        for each in listeners:
+            each.close()
     gc.unfreeze()
     log.info("stopped")
     if not server.started:

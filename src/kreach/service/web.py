@@ -1,14 +1,23 @@
 """A small ASGI framework for the bidder and the gateway: routes, requests, responses."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kreach.errors import KreachError
-from kreach.service.bodies import BodyTimeout, BodyTooLong, check_length, read_body
+from kreach.service.bodies import (
+    BodyTimeout,
+    BodyTooLong,
+    UnsupportedEncoding,
+    check_length,
+    content_encoding,
+    decompressed,
+    read_body,
+)
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import PREFLIGHT_HEADERS, RequestChecks, cors_headers
 
 __all__ = [
     "JSON_HEADERS",
@@ -20,6 +29,7 @@ __all__ = [
     "Response",
     "error_response",
     "json_response",
+    "ready_response",
 ]
 
 Scope = Mapping[str, Any]
@@ -49,6 +59,7 @@ class Request:
     body: bytes
     rest: str  # the part of the path that `*` stands for
     query: bytes
+    headers: Sequence[Header] = ()
 
 
 Handler = Callable[[Request], Response | Awaitable[Response]]
@@ -60,12 +71,32 @@ def json_response(document: object, status: int = 200) -> Response:
     return Response(status, json.dumps(document).encode(), [_JSON])
 
 
+def ready_response(waiting_for: Mapping[str, bool]) -> Response:
+    """The answer of GET /readyz: 503 while the service waits for any of these.
+
+    Alive and ready are two questions: a supervisor restarts what is not alive (/healthz), a load
+    balancer sends no requests to what is not ready.
+    """
+    missing = [name for name, waits in waiting_for.items() if waits]
+    if not missing:
+        return json_response({"status": "ready"})
+    return json_response({"status": "not ready", "waiting_for": missing}, 503)
+
+
 def error_response(status: int, error: KreachError | str) -> Response:
     """The JSON form of every error: a message, and the field at fault if there is one."""
     message, fields = str(error), []
     if isinstance(error, KreachError) and error.field is not None:
         fields = [{"field": error.field, "code": error.code, "message": message}]
     return json_response({"error": {"message": message, "fields": fields}}, status)
+
+
+class Respond(Protocol):
+    """The response to a body, which may be compressed."""
+
+    def __call__(self, body: bytes, encoding: bytes = b"") -> Response:
+        """`encoding` is the body's, empty if it is not compressed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +106,7 @@ class FastRoute:
     method: bytes
     path: bytes
     max_body_bytes: int
-    respond: Callable[[bytes], Response]
+    respond: Respond
 
 
 class App:
@@ -83,7 +114,8 @@ class App:
 
     A route is "METHOD /path" or, with any last segment, "METHOD /path/*". A handler returns a
     response or an awaitable of one. A KreachError becomes 400; any other exception becomes 500 and
-    is logged by type only.
+    is logged by type only. Requests pass `checks` first, but for public routes; pages of their
+    `origins` may read responses. `probes` is whether there is a route for metrics.
     """
 
     def __init__(
@@ -93,21 +125,27 @@ class App:
         *,
         max_body_bytes: int = 1_000_000,
         body_seconds: float = 10.0,
+        checks: RequestChecks | None = None,
+        probes: bool = True,
         start: Lifespan | None = None,
         stop: Lifespan | None = None,
     ) -> None:
-        self._log = log
+        self._log, self._checks = log, checks
+        self._public: set[str] = set()
         self._max_body_bytes, self._body_seconds = max_body_bytes, body_seconds
         self._start, self._stop = start, stop
         self._routes: dict[str, dict[str, Handler]] = {}
         self._prefixes: dict[str, dict[str, Handler]] = {}
         self._failures = metrics.count("http_failures", "Internal errors, by type", "kind")
         self._refused = metrics.count("http_refused", "Error responses, by status", "status")
-        self.route("GET /metrics", lambda _: Response(200, metrics.render(), [_TEXT]))
+        if probes:
+            self.route("GET /metrics", lambda _: Response(200, metrics.render(), [_TEXT]))
 
-    def route(self, route: str, handler: Handler) -> None:
-        """Add a route."""
+    def route(self, route: str, handler: Handler, *, public: bool = False) -> None:
+        """Add a route; a public path is for servers of others, whatever headers they send."""
         method, path = route.split(" ")
+        if public:
+            self._public.add(path.rstrip("*"))
         table = self._prefixes if path.endswith("*") else self._routes
         table.setdefault(path.rstrip("*"), {})[method] = handler
 
@@ -115,9 +153,11 @@ class App:
         """A route on the fast path: `handler` gets the body and returns the response."""
         method, path = route.split(" ")
 
-        def respond(body: bytes) -> Response:
+        def respond(body: bytes, encoding: bytes = b"") -> Response:
             try:
                 check_length(body, self._max_body_bytes)
+                if encoding:
+                    body = decompressed(body, encoding, self._max_body_bytes)
                 response = handler(body)
             except Exception as error:
                 response = self._error_response(error, path)
@@ -131,9 +171,15 @@ class App:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        response = await self._respond(scope, receive)
+        origin = None if self._checks is None else self._checks.allowed_origin(scope)
+        if origin is not None and scope["method"] == "OPTIONS":
+            response: Response | None = Response(204, b"", list(PREFLIGHT_HEADERS))
+        else:
+            response = await self._respond(scope, receive)
         if response is None:
             return
+        if origin is not None:
+            response.headers = [*response.headers, *cors_headers(origin)]  # lists may be shared
         if response.status >= 400:
             self._refused.add(str(response.status))
         headers = response.headers
@@ -158,6 +204,10 @@ class App:
             refused = error_response(405, f"the method must be {allowed}")
             refused.headers.append((b"allow", allowed.encode()))
             return refused
+        if self._checks is not None and route not in self._public:
+            failed = self._checks.refusal(scope)
+            if failed is not None:
+                return error_response(failed.status, failed.message)
         limit = self._max_body_bytes
         try:
             message = await receive()
@@ -166,7 +216,11 @@ class App:
                 body = await read_body(message, receive, limit, self._body_seconds)
                 if body is None:
                     return None
-            response = handler(Request(body, rest, scope["query_string"]))
+            if body:
+                encoding = content_encoding(scope.get("headers", ()))
+                body = decompressed(body, encoding, limit) if encoding else body
+            headers = scope.get("headers", ())
+            response = handler(Request(body, rest, scope["query_string"], headers))
             return response if isinstance(response, Response) else await response
         except Exception as error:
             return self._error_response(error, route)
@@ -179,6 +233,10 @@ class App:
                 else error_response(408, "the body did not arrive in time")
             )
             refused.headers.append((b"connection", b"close"))
+            return refused
+        if isinstance(error, UnsupportedEncoding):
+            refused = error_response(415, error)
+            refused.headers.append((b"accept-encoding", b"gzip"))
             return refused
         if isinstance(error, KreachError):
             return error_response(400, error)

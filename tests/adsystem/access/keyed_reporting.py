@@ -65,6 +65,6 @@ async def keyed(made: Keyed) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app, client=("192.0.2.7", 4711))
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://reporting") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8403") as client,
     ):
         yield client

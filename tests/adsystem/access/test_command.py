@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -164,3 +165,28 @@ def test_help_loads_nothing_heavy() -> None:
     done = kreach_process("keys", "add", "-h", after=check)
     assert done.code == 0
     assert done.err.strip() == "HEAVY False"
+
+
+def test_limits_of_an_advertiser(tmp_path: Path) -> None:
+    added(tmp_path, "--role", "advertiser", "--advertiser", "acme")
+    where = ("--store", str(tmp_path))
+    done = kreach("keys", "limit", "acme", "--credit-limit", "50000", *where)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == ["max_campaigns: as in [reporting]", "credit_limit: 50000.0"]
+    done = kreach("keys", "limit", "acme", "--max-campaigns", "7", "--json", *where)
+    row = {"advertiser": "acme", "max_campaigns": 7, "credit_limit": None}
+    assert json.loads(done.out) == row
+    assert json.loads(kreach("keys", "list", "--json", *where).out)["limits"] == [row]
+    for wrong in (["Acme"], ["acme", "--credit-limit", "-1"], ["acme", "--max-campaigns", "-1"]):
+        done = kreach("keys", "limit", *wrong, *where)
+        assert done.code == 1
+        assert len(done.err.splitlines()) == 1
+
+
+def test_keys_of_a_store_without_limits_are_upgraded(tmp_path: Path) -> None:
+    text = added(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.executescript("DROP TABLE limits; PRAGMA user_version = 1")
+    with closing(KeyStore(tmp_path, create=False)) as store:
+        assert [kept.key.id for kept in store.all()] == [parts_of(text)[0]]
+        assert store.limits() == []

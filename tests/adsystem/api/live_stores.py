@@ -130,7 +130,13 @@ class LiveStore:
         async def send(message: dict[str, Any]) -> None:
             messages.append(message)
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": query}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query,
+        }
+        scope["headers"] = [(b"host", b"127.0.0.1")]
         await self._site(scope, receive, send)
         return messages[0]["status"], messages[1]["body"]
 
@@ -195,7 +201,7 @@ async def reporting(live: LiveStore, **settings: Any) -> AsyncIterator[httpx.Asy
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
-            transport=transport, base_url="http://reporting", event_hooks=hooks
+            transport=transport, base_url="http://127.0.0.1:8403", event_hooks=hooks
         ) as client,
     ):
         yield client
@@ -222,6 +228,6 @@ async def _check_type(response: httpx.Response) -> None:
     if response.request.method == "GET" and response.url.path.startswith("/v1/campaigns/"):
         kind = kind or types.CampaignStatus
     if response.status_code >= 400:
-        kind = None if response.url.path == "/healthz" else types.ErrorDocument
+        kind = None if response.url.path in ("/healthz", "/readyz") else types.ErrorDocument
     if kind is not None and response.request.method == "GET":
         msgspec.json.decode(response.content, type=kind)

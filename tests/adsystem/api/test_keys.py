@@ -380,7 +380,8 @@ def test_a_body_is_read_for_known_clients_only(tmp_path: Path) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for headers, read in (({}, False), (bearer(acme), True)):
             body = _Watched()
-            await client.post("/v1/campaigns", content=body, headers=headers)
+            sent = headers | {"content-type": "application/json"}
+            await client.post("/v1/campaigns", content=body, headers=sent)
             assert body.read is read
 
     with_keys(place, work)
@@ -396,7 +397,9 @@ def test_the_description_names_the_key_and_its_refusals(tmp_path: Path) -> None:
         for path, methods in document["paths"].items():
             for operation in methods.values():
                 assert {"401", "403", "429"} <= set(operation["responses"]), path
-                needed: list[Any] = [{"key": []}, {}] if path == "/healthz" else [{"key": []}]
+                needed: list[Any] = (
+                    [{"key": []}, {}] if path in ("/healthz", "/readyz") else [{"key": []}]
+                )
                 assert operation["security"] == needed, path
 
     with_keys(place, work)
@@ -480,5 +483,55 @@ def test_advertisers_are_guarded_and_operators_are_not(tmp_path: Path) -> None:
         assert {one["campaign"] for one in answers["suppressions"]} == {"acme.spring"}
         text = (await client.get("/metrics", headers=bearer(operator))).text
         assert "kreach_reporting_suppressed_total{reason=" in text
+
+    with_keys(place, work)
+
+
+def test_limits_of_an_advertiser(tmp_path: Path) -> None:
+    place = keyed_service(tmp_path)
+    _, acme = place.add("advertiser", "acme")
+    _, operator = place.add("operator")
+    store = place.store()
+    store.set_limits("acme", 2, None)
+    store.close()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        mine = bearer(acme)
+        absurd = NEW | {"budget": 999_999_999_999.0}
+        refused = await client.post("/v1/campaigns", json=absurd, headers=mine)
+        assert refused.status_code == 422
+        (field,) = refused.json()["error"]["fields"]
+        assert (field["field"], field["code"]) == ("budget", "quota")
+        assert "credit limit is 1000000" in field["message"]
+        for name in ("spring", "summer"):
+            made = await client.post("/v1/campaigns", json=NEW | {"id": name}, headers=mine)
+            assert made.status_code == 201
+        third = await client.post("/v1/campaigns", json=NEW | {"id": "third"}, headers=mine)
+        assert [one["field"] for one in third.json()["error"]["fields"]] == ["id"]
+        change = {"budget": 999_999.5}
+        refused = await client.patch("/v1/campaigns/spring", json=change, headers=mine)
+        assert refused.status_code == 422
+        path, theirs = "/v1/campaigns/acme.spring", bearer(operator)
+        assert (await client.patch(path, json=change, headers=theirs)).status_code == 200
+
+    with_keys(place, work)
+
+
+def test_readiness_tells_strangers_yes_or_no(tmp_path: Path) -> None:
+    place = keyed_service(tmp_path)
+    _, operator = place.add("operator")
+    log = place.shop.shared.store / "live.sqlite3"
+
+    async def work(client: httpx.AsyncClient) -> None:
+        ready = {"status": "ready", "waiting_for": []}
+        for headers in ({}, bearer(operator)):
+            answer = await client.get("/readyz", headers=headers)
+            assert (answer.status_code, answer.json()) == (200, ready)
+        log.write_bytes(b"no database" * 1_000)
+        await asyncio.sleep(1.05)  # what was seen within a second
+        for headers, missing in (({}, []), (bearer(operator), ["log"])):
+            answer = await client.get("/readyz", headers=headers)
+            assert answer.status_code == 503
+            assert answer.json() == {"status": "not ready", "waiting_for": missing}
 
     with_keys(place, work)

@@ -61,7 +61,9 @@ def test_releases_are_told_to_every_role_and_the_newest_comes_last(tmp_path: Pat
         texts = [place.add(*who)[1] for who in (("operator",), ("advertiser", "acme"))]
         texts.append(place.add("publisher")[1])
         transport = httpx.ASGITransport(place.app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://reporting") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8403"
+        ) as client:
             for text in texts:
                 answer = await client.get("/v1/catalogues", headers=bearer(text))
                 assert [one["version"] for one in answer.json()["catalogues"]] == ["old", "new"]

@@ -39,6 +39,7 @@ CHECKS = [
 
 OPERATIONS = [
     ("/healthz", "GET"),
+    ("/readyz", "GET"),
     ("/metrics", "GET"),
     ("/v1/campaigns", "GET"),
     ("/v1/campaigns", "POST"),
@@ -59,7 +60,14 @@ OPERATIONS = [
 ]
 NEVER_WRONG = {
     (path, "GET")
-    for path in ("/healthz", "/metrics", "/v1/catalogues", "/v1/families", "/v1/families/{family}")
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/catalogues",
+        "/v1/families",
+        "/v1/families/{family}",
+    )
 }
 
 

@@ -1,6 +1,7 @@
 """What stands around the routes: bounded work, bounded bodies, failures that tell nothing."""
 
 import asyncio
+import gzip
 import json
 import threading
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,8 @@ import httpx
 import pytest
 
 from kreach.adsystem.api import web
-from kreach.adsystem.api.web import Busy, RequestGuard, Workers
+from kreach.adsystem.api.web import RequestGuard
+from kreach.adsystem.api.workers import Busy, Workers
 from kreach.adsystem.disclosure.counting import CountingView
 from kreach.adsystem.reports.service import ReportService
 from kreach.errors import KreachError
@@ -78,7 +80,7 @@ async def _through(guard: RequestGuard, receive: Callable[[], Awaitable[Any]]) -
     async def send(message: Any) -> None:
         told.append(message)
 
-    await guard({"type": "http", "method": "POST", "path": "/"}, receive, send)
+    await guard({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send)
     return told
 
 
@@ -127,3 +129,52 @@ def test_reporting_needs_catalogues_and_a_store(tmp_path: Path) -> None:
 async def _open(live: LiveStore, **settings: Any) -> None:
     async with reporting(live, **settings) as client:
         assert isinstance(client, httpx.AsyncClient)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example:8403"}, 403),  # rebound to this machine
+        ({"origin": "https://evil.example"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"content-type": "text/plain"}, 415),  # sent across origins without asking first
+        ({}, 200),
+    ],
+)
+def test_a_page_of_another_site_cannot_change_a_budget(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    async def run() -> None:
+        live = LiveStore(tmp_path, make_catalogue("disjoint"))
+        live.add(make_campaign("spring"))
+        async with reporting(live) as client:
+            before = (await client.get("/v1/campaigns/spring")).json()["budget"]
+            sent = {"content-type": "application/json"} | headers
+            change = b'{"budget": 77}'
+            answer = await client.patch("/v1/campaigns/spring", content=change, headers=sent)
+            assert answer.status_code == status
+            after = (await client.get("/v1/campaigns/spring")).json()["budget"]
+            assert after == (77.0 if status == 200 else before)
+
+    asyncio.run(run())
+
+
+def test_compressed_bodies(tmp_path: Path) -> None:
+    async def run() -> None:
+        live = LiveStore(tmp_path, make_catalogue("disjoint"))
+        live.add(make_campaign("spring"))
+        async with reporting(live) as client:
+            bomb = gzip.compress(b'{"budget": 77' + b" " * 300_000 + b"}")
+            for body, encoding, status in (
+                (gzip.compress(b'{"budget": 77}'), "gzip", 200),
+                (bomb, "gzip", 413),
+                (b'{"budget": 77}', "gzip", 400),
+                (b'{"budget": 77}', "br", 415),
+            ):
+                headers = {"content-type": "application/json", "content-encoding": encoding}
+                path = "/v1/campaigns/spring"
+                answer = await client.patch(path, content=body, headers=headers)
+                assert answer.status_code == status
+                assert status == 200 or list(answer.json()) == ["error"]
+
+    asyncio.run(run())

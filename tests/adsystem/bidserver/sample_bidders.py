@@ -136,7 +136,13 @@ class Exchange:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": query}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query,
+        }
+        scope["headers"] = [(b"host", b"127.0.0.1")]
         await self.site(scope, receive, send)
         headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return Reply(sent[0]["status"], headers, sent[1]["body"])

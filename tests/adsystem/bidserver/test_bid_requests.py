@@ -337,6 +337,7 @@ def test_every_reason_is_counted(exchange: Exchange) -> None:
 
 
 def test_health(exchange: Exchange) -> None:
+    assert exchange.ask("GET", "/readyz").status == 200
     reply = exchange.ask("GET", "/healthz")
     assert reply.status == 200
     assert reply.document["status"] == "ok"

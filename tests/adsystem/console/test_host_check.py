@@ -33,7 +33,8 @@ def first_message(kind: str, headers: dict[str, str], *names: str) -> dict[str, 
         {"host": "127.0.0.1:8400"},
         {"host": "localhost"},
         {"host": "[::1]:8400"},
-        {"host": "LOCALHOST:1", "origin": "http://localhost:8400"},
+        {"host": "LOCALHOST:8400", "origin": "http://localhost:8400"},
+        {"host": "127.0.0.1:8400", "origin": "https://console.example.com"},  # behind a proxy
         {"host": "console.example.com", "origin": "https://console.example.com"},
     ],
 )
@@ -52,6 +53,9 @@ def test_pages_of_the_console_are_allowed(headers: dict[str, str]) -> None:
         {"host": "[::1"},
         {"host": "localhost", "origin": "https://evil.example"},
         {"host": "localhost", "origin": "null"},
+        {"host": "localhost:8400", "origin": "http://localhost:3000"},
+        {"host": "192.0.2.7:8400"},
+        {"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
         {"host": "console.example.com"},
     ],
 )

@@ -109,7 +109,9 @@ async def ask(app: App, route: str, body: object = b"") -> Reply:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": []}
+    headers = [(b"host", b"127.0.0.1:8401"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b""}
+    scope["headers"] = headers
     await app(scope, receive, send)
     answered = sent[1]["body"]
     is_json = answered.startswith(b"{")

@@ -56,7 +56,11 @@ def gateway_of(build: Path) -> GroupLookup:
 def named(build: Path, user: str) -> dict[str, Any]:
     """The user object that the contract promises."""
     answer = gateway_of(build).identify(user)
-    segment, ext = [{"id": answer.group}], {"catalogue": answer.catalogue}
+    version = answer.catalogue
+    segment, ext = (
+        [{"id": answer.group}],
+        {"catalogue": version, "segtax": 812, "segclass": version},
+    )
     return {"data": [{"name": "kreach", "segment": segment, "ext": ext}]}
 
 
@@ -159,9 +163,10 @@ def test_health_and_metrics(build: Path, tmp_path: Path) -> None:
     visits = [(IDENTIFY, {"user_id": user}) for user in (*IDS[:7], "stranger 1", "stranger 2")]
     *_, health, metrics = replies_to(app, *visits, ("GET /healthz", b""), ("GET /metrics", b""))
     assert health[:2] == (200, {"status": "ok", "catalogue": "v1", "hard_cap": "off"})
+    assert replies_to(app, ("GET /readyz", b""))[0][:2] == (200, {"status": "ready"})
     lines = metrics.body.decode().splitlines()
     assert 'kreach_gateway_identifications_total{catalogue="v1"} 9.0' in lines
-    assert "kreach_gateway_unknown_users_total 2.0" in lines
+    assert not any("unknown" in line for line in lines)  # it would tell whether an id is known
     assert "kreach_gateway_identify_seconds_count 9.0" in lines
     assert 'kreach_gateway_catalogue{catalogue="v1"} 1.0' in lines
     assert "kreach_gateway_people 120.0" in lines

@@ -125,7 +125,7 @@ def test_the_check_says_what_would_be_served_and_makes_nothing(tmp_path: Path) -
         "family_caps": [],
         "store": None,
     }
-    facts["memory_hours"] = facts["panel"] = None
+    facts["memory_hours"] = facts["panel"] = facts["browser"] = None
     assert check(GatewaySettings(**settings)) == facts
     settings["caps"] = (HardCap(campaign="a", cap=1),)
     capped = facts | {"hard_caps": ["a"], "store": str(settings["store"])}

@@ -28,13 +28,13 @@ _MAX_ADDRESSES = 10_000
 _FAILURES_PER_MINUTE = 30.0
 _FAILURES_AT_ONCE = 30.0
 _MAX_HEADER = 200
-_HEALTH = "/healthz"
+_PROBES = ("/healthz", "/readyz")  # open to all: they tell a stranger yes or no
 
 _ONE = "/v1/campaigns/[^/]+"
 _FAMILY = "/v1/families/[^/]+"
 _MAY = {
     "advertiser": (
-        ("GET", _HEALTH),
+        *(("GET", path) for path in _PROBES),
         ("GET", "/openapi.json"),
         ("GET", "/v1/campaigns"),
         ("POST", "/v1/campaigns"),
@@ -48,7 +48,7 @@ _MAY = {
         ("GET", "/v1/catalogues"),
     ),
     "publisher": (
-        ("GET", _HEALTH),
+        *(("GET", path) for path in _PROBES),
         ("GET", "/openapi.json"),
         ("GET", "/v1/suppressions"),
         ("GET", "/v1/catalogues"),
@@ -67,6 +67,11 @@ class Viewer:
     role: str
     advertiser: str | None = None
     key: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose turn it is in a queue: all keys of an advertiser share theirs."""
+        return f"advertiser {self.advertiser}" if self.advertiser else self.key or self.role
 
 
 OPERATOR = Viewer("operator")
@@ -112,7 +117,7 @@ class Gate:
         if any(LOOKS_LIKE_A_KEY.search(text) for text in (path, query, unquote_plus(query))):
             return self._refuse(_EXPOSED, "key in address")
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
-        if not headers and (scope["method"], path) == ("GET", _HEALTH):
+        if not headers and scope["method"] == "GET" and path in _PROBES:
             return STRANGER
         try:
             checked = self._ring.check(_bearer(headers))

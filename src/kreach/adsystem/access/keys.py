@@ -15,11 +15,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import msgspec
+
 from kreach.adsystem.access.key import (
     RATE_PER_MINUTE,
     ROLES,
     Draw,
     Key,
+    as_advertiser,
     as_key_id,
     digest_of,
     iso_of,
@@ -27,6 +30,7 @@ from kreach.adsystem.access.key import (
     new_secret,
     text_of,
 )
+from kreach.adsystem.settings import AdvertiserLimits
 from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
@@ -38,7 +42,15 @@ from kreach.service.sqlite import (
     transaction,
 )
 
-__all__ = ["FILE", "KeyStore", "NewKey", "StoredKey", "UnknownKey", "count_keys"]
+__all__ = [
+    "FILE",
+    "KeyStore",
+    "NewKey",
+    "OwnLimits",
+    "StoredKey",
+    "UnknownKey",
+    "count_keys",
+]
 
 FILE = "keys.sqlite3"
 MAX_GRACE_SECONDS = 30.0 * DAY_SECONDS
@@ -52,8 +64,18 @@ CREATE TABLE IF NOT EXISTS keys (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, role TEXT NOT NULL,
     advertiser TEXT, rate_per_minute INTEGER NOT NULL, created_ts REAL NOT NULL, expires_ts REAL,
     revoked_ts REAL, rotated_ts REAL, former_until_ts REAL, digest BLOB NOT NULL, former BLOB
-)"""
-_SCHEMA = Schema(1, _TABLES)
+);
+CREATE TABLE IF NOT EXISTS limits (
+    advertiser TEXT PRIMARY KEY, max_campaigns INTEGER, credit_limit REAL
+);
+"""
+
+
+def _add_limits(connection: sqlite3.Connection) -> None:
+    """From version 1: the table of limits, which is there by now."""
+
+
+_SCHEMA = Schema(2, _TABLES, {1: _add_limits})
 
 
 class UnknownKey(KreachError):
@@ -82,6 +104,21 @@ class NewKey:
     def __repr__(self) -> str:
         """Without the secret, which must not be printed by accident."""
         return f"NewKey({self.key!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """What an operator set for one advertiser; None where the settings decide."""
+
+    advertiser: str
+    max_campaigns: int | None = None
+    credit_limit: float | None = None
+
+    def over(self, default: AdvertiserLimits) -> AdvertiserLimits:
+        """The limits that hold."""
+        own = {"max_campaigns": self.max_campaigns, "credit_limit": self.credit_limit}
+        given = {name: value for name, value in own.items() if value is not None}
+        return msgspec.structs.replace(default, **given)
 
 
 class KeyStore:
@@ -166,6 +203,25 @@ class KeyStore:
                 return before
             connection.execute("UPDATE keys SET revoked_ts = ? WHERE id = ?", (now, key_id))
         return replace(before, revoked_ts=now)
+
+    def set_limits(
+        self, advertiser: str, max_campaigns: int | None, credit_limit: float | None
+    ) -> OwnLimits:
+        """Limit an advertiser; None is the limit of all who have none of their own."""
+        own = OwnLimits(as_advertiser(advertiser), max_campaigns, credit_limit)
+        own.over(AdvertiserLimits())  # which checks them
+        with self._transaction() as connection:
+            values = (own.advertiser, max_campaigns, credit_limit)
+            connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?)", values)
+        return own
+
+    def limits(self) -> list[OwnLimits]:
+        """All advertisers with limits of their own."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT advertiser, max_campaigns, credit_limit FROM limits ORDER BY advertiser"
+            )
+            return [OwnLimits(*row) for row in rows]
 
     def all(self) -> list[StoredKey]:
         """All keys in the order of creation, expired and revoked ones too."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kreach.adsystem.access.key import Key, digest_of, parts_of
-from kreach.adsystem.access.keys import KeyStore, StoredKey
+from kreach.adsystem.access.keys import KeyStore, OwnLimits, StoredKey
+from kreach.adsystem.settings import AdvertiserLimits
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
@@ -67,6 +68,7 @@ class KeyRing:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._entries: Mapping[str, _Entry] = {}
+        self._limits: Mapping[str, OwnLimits] = {}
         self._fresh_at = monotonic()
         try:
             self._read()
@@ -111,6 +113,11 @@ class KeyRing:
         former = hmac.compare_digest(digest, entry.former) and now < entry.former_until_ts
         return _checked(entry.key, current or former, now)
 
+    def limits(self, advertiser: str, default: AdvertiserLimits) -> AdvertiserLimits:
+        """What an advertiser may have."""
+        own = self._limits.get(advertiser)
+        return default if own is None else own.over(default)
+
     def refresh(self) -> None:
         """Load changes. If the file cannot be read, the keys stay as they were."""
         try:
@@ -133,6 +140,7 @@ class KeyRing:
         version = self._store.version()  # before the rows: a change in between is seen next time
         if version != self._version:
             self._entries = {stored.key.id: self._entry(stored) for stored in self._store.all()}
+            self._limits = {own.advertiser: own for own in self._store.limits()}
             self._version = version
         self._fresh_at = begun
 

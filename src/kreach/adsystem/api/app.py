@@ -1,7 +1,7 @@
 """The reporting API as an application: its services, its policy and its error handlers."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,8 @@ from kreach.adsystem.api.errors import (
 from kreach.adsystem.api.openapi import describe, returns
 from kreach.adsystem.api.routes import add_routes
 from kreach.adsystem.api.services import Forbidden, Services
-from kreach.adsystem.api.web import Bearer, Busy, RequestGuard, open_to_all
+from kreach.adsystem.api.web import Bearer, RequestGuard, open_to_all
+from kreach.adsystem.api.workers import Busy, QueueFull
 from kreach.adsystem.disclosure.chapters.policy import ChapterPolicy
 from kreach.adsystem.disclosure.noise.policy import NoisePolicy
 from kreach.adsystem.disclosure.open import OpenPolicy
@@ -39,6 +40,7 @@ from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import RequestChecks
 
 __all__ = ["advertiser_policy", "reporting_app"]
 
@@ -91,7 +93,7 @@ def reporting_app(
             )
             advertisers = ReportService(store, policy, clock)
             opened.callback(advertisers.close)
-        services = Services(store, metrics, operators, ring, advertisers)
+        services = Services(store, metrics, operators, ring, advertisers, settings.limits)
         opened.pop_all()
 
     @asynccontextmanager
@@ -111,11 +113,16 @@ def reporting_app(
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
-        **({} if ring is None else _with_keys()),
+        **(_without_keys() if ring is None else _with_keys()),
     )
     admit = open_to_all if ring is None else Gate(ring, log, metrics, clock)
     app.add_middleware(
-        RequestGuard, log=log, metrics=metrics, admit=admit, max_body_bytes=_MAX_BODY_BYTES
+        RequestGuard,
+        log=log,
+        metrics=metrics,
+        admit=admit,
+        max_body_bytes=_MAX_BODY_BYTES,
+        checks=_checks(settings),
     )
     _add_error_handlers(app, log)
     add_routes(app, services)
@@ -123,11 +130,28 @@ def reporting_app(
     return app
 
 
+def _checks(settings: ReportingSettings) -> RequestChecks:
+    """With keys and without `names`, any Host: a page of another site has no key to use."""
+    any_host = settings.keys and not settings.names
+    return RequestChecks(settings.names, settings.host, any_host=any_host)
+
+
+def _without_keys() -> dict[str, Any]:
+    return {"responses": _failures({403: "A page of another site", 429: "Queue full"})}
+
+
 def _with_keys() -> dict[str, Any]:
-    errors = {401: "No valid key", 403: "The role may not do this", 429: "Rate limit exceeded"}
+    errors = {
+        401: "No valid key",
+        403: "The role may not do this",
+        429: "Rate limit exceeded, or queue full",
+    }
+    return {"dependencies": [Depends(Bearer())], "responses": _failures(errors)}
+
+
+def _failures(texts: Mapping[int, str]) -> dict[int, dict[str, Any]]:
     failure = returns(Health)[422]
-    responses = {status: failure | {"description": text} for status, text in errors.items()}
-    return {"dependencies": [Depends(Bearer())], "responses": responses}
+    return {status: failure | {"description": text} for status, text in texts.items()}
 
 
 def _add_error_handlers(app: FastAPI, log: Log) -> None:
@@ -153,6 +177,10 @@ def _add_error_handlers(app: FastAPI, log: Log) -> None:
     @app.exception_handler(Busy)
     async def busy(_: Request, error: Busy) -> Response:
         return error_response(503, str(error), headers=_RETRY)
+
+    @app.exception_handler(QueueFull)
+    async def queue_full(_: Request, error: QueueFull) -> Response:
+        return error_response(429, str(error), headers={"retry-after": str(error.retry_seconds)})
 
     async def unavailable(_: Request, error: Exception) -> Response:
         message = str(error) if isinstance(error, LogUnavailable) else "the store cannot be used"

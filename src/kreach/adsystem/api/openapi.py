@@ -23,6 +23,7 @@ _ANSWERS: tuple[type, ...] = (
     report.PacingDocument,
     report.PlanDocument,
     report.ReachDocument,
+    report.Readiness,
     report.SeriesDocument,
     report.SuppressionList,
 )

@@ -10,7 +10,7 @@ from kreach.adsystem.api import inputs
 from kreach.adsystem.api.errors import json_response
 from kreach.adsystem.api.openapi import returns
 from kreach.adsystem.api.scope import MAX_TOGETHER
-from kreach.adsystem.api.services import Forbidden, HealthCheck, Services
+from kreach.adsystem.api.services import Forbidden, HealthCheck, ReadyCheck, Services
 from kreach.adsystem.api.web import viewer_of
 from kreach.adsystem.campaigns.campaign import ID
 from kreach.adsystem.campaigns.store import UnknownCampaign, UnknownFamily
@@ -58,7 +58,7 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
     @app.post(
         "/v1/campaigns",
         status_code=201,
-        responses=returns(report.CampaignDefinition, 400, 408, 409, 413, 503, status=201),
+        responses=returns(report.CampaignDefinition, 400, 408, 409, 413, 415, 503, status=201),
     )
     async def create_campaign(viewer: Caller, body: inputs.CampaignIn) -> Response:
         """Create a campaign; the newest catalogue must have its audience."""
@@ -75,7 +75,7 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
         """Campaigns in the order they were created, with impressions, spend and people reached."""
         services.reports.add("list")
         listing = services.scope(viewer).listing
-        return json_response(await services.measuring.run(listing, after, limit))
+        return json_response(await services.measure(viewer, listing, after, limit))
 
     @app.get("/v1/campaigns/{campaign}", responses=returns(report.CampaignStatus, 404, 503))
     async def get_campaign(viewer: Caller, campaign: str, level: Level = 0.95) -> Response:
@@ -83,12 +83,12 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
         services.reports.add("status")
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
-            await services.measuring.run(scope.ask, scope.service.status, name, level)
+            await services.measure(viewer, scope.ask, scope.service.status, name, level)
         )
 
     @app.patch(
         "/v1/campaigns/{campaign}",
-        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 503),
+        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 415, 503),
     )
     async def change_campaign(
         viewer: Caller, campaign: str, body: inputs.CampaignChange
@@ -96,9 +96,7 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
         """Pause, resume, end, or change budget, end, bid limits or creative."""
         scope, name = services.scope(viewer), _campaign(campaign)
         changes = body.model_dump(exclude_unset=True)
-        return json_response(
-            await services.managing.run(scope.ask, scope.service.change, name, changes)
-        )
+        return json_response(await services.managing.run(scope.change, name, changes))
 
 
 def _family(name: str) -> str:
@@ -112,7 +110,7 @@ def _add_families(app: FastAPI, services: Services) -> None:
     @app.post(
         "/v1/families",
         status_code=201,
-        responses=returns(report.FamilyDefinition, 400, 408, 409, 413, 503, status=201),
+        responses=returns(report.FamilyDefinition, 400, 408, 409, 413, 415, 503, status=201),
     )
     async def create_family(viewer: Caller, body: inputs.FamilyIn) -> Response:
         """Create a family; campaigns join it when they are created."""
@@ -133,7 +131,7 @@ def _add_families(app: FastAPI, services: Services) -> None:
 
     @app.patch(
         "/v1/families/{family}",
-        responses=returns(report.FamilyDefinition, 400, 404, 408, 413, 503),
+        responses=returns(report.FamilyDefinition, 400, 404, 408, 413, 415, 503),
     )
     async def change_family(viewer: Caller, family: str, body: inputs.FamilyChange) -> Response:
         """Change the budget; null is none."""
@@ -168,7 +166,7 @@ def _add_together(app: FastAPI, services: Services) -> None:
         if len(set(names)) < 2:
             raise KreachError.rule("campaign", "name two different campaigns or more", names[0])
         scope = services.scope(viewer)
-        return json_response(await services.measuring.run(scope.together, names, question))
+        return json_response(await services.measure(viewer, scope.together, names, question))
 
     @app.get(
         "/v1/families/{family}/reach",
@@ -187,7 +185,7 @@ def _add_together(app: FastAPI, services: Services) -> None:
         services.reports.add("together")
         question = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
         scope, name = services.scope(viewer), _family(family)
-        return json_response(await services.measuring.run(scope.family_reach, name, question))
+        return json_response(await services.measure(viewer, scope.family_reach, name, question))
 
 
 def _add_reach(app: FastAPI, services: Services) -> None:
@@ -206,7 +204,9 @@ def _add_reach(app: FastAPI, services: Services) -> None:
         services.reports.add("so far" if question.so_far else "window")
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
-            await services.measuring.run(scope.ask, scope.service.reach, name, question)
+            await services.measuring.run(
+                viewer.owner, scope.ask, scope.service.reach, name, question
+            )
         )
 
     @app.get("/v1/campaigns/{campaign}/series", responses=returns(report.SeriesDocument, 404, 503))
@@ -225,7 +225,9 @@ def _add_reach(app: FastAPI, services: Services) -> None:
         question = ReachQuestion(Window.between(start, end), tuple(cap), level, catalogue)
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
-            await services.measuring.run(scope.ask, scope.service.series, name, by, question)
+            await services.measuring.run(
+                viewer.owner, scope.ask, scope.service.series, name, by, question
+            )
         )
 
     @app.get("/v1/campaigns/{campaign}/curve", responses=returns(report.CurveDocument, 404, 503))
@@ -242,7 +244,9 @@ def _add_reach(app: FastAPI, services: Services) -> None:
         question = ReachQuestion(caps=tuple(cap), level=level, catalogue=catalogue)
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
-            await services.measuring.run(scope.ask, scope.service.curve, name, by, question)
+            await services.measuring.run(
+                viewer.owner, scope.ask, scope.service.curve, name, by, question
+            )
         )
 
 
@@ -260,7 +264,9 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
         window = Window.between(start, end)
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
-            await services.measuring.run(scope.ask, scope.service.pacing, name, window, points)
+            await services.measuring.run(
+                viewer.owner, scope.ask, scope.service.pacing, name, window, points
+            )
         )
 
     @app.get("/v1/campaigns/{campaign}/plan", responses=returns(report.PlanDocument, 404, 503))
@@ -295,7 +301,7 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
         )
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
-            await services.planning.run(scope.ask, scope.service.plan, name, question)
+            await services.plan(viewer, scope.ask, scope.service.plan, name, question)
         )
 
 
@@ -327,6 +333,18 @@ def _add_monitoring(app: FastAPI, services: Services) -> None:
             return await check.response()
         document = await services.managing.run(services.operators.health)
         return json_response(document, 200 if document.status == "ok" else 503)
+
+    ready = ReadyCheck(services)
+
+    @app.get(
+        "/readyz",
+        responses=returns(report.Readiness)
+        | {503: returns(report.Readiness)[200] | {"description": "Not ready"}},
+        openapi_extra={"security": [{}]} if services.ring is not None else None,
+    )
+    async def readiness(viewer: Caller) -> Response:
+        """Whether the service may get requests: log, store, keys and catalogues can be used."""
+        return await ready.response(viewer)
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 

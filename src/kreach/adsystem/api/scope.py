@@ -30,6 +30,7 @@ from kreach.adsystem.reports.report import (
     FamilyList,
 )
 from kreach.adsystem.reports.service import ReportService
+from kreach.adsystem.settings import AdvertiserLimits
 from kreach.errors import KreachError
 
 __all__ = ["MAX_TOGETHER", "CampaignScope"]
@@ -43,8 +44,13 @@ D = TypeVar("D", bound=msgspec.Struct)
 class CampaignScope:
     """A report service as one caller may use it; without an advertiser, all campaigns."""
 
-    def __init__(self, service: ReportService, advertiser: str | None = None) -> None:
-        self.service = service
+    def __init__(
+        self,
+        service: ReportService,
+        advertiser: str | None = None,
+        limits: AdvertiserLimits | None = None,
+    ) -> None:
+        self.service, self._limits = service, limits
         self._advertiser = None if advertiser is None else as_advertiser(advertiser)
         self._prefix = "" if advertiser is None else f"{self._advertiser}."
 
@@ -73,18 +79,23 @@ class CampaignScope:
             self._check_own("family", family)
             named["family"] = f"{self._prefix}{family}"
         try:
-            return self._own(self.service.create(document | named))
+            return self._own(self.service.create(document | named, self._limits))
         except CampaignExists:
             raise CampaignExists(str(name)) from None
         except NoSuchFamily:
             raise NoSuchFamily(str(family)) from None
+
+    def change(self, campaign: str, changes: dict[str, Any]) -> CampaignDefinition:
+        """Change a campaign within the caller's limits."""
+        return self.ask(self.service.change, campaign, changes, self._limits)
 
     def create_family(self, document: dict[str, Any]) -> FamilyDefinition:
         """Store a new family; another advertiser may have one of the same name."""
         name = document.get("id")
         self._check_own("id", name)
         try:
-            made = self.service.create_family(document | {"id": f"{self._prefix}{name}"})
+            named = document | {"id": f"{self._prefix}{name}"}
+            made = self.service.create_family(named, self._limits)
         except FamilyExists:
             raise FamilyExists(str(name)) from None
         return self._own_family(made)

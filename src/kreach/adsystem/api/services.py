@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from fastapi import Response
 
@@ -11,14 +12,17 @@ from kreach.adsystem.access.gate import Viewer
 from kreach.adsystem.access.ring import KeyRing
 from kreach.adsystem.api.errors import json_response
 from kreach.adsystem.api.scope import CampaignScope
-from kreach.adsystem.api.web import Workers
+from kreach.adsystem.api.workers import FairWorkers, Workers
 from kreach.adsystem.reports.context import ReportContext
+from kreach.adsystem.reports.report import Readiness
 from kreach.adsystem.reports.service import ReportService
+from kreach.adsystem.settings import AdvertiserLimits
 from kreach.service.metrics import Metrics
 
-__all__ = ["Forbidden", "HealthCheck", "Services"]
+__all__ = ["Forbidden", "HealthCheck", "ReadyCheck", "Services"]
 
 _HEALTH_SECONDS = 1.0
+T = TypeVar("T")
 
 
 class Forbidden(RuntimeError):
@@ -38,12 +42,23 @@ class Services:
         operators: ReportService,
         ring: KeyRing | None = None,
         advertisers: ReportService | None = None,
+        limits: AdvertiserLimits | None = None,
     ) -> None:
+        self._limits = limits or AdvertiserLimits()
         self.store, self.metrics, self.ring = store, metrics, ring
         self.operators, self.advertisers = operators, advertisers
         self.managing = Workers("campaigns", 2, 200)
-        self.measuring = Workers("reports", 3, 60)
-        self.planning = Workers("plans", 1, 5)
+        alone = ring is None  # then all callers are one owner
+        self.measuring = FairWorkers(
+            "reports",
+            3,
+            max_per_owner=3 if alone else 2,
+            max_waiting_per_owner=60,
+            max_waiting=600,
+        )
+        self.planning = FairWorkers(
+            "plans", 2, max_per_owner=1, max_waiting_per_owner=5, max_waiting=100
+        )
         self.reports = metrics.count("reports", "Reports, by kind", "kind")
         live = store.live
         alarms = store.corrections.alarms
@@ -67,15 +82,26 @@ class Services:
             metrics.gauge(f"{name}_under_way", f"Requests under way, {name}", self._waiting(name))
 
     def _waiting(self, name: str) -> Callable[[], dict[str, float]]:
-        workers: Workers = getattr(self, name)
+        workers: Workers | FairWorkers = getattr(self, name)
         return lambda: {"": workers.under_way}
+
+    async def measure(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
+        """Compute a report when it is the viewer's turn."""
+        return await self.measuring.run(viewer.owner, work, *args)
+
+    async def plan(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
+        """Compute a plan when it is the viewer's turn."""
+        return await self.planning.run(viewer.owner, work, *args)
 
     def scope(self, viewer: Viewer) -> CampaignScope:
         """The service that a viewer may use, and whose campaigns it may name."""
         if viewer.role == "operator":
             return CampaignScope(self.operators)
         if viewer.role == "advertiser" and viewer.advertiser and self.advertisers is not None:
-            return CampaignScope(self.advertisers, viewer.advertiser)
+            own = self._limits
+            if self.ring is not None:
+                own = self.ring.limits(viewer.advertiser, own)
+            return CampaignScope(self.advertisers, viewer.advertiser, own)
         raise Forbidden(viewer.role)
 
     def close(self) -> None:
@@ -88,6 +114,30 @@ class Services:
             self.advertisers.close()
         self.operators.close()
         self.store.close()
+
+
+class ReadyCheck:
+    """Whether requests can be answered in full, checked at most once a second."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._lock = asyncio.Lock()
+        self._checked_at = -math.inf
+        self._missing: tuple[str, ...] = ()
+
+    async def response(self, viewer: Viewer) -> Response:
+        """What is missing is for operators and publishers only."""
+        async with self._lock:
+            if time.monotonic() - self._checked_at >= _HEALTH_SECONDS:
+                work = self._services.operators.waiting_for
+                self._missing = await self._services.managing.run(work)
+                self._checked_at = time.monotonic()
+        missing, ring = self._missing, self._services.ring
+        if ring is not None and ring.failing:
+            missing += ("keys",)
+        shown = missing if viewer.role in ("operator", "publisher") else ()
+        document = Readiness(status="not ready" if missing else "ready", waiting_for=shown)
+        return json_response(document, 503 if missing else 200)
 
 
 class HealthCheck:

@@ -1,12 +1,9 @@
-"""Middleware and thread pools: authentication, body limits, request metrics."""
+"""Middleware: authentication, body limits, request metrics."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.openapi.models import HTTPBearer
@@ -14,20 +11,26 @@ from fastapi.security.base import SecurityBase
 
 from kreach.adsystem.access.gate import OPERATOR, Admit, Refusal, Viewer
 from kreach.adsystem.api.errors import error_response
-from kreach.service.bodies import BodyTimeout, BodyTooLong, read_body
+from kreach.errors import KreachError
+from kreach.service.bodies import (
+    BodyTimeout,
+    BodyTooLong,
+    UnsupportedEncoding,
+    content_encoding,
+    decompressed,
+    read_body,
+)
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.request_checks import RequestChecks
 
 __all__ = [
     "Bearer",
-    "Busy",
     "RequestGuard",
-    "Workers",
     "open_to_all",
     "viewer_of",
 ]
 
-T = TypeVar("T")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -38,38 +41,6 @@ _CLOSE = {"connection": "close"}
 _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _VIEWER = "kreach.viewer"
-
-
-class Busy(RuntimeError):
-    """Too many requests are waiting."""
-
-
-class Workers:
-    """A thread pool for blocking work, with a bounded queue."""
-
-    def __init__(self, name: str, threads: int, max_waiting: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._max_under_way = threads + max_waiting
-        self._lock = threading.Lock()
-        self.under_way = 0
-
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """Run work in a thread, and await its result."""
-        with self._lock:
-            if self.under_way >= self._max_under_way:
-                raise Busy("too many requests at once: try again later")
-            self.under_way += 1
-        future = self._threads.submit(partial(work, *args))
-        future.add_done_callback(self._done)
-        return await asyncio.wrap_future(future)
-
-    def _done(self, _: object) -> None:
-        with self._lock:
-            self.under_way -= 1
-
-    def close(self) -> None:
-        """Wait for running work; cancel what is queued."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def open_to_all(_: Any) -> Viewer | Refusal:
@@ -94,8 +65,8 @@ async def viewer_of(request: Request) -> Viewer:
 
 
 class RequestGuard:
-    """Middleware: authenticates with `admit` before it reads the body, limits the body, counts
-    requests, and turns failures into 500.
+    """Middleware: authenticates with `admit` and checks before it reads the body, limits the body,
+    counts requests, and turns failures into 500.
     """
 
     def __init__(
@@ -105,7 +76,9 @@ class RequestGuard:
         metrics: Metrics,
         max_body_bytes: int,
         admit: Admit = open_to_all,
+        checks: RequestChecks | None = None,
     ) -> None:
+        self._checks = checks
         self._app, self._log, self._admit = app, log, admit
         self._max_body_bytes = max_body_bytes
         self._requests = metrics.count("requests", "Requests, by route and status", "request")
@@ -130,15 +103,13 @@ class RequestGuard:
         try:
             refused = self._refused(scope)
             if refused is None:
-                first = await asyncio.wait_for(receive(), _BODY_SECONDS)
-                body = await read_body(first, receive, self._max_body_bytes, _BODY_SECONDS)
+                body = await self._read(scope, receive)
                 if body is None:
                     return
-                await self._app(scope, _again(body, receive), counted)
-        except BodyTooLong as error:
-            refused = error_response(413, str(error), headers=_CLOSE)
-        except (BodyTimeout, TimeoutError):
-            refused = error_response(408, "the body did not arrive in time", headers=_CLOSE)
+                if isinstance(body, Response):
+                    refused = body
+                else:
+                    await self._app(scope, _again(body, receive), counted)
         except Exception as error:
             refused = self._failed(error, scope)
         if refused is not None and not status:
@@ -151,8 +122,27 @@ class RequestGuard:
         viewer = self._admit(scope)
         if isinstance(viewer, Refusal):
             return error_response(viewer.status, viewer.message, headers=viewer.headers)
+        failed = None if self._checks is None else self._checks.refusal(scope)
+        if failed is not None:
+            return error_response(failed.status, failed.message)
         scope[_VIEWER] = viewer
         return None
+
+    async def _read(self, scope: Any, receive: Receive) -> bytes | Response | None:
+        """The body, or the response to one that is refused; None if the client has gone."""
+        limit = self._max_body_bytes
+        try:
+            first = await asyncio.wait_for(receive(), _BODY_SECONDS)
+            body = await read_body(first, receive, limit, _BODY_SECONDS)
+            return decompressed(body, content_encoding(scope["headers"]), limit) if body else body
+        except BodyTooLong as error:
+            return error_response(413, str(error), headers=_CLOSE)
+        except UnsupportedEncoding as error:
+            return error_response(415, str(error), headers={"accept-encoding": "gzip"})
+        except (BodyTimeout, TimeoutError):
+            return error_response(408, "the body did not arrive in time", headers=_CLOSE)
+        except KreachError as error:  # not the gzip that it says it is
+            return error_response(400, str(error))
 
     def _failed(self, error: Exception, scope: Any) -> Response:
         kind = type(error).__name__

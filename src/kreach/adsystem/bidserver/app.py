@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from kreach.adsystem.bidserver.bids import Bids
 from kreach.adsystem.bidserver.notices import Notices
@@ -10,7 +11,8 @@ from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.sharing.fleet_member import FleetStatus
 from kreach.service.metrics import Metrics
-from kreach.service.web import App, FastRoute, Request, Response, json_response
+from kreach.service.request_checks import RequestChecks
+from kreach.service.web import App, FastRoute, Request, Response, json_response, ready_response
 
 __all__ = ["bidder_app", "bidder_app_with_fast_path"]
 
@@ -22,24 +24,40 @@ def bidder_app(state: BidderState, metrics: Metrics) -> App:
 
 def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App, FastRoute]:
     """The bidder as an application, and its bid route for a server that can skip ASGI."""
+    settings = state.settings
+    public_name = urlsplit(settings.notices).hostname or settings.host
     site = App(
         state.log,
         metrics,
+        checks=RequestChecks((*settings.names, public_name), settings.host),
         max_body_bytes=state.settings.max_body_bytes,
         start=state.start,
         stop=state.stop,
     )
     notices = Notices(state, metrics)
     bids = Bids(state, metrics)
-    site.route("POST /openrtb2/bid", bids.bid)
-    site.route("POST /openrtb2/bid/*", bids.bid)
+    site.route("POST /openrtb2/bid", bids.bid, public=True)
+    site.route("POST /openrtb2/bid/*", bids.bid, public=True)
     for method in ("GET", "POST"):
-        site.route(f"{method} /openrtb2/billing/*", notices.billing)
-        site.route(f"{method} /openrtb2/win/*", notices.win)
-        site.route(f"{method} /openrtb2/loss/*", notices.loss)
+        site.route(f"{method} /openrtb2/billing/*", notices.billing, public=True)
+        site.route(f"{method} /openrtb2/win/*", notices.win, public=True)
+        site.route(f"{method} /openrtb2/loss/*", notices.loss, public=True)
     site.route("GET /healthz", lambda request: _health(state, request))
+    site.route("GET /readyz", lambda _: _readiness(state))
     _add_gauges(state, metrics)
     return site, site.fast_route("POST /openrtb2/bid", bids.answer)
+
+
+def _readiness(state: BidderState) -> Response:
+    fleet = state.fleet
+    return ready_response(
+        {
+            "start": not state.ready,
+            "catalogues": not state.catalogue_bidders,
+            "log": state.journal.failure is not None,
+            "sharing": fleet is not None and not fleet.status.leasing,
+        }
+    )
 
 
 def _health(state: BidderState, _: Request) -> Response:

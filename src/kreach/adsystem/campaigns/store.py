@@ -13,8 +13,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.campaigns.campaign import REMOVED, Campaign, campaign_from
+from kreach.adsystem.campaigns.campaign import REMOVED, Campaign, campaign_from, owner_of
 from kreach.adsystem.campaigns.family import Family, family_from
+from kreach.adsystem.campaigns.quota import Quota
 from kreach.errors import KreachError
 from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
@@ -145,6 +146,11 @@ class StoredCampaign:
     revision: int
 
 
+def _range(owner: str) -> tuple[str, str]:
+    """The ids of an advertiser lie between these: from "acme." up to "acme/"."""
+    return f"{owner}.", f"{owner}/"
+
+
 class CampaignStore:
     """All campaigns. Every change is durable when the call returns."""
 
@@ -163,21 +169,30 @@ class CampaignStore:
         with self._lock, transaction(self._connection) as connection:
             yield connection
 
-    def add(self, campaign: Campaign) -> StoredCampaign:
-        """Store a new campaign; its id must be new, and its family must exist."""
+    def check_writable(self) -> None:
+        """Raise what keeps this store from being written."""
+        with self._transaction():
+            pass
+
+    def add(self, campaign: Campaign, quota: Quota | None = None) -> StoredCampaign:
+        """Store a new campaign; its id must be new, its family must exist, its quota hold."""
         with self._transaction() as connection:
             if campaign.family is not None and not self._families("id = ?", (campaign.family,)):
                 raise NoSuchFamily(campaign.family)
             same = connection.execute("SELECT 1 FROM campaigns WHERE id = ?", (campaign.id,))
             if same.fetchone():
                 raise CampaignExists(campaign.id)
+            if quota is not None:
+                quota.check_new(campaign, self._siblings(campaign.id))
             connection.execute(
                 f"INSERT INTO campaigns (id, document, revision) VALUES (?, ?, {_NEXT})",
                 (campaign.id, json.dumps(campaign.document())),
             )
         return self.get(campaign.id)
 
-    def change(self, campaign_id: str, changes: dict[str, Any]) -> StoredCampaign:
+    def change(
+        self, campaign_id: str, changes: dict[str, Any], quota: Quota | None = None
+    ) -> StoredCampaign:
         """Change what may change while a campaign runs; an ended one stays ended."""
         for name in changes:
             if name not in _CHANGEABLE:
@@ -187,11 +202,19 @@ class CampaignStore:
             if campaign.state == "ended":
                 raise CampaignEnded
             changed = campaign_from(campaign.document() | changes)
+            if quota is not None:
+                quota.check_change(campaign, changed, self._siblings(campaign_id))
             connection.execute(
                 f"UPDATE campaigns SET document = ?, revision = {_NEXT} WHERE id = ?",
                 (json.dumps(changed.document()), campaign_id),
             )
         return self.get(campaign_id)
+
+    def _siblings(self, campaign_id: str) -> list[Campaign]:
+        """The other campaigns of its advertiser."""
+        owner = owner_of(campaign_id) or ""
+        rows = self._rows("WHERE id > ? AND id < ? AND id <> ?", (*_range(owner), campaign_id))
+        return [row.campaign for row in rows]
 
     def replicate(
         self,
@@ -231,17 +254,20 @@ class CampaignStore:
         """
         where = "WHERE revision > ?"
         values: tuple[int | str, ...] = (after_revision,)
-        if owner is not None:  # from "acme." up to "acme/"; the plus leaves the index of ids alone
+        if owner is not None:  # the plus leaves the index of ids alone
             where = "WHERE +revision > ? AND id > ? AND id < ?"
-            values = (*values, f"{owner}.", f"{owner}/")
+            values = (*values, *_range(owner))
         with self._lock:
             return self._rows(where, values)
 
-    def add_family(self, family: Family) -> StoredFamily:
-        """Store a new family; its id must be new."""
+    def add_family(self, family: Family, quota: Quota | None = None) -> StoredFamily:
+        """Store a new family; its id must be new, and its advertiser's quota hold."""
         with self._transaction() as connection:
             if self._families("id = ?", (family.id,)):
                 raise FamilyExists(family.id)
+            if quota is not None:
+                owned = self._families("id > ? AND id < ?", _range(owner_of(family.id) or ""))
+                quota.check_families(len(owned) + 1)
             connection.execute(
                 f"INSERT INTO families (id, document, revision) VALUES (?, ?, {_NEXT_FAMILY})",
                 (family.id, json.dumps(family.document())),
@@ -280,7 +306,7 @@ class CampaignStore:
             with self._lock:
                 return self._families(where, values)
         with self._lock:
-            owned = (*values, f"{owner}.", f"{owner}/")
+            owned = (*values, *_range(owner))
             return self._families(f"{where} AND id > ? AND id < ?", owned)
 
     def _families(self, where: str, values: tuple[Any, ...]) -> list[StoredFamily]:

@@ -26,6 +26,7 @@ from kreach.errors import KreachError
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.web import ready_response
 
 __all__ = ["check_console", "console_app"]
 
@@ -126,6 +127,12 @@ def _add_probes(app: FastAPI, console: Console) -> None:
     async def health() -> dict[str, str]:
         """The console runs without reporting, but then shows nothing new."""
         return {"status": "ok", "reporting": console.unavailable or "ok"}
+
+    @app.get("/readyz")
+    async def readiness() -> Response:
+        """Ready while reporting answers: there is something to show."""
+        ready = ready_response({"reporting": console.unavailable is not None})
+        return Response(ready.body, ready.status, media_type="application/json")
 
     @app.get("/metrics")
     async def counters() -> Response:

@@ -1,15 +1,14 @@
-"""Host and origin checks, and the content security policy of the pages.
+"""The console's checks of requests, and the content security policy of its pages.
 
-The console acts with a key, so a page of another site in the same browser must not reach it: the
-Host of a request must be this machine or one of the names in the settings, and its Origin a page
-of the console. The policy lets pages load nothing from elsewhere.
+The console acts with a key and has no accounts, so a page of another site in the same browser must
+not reach it (`service.request_checks`). The policy lets pages load nothing from elsewhere.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from kreach.adsystem.reports.report import ErrorDocument, ErrorInfo, to_json
+from kreach.service.request_checks import RequestChecks
 
 __all__ = ["HostGuard"]
 
@@ -18,7 +17,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADERS = (
     (
         b"content-security-policy",
@@ -37,14 +35,15 @@ class HostGuard:
 
     def __init__(self, app: Application, names: Iterable[str], host: str) -> None:
         self.app = app
-        self._names = {*_LOOPBACK, *names, host.strip("[]").lower()}
+        self._checks = RequestChecks(names, host, any_address=False, json_bodies=False)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 403."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        if self._is_allowed(scope):
+        refused = self._checks.refusal(scope)
+        if refused is None:
 
             async def send_with_headers(message: Message) -> None:
                 if message["type"] == "http.response.start":
@@ -55,28 +54,7 @@ class HostGuard:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            error = ErrorInfo(message="host must be a name of the console")
-            body = to_json(ErrorDocument(error=error))
+            body = to_json(ErrorDocument(error=ErrorInfo(message=refused.message)))
             json = [(b"content-type", b"application/json")]
-            await send({"type": "http.response.start", "status": 403, "headers": json})
+            await send({"type": "http.response.start", "status": refused.status, "headers": json})
             await send({"type": "http.response.body", "body": body})
-
-    def _is_allowed(self, scope: Any) -> bool:
-        hosts = _values(scope, b"host")
-        origins = _values(scope, b"origin")
-        if len(hosts) != 1 or len(origins) > 1:
-            return False
-        if _name(f"//{hosts[0]}") not in self._names:
-            return False
-        return not origins or _name(origins[0]) in self._names
-
-
-def _values(scope: Any, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
-def _name(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None

@@ -540,6 +540,13 @@ class Health(Document, frozen=True, kw_only=True):
     campaigns: int | None = None
 
 
+class Readiness(Document, frozen=True, kw_only=True):
+    """Whether the service may get requests, and what it waits for."""
+
+    status: str
+    waiting_for: tuple[str, ...] = ()
+
+
 def to_json(document: object) -> bytes:
     """A document as JSON; floats in the shortest form that reads back as the same number."""
     return msgspec.json.encode(document)

@@ -4,6 +4,7 @@ One service serves operators and advertisers alike: the policy decides what a ca
 route whose campaigns a caller may name (`api.scope`). For use by several threads.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from kreach.adsystem.campaigns.campaign import (
     owner_of,
 )
 from kreach.adsystem.campaigns.family import Family, check_family, family_from
+from kreach.adsystem.campaigns.quota import Quota
 from kreach.adsystem.campaigns.store import (
     NoSuchFamily,
     StoredCampaign,
@@ -53,7 +55,7 @@ from kreach.adsystem.reports.report import (
 from kreach.adsystem.reports.suppressions import Suppressions
 from kreach.adsystem.reports.together import check_together, together_document
 from kreach.adsystem.reports.visible import VisibleAudiences
-from kreach.adsystem.settings import EVERYONE
+from kreach.adsystem.settings import EVERYONE, AdvertiserLimits
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS, as_micros
 from kreach.boundary.times import Window, iso_optional, iso_text
@@ -70,7 +72,7 @@ class ReportService:
     """Campaigns, reach, series, pacing and plans as one policy shows them."""
 
     def __init__(self, store: ReportContext, policy: Policy, clock: Clock) -> None:
-        self.store, self.policy = store, policy
+        self.store, self.policy, self._clock = store, policy, clock
         self.suppressions = Suppressions(clock)
         self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
         self._visible = VisibleAudiences(store.catalogues, policy)
@@ -81,8 +83,10 @@ class ReportService:
 
     # -- campaigns ----------------------------------------------------------------------------
 
-    def create(self, document: dict[str, Any]) -> CampaignDefinition:
-        """Store a new campaign that can bid on the newest catalogue."""
+    def create(
+        self, document: dict[str, Any], limits: AdvertiserLimits | None = None
+    ) -> CampaignDefinition:
+        """Store a new campaign that can bid on the newest catalogue, within its owner's limits."""
         name, newest = document.get("audience", EVERYONE), self.store.catalogues.newest
         if name in self.store.audience_names:
             self._check_audience(
@@ -93,7 +97,8 @@ class ReportService:
         check_runnable(campaign, audience)
         if campaign.family is not None:
             check_family(self._family_of(campaign), audience)
-        return _definition(self.store.campaigns.add(campaign).campaign)
+        quota = self._quota(limits)
+        return _definition(self.store.campaigns.add(campaign, quota).campaign)
 
     def _family_of(self, campaign: Campaign) -> Family:
         assert campaign.family is not None
@@ -102,15 +107,23 @@ class ReportService:
         except UnknownFamily:
             raise NoSuchFamily(campaign.family) from None
 
-    def change(self, campaign_id: str, changes: dict[str, Any]) -> CampaignDefinition:
+    def change(
+        self, campaign_id: str, changes: dict[str, Any], limits: AdvertiserLimits | None = None
+    ) -> CampaignDefinition:
         """Change state, budget, end, bid limits or creative."""
-        stored = self.store.campaigns.change(campaign_id, changes)
+        stored = self.store.campaigns.change(campaign_id, changes, self._quota(limits))
         self.policy.campaign_changed(stored)
         return _definition(stored.campaign)
 
-    def create_family(self, document: dict[str, Any]) -> FamilyDefinition:
+    def _quota(self, limits: AdvertiserLimits | None) -> Quota | None:
+        return None if limits is None else Quota(limits, self._clock())
+
+    def create_family(
+        self, document: dict[str, Any], limits: AdvertiserLimits | None = None
+    ) -> FamilyDefinition:
         """Store a new family."""
-        return self._family(self.store.campaigns.add_family(family_from(document)).family)
+        family, quota = family_from(document), self._quota(limits)
+        return self._family(self.store.campaigns.add_family(family, quota).family)
 
     def change_family(self, family_id: str, changes: dict[str, Any]) -> FamilyDefinition:
         """Change a family's budget."""
@@ -414,6 +427,16 @@ class ReportService:
             catalogues=tuple(self.store.catalogues.versions),
             campaigns=sum(running),
         )
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """What is missing before requests can be answered."""
+        missing: tuple[str, ...] = () if self.log_failure() is None else ("log",)
+        missing += () if self.store.catalogues.versions else ("catalogues",)
+        try:
+            self.store.campaigns.check_writable()
+        except (sqlite3.Error, OSError):
+            missing += ("store",)
+        return missing
 
     def log_failure(self) -> str | None:
         """Refresh the log; the error message if that fails, or None."""

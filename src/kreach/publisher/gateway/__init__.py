@@ -1,7 +1,20 @@
 """The gateway service: names a visitor's group, reloads catalogues, enforces hard caps."""
 
-from kreach.publisher.gateway.app import gateway_app
+from kreach.publisher.gateway.app import gateway_app, gateway_apps
 from kreach.publisher.gateway.check import check
-from kreach.publisher.gateway.settings import FamilyCap, GatewaySettings, HardCap
+from kreach.publisher.gateway.settings import (
+    BrowserSettings,
+    FamilyCap,
+    GatewaySettings,
+    HardCap,
+)
 
-__all__ = ["FamilyCap", "GatewaySettings", "HardCap", "check", "gateway_app"]
+__all__ = [
+    "BrowserSettings",
+    "FamilyCap",
+    "GatewaySettings",
+    "HardCap",
+    "check",
+    "gateway_app",
+    "gateway_apps",
+]

@@ -3,10 +3,11 @@
 import asyncio
 import signal
 from contextlib import suppress
-from time import perf_counter
+from time import perf_counter, time
 
 import msgspec
 
+from kreach.publisher.gateway.browser import browser_app
 from kreach.publisher.gateway.catalogue_versions import CatalogueRollover
 from kreach.publisher.gateway.hard_cap import HardCaps
 from kreach.publisher.gateway.panel import GatewayPanel
@@ -22,9 +23,17 @@ from kreach.publisher.gateway.showings import FILE, StoreUnavailable
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
-from kreach.service.web import App, Request, Response, error_response, json_response
+from kreach.service.request_checks import RequestChecks
+from kreach.service.web import (
+    App,
+    Request,
+    Response,
+    error_response,
+    json_response,
+    ready_response,
+)
 
-__all__ = ["gateway_app"]
+__all__ = ["gateway_app", "gateway_apps"]
 
 _JSON = [(b"content-type", b"application/json")]
 
@@ -35,7 +44,17 @@ def gateway_app(
     metrics: Metrics | None = None,
     clock: Clock | None = None,
 ) -> App:
-    """The gateway as an ASGI application.
+    """The gateway as an ASGI application, without its port for browsers."""
+    return gateway_apps(settings, log, metrics, clock)[0]
+
+
+def gateway_apps(
+    settings: GatewaySettings,
+    log: Log,
+    metrics: Metrics | None = None,
+    clock: Clock | None = None,
+) -> tuple[App, App | None]:
+    """The gateway as an ASGI application and, with `browser`, another for that port.
 
     The build is read at once; a KreachError says what is wrong with it or with the store. Without
     a clock the machine's is used, not before the latest time in the store.
@@ -52,6 +71,7 @@ def gateway_app(
         metrics,
         settings.memory_hours,
         None if panel is None else panel.load,
+        settings.segtax,
     )
     caps = None
     must_forget = settings.memory_hours is not None and (settings.store / FILE).exists()
@@ -80,17 +100,21 @@ def gateway_app(
         if panel is not None:
             await panel.stop()
 
-    app = App(log, metrics, max_body_bytes=MAX_BODY_BYTES, start=start, stop=stop)
+    checks = RequestChecks(settings.names, settings.host)
+    app = App(log, metrics, max_body_bytes=MAX_BODY_BYTES, checks=checks, start=start, stop=stop)
     app.route("POST /v1/identify", _IdentifyRoute(catalogues, metrics))
     cap_routes = _CapRoutes(caps, panel, catalogues, log, metrics)
     app.route("POST /v1/allow", cap_routes.allow)
     app.route("POST /v1/shown", cap_routes.shown)
     app.route("GET /healthz", lambda _: _health(catalogues, caps, panel))
-    return app
+    app.route("GET /readyz", lambda _: _readiness(caps, panel))
+    if settings.browser is None:
+        return app, None
+    return app, browser_app(settings.browser, catalogues, log, metrics, clock or time)
 
 
 class _IdentifyRoute:
-    """POST /v1/identify."""
+    """POST /v1/identify. Nothing counts who is not in the build: it would tell whether an id is."""
 
     def __init__(self, catalogues: CatalogueRollover, metrics: Metrics) -> None:
         self._catalogues = catalogues
@@ -98,7 +122,6 @@ class _IdentifyRoute:
         self._answered = metrics.count(
             "identifications", "Visits answered, by version", "catalogue"
         )
-        self._unknown = metrics.count("unknown_users", "Visits of users not in the build")
         self._seconds = metrics.histogram("identify_seconds", "Time to answer a visit")
 
     def __call__(self, request: Request) -> Response:
@@ -107,8 +130,6 @@ class _IdentifyRoute:
         served = self._catalogues.current
         response = Response(200, served.user_object(user_id), _JSON)
         self._answered.add(served.version)
-        if user_id not in served.lookup:
-            self._unknown.add()
         self._seconds.observe(perf_counter() - began)
         return response
 
@@ -184,6 +205,16 @@ class _CapRoutes:
         response = error_response(503, str(error))
         response.headers.append((b"retry-after", b"1"))
         return response
+
+
+def _readiness(caps: HardCaps | None, panel: GatewayPanel | None) -> Response:
+    """A build is served as soon as there is an application; stores may fail later."""
+    return ready_response(
+        {
+            "hard_cap": caps is not None and caps.showings.failure is not None,
+            "panel": panel is not None and panel.showings.failure is not None,
+        }
+    )
 
 
 def _health(

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kreach.errors import KreachError
+from kreach.publisher.gateway.settings import SEGTAX
 from kreach.publisher.group_lookup import GroupLookup
 from kreach.publisher.store import FILES, read_group_lookup
 from kreach.service.logs import Log
@@ -47,7 +48,11 @@ class ServedCatalogue:
 
 
 def read_served_catalogue(
-    build: Path, choice: str, provider: str, memory_hours: float | None = None
+    build: Path,
+    choice: str,
+    provider: str,
+    memory_hours: float | None = None,
+    segtax: int = SEGTAX,
 ) -> ServedCatalogue:
     """Read a build, or raise a KreachError that says what is wrong with it."""
     lookup = read_group_lookup(build, choice)
@@ -58,7 +63,9 @@ def read_served_catalogue(
     for group in lookup.groups:
         digest.update(group.encode() + b"\0")
     prefix = b'{"data":[{"name":%b,"segment":[{"id":' % _json(provider)
-    suffix = b'}],"ext":{"catalogue":%b}}]}' % _json(lookup.version)
+    version = _json(lookup.version)
+    # `segtax` and `segclass` are what exchanges pass on that drop names and other extensions
+    suffix = b'}],"ext":{"catalogue":%b,"segtax":%d,"segclass":%b}}]}' % (version, segtax, version)
     return ServedCatalogue(lookup, digest.digest(), prefix, suffix)
 
 
@@ -80,9 +87,10 @@ class CatalogueRollover:
         metrics: Metrics,
         memory_hours: float | None = None,
         prepare: Callable[[Path], None] | None = None,
+        segtax: int = SEGTAX,
     ) -> None:
         """`prepare` reads what else the gateway needs of a build, before it is served."""
-        self._memory_hours, self._prepare = memory_hours, prepare
+        self._memory_hours, self._prepare, self._segtax = memory_hours, prepare, segtax
         self._build, self._choice, self._provider = build, choice, provider
         self._log = log
         self._reloads = metrics.count("reloads", "New builds read, by result", "result")
@@ -131,7 +139,9 @@ class CatalogueRollover:
         """The build in place, from one folder that does not change while it is read."""
         fingerprint = _fingerprint(self._build)
         folder = Path(os.path.realpath(self._build))
-        served = read_served_catalogue(folder, self._choice, self._provider, self._memory_hours)
+        served = read_served_catalogue(
+            folder, self._choice, self._provider, self._memory_hours, self._segtax
+        )
         if self._prepare is not None:
             self._prepare(folder)
         if _fingerprint(self._build) != fingerprint:

@@ -11,6 +11,7 @@ from kreach.publisher.gateway.panel import PANEL_FOLDER
 from kreach.publisher.gateway.pseudonyms import read_key
 from kreach.publisher.gateway.settings import GatewaySettings, PanelSettings
 from kreach.publisher.gateway.showings import FILE, check_writable
+from kreach.publisher.gateway.user_tokens import read_user_key
 from kreach.publisher.store import read_panel_build
 from kreach.service.sqlite import store_errors
 
@@ -31,7 +32,11 @@ def check(settings: GatewaySettings) -> dict[str, Any]:
         "memory_hours": settings.memory_hours,
         "panel": None if settings.panel is None else settings.panel.share,
         "store": None,
+        "browser": None,
     }
+    if settings.browser is not None:
+        read_user_key(settings.browser.user_key_file)
+        facts["browser"] = list(settings.browser.allowed_origins)
     if settings.enabled_caps or settings.enabled_families:
         _check_store(settings.store)
         facts["store"] = str(settings.store)

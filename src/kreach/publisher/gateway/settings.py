@@ -1,6 +1,7 @@
 """The section [gateway] of a settings file."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +13,20 @@ from kreach.errors import KreachError
 from kreach.publisher.group_lookup import CHOICES
 from kreach.publisher.panel.ledger import Terms
 from kreach.service.config import Settings
+from kreach.service.request_checks import check_names, check_origins
 
-__all__ = ["MAX_NAME", "FamilyCap", "GatewaySettings", "HardCap", "PanelSettings"]
+__all__ = [
+    "MAX_NAME",
+    "SEGTAX",
+    "BrowserSettings",
+    "FamilyCap",
+    "GatewaySettings",
+    "HardCap",
+    "PanelSettings",
+]
 
 MAX_NAME = 256  # characters of a campaign or a provider
+SEGTAX = 812  # our taxonomy of segments: a number above those that are registered
 _MAX_CAP = 1_000_000
 _MAX_PANEL_CAP = 20
 _MIN_HOURS = 1e-3
@@ -128,6 +139,31 @@ class PanelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return Terms(self.share, self.max_cap + 1, self.max_releases, self.rho)
 
 
+class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[gateway.browser]`: a port for browsers, which may be public (docs/prebid.md).
+
+    Pages of `allowed_origins` may read the group of their visitor, who is in the cookie `cookie`,
+    signed with the key in `user_key_file`. `names` are the host names of this port.
+    """
+
+    allowed_origins: tuple[str, ...]
+    user_key_file: Path
+    names: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8411
+    cookie: str = "kreach_user"
+
+    def __post_init__(self) -> None:
+        if not self.allowed_origins:
+            raise KreachError.rule("allowed_origins", "name at least one origin", "none")
+        check_origins(self.allowed_origins)
+        check_names(self.names)
+        if not 0 <= self.port <= 65_535:
+            raise KreachError.rule("port", "be a whole number from 0 to 65535", self.port)
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.cookie):
+            raise KreachError.rule("cookie", "be 1 to 64 letters, digits, - or _", self.cookie)
+
+
 class GatewaySettings(Settings, frozen=True, kw_only=True):
     """The settings of a gateway.
 
@@ -136,12 +172,14 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     is used only with an enabled cap. `families` have caps for several campaigns together. After
     `memory_hours` showings of every campaign are erased and no longer count; without it each cap
     has its own span. A release may tell the buyer the hours. With a `panel` showings of its groups
-    are counted, in a folder of their own in the store.
+    are counted, in a folder of their own in the store. With `browser` pages ask for the group of
+    their visitor, on another port.
     """
 
     build: Path
     host: str = "127.0.0.1"
     port: int = 8401
+    names: tuple[str, ...] = ()  # host names of clients' requests, beside addresses
     store: Path = Path("gateway-store")
     choice: str = "sticky"
     provider: str = "kreach"
@@ -151,15 +189,22 @@ class GatewaySettings(Settings, frozen=True, kw_only=True):
     hold_seconds: float = 30.0
     reload_seconds: float = 10.0
     panel: PanelSettings | None = None
+    browser: BrowserSettings | None = None
+    segtax: int = SEGTAX  # of the segment taxonomy, in the user object
 
     def __post_init__(self) -> None:
         if not self.host:
             raise KreachError.rule("host", "not be empty", self.host)
         if not 0 <= self.port <= 65_535:
             raise KreachError.rule("port", "be a whole number from 0 to 65535", self.port)
+        check_names(self.names)
         if self.choice not in CHOICES:
             raise KreachError.rule("choice", f"be one of {', '.join(CHOICES)}", self.choice)
         _check_name("provider", self.provider)
+        if not 500 <= self.segtax < 2**31:  # below are the registered ones
+            raise KreachError.rule("segtax", "lie between 500 and 2147483647", self.segtax)
+        if self.browser is not None and self.port and self.browser.port == self.port:
+            raise KreachError.rule("port", "differ from that of [gateway.browser]", self.port)
         _check_seconds("hold_seconds", self.hold_seconds, minimum=0.1)
         _check_seconds("reload_seconds", self.reload_seconds, minimum=0.01)
         if self.memory_hours is not None:
