@@ -233,7 +233,7 @@ class Client:
 def bid_request(group: int, **imp: Any) -> bytes:
     """A request for one place."""
     data = {"name": "kreach", "segment": [{"id": f"g{group:03d}"}], "ext": {"catalogue": "v1"}}
-    request = {"id": "r", "imp": [{"id": "1", **imp}], "user": {"data": [data]}}
+    request = {"id": "r", "imp": [{"id": "1", "banner": {}, **imp}], "user": {"data": [data]}}
     return json.dumps(request).encode()
 
 

@@ -55,6 +55,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     port: int = 8402
     public_url: str | None = None  # where exchanges reach this bidder; default: host and port
     provider: str = "kreach"  # whose user data carries the group
+    segtax: int = 812  # the taxonomy number of groups, in entries without the provider's name
     token_key: str | None = None  # hex; default: a key of its own, kept in the store
     seat: str = "kreach"
     expiry_seconds: int = 900  # how long after a bid its notices are honoured
@@ -77,6 +78,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
         check_url("public_url", self.public_url)
         _at_least("expiry_seconds", self.expiry_seconds, 1, 86_400)
         _at_least("plans", self.plans, 1, 100_000)
+        _at_least("segtax", self.segtax, 500, 2**31 - 1)  # below are the registered ones
         _at_least("min_tmax_ms", self.min_tmax_ms, 0, 10_000)
         _at_least("compaction_seconds", self.compaction_seconds, 0.05, 86_400)
         _at_least("compaction_rows", self.compaction_rows, 1, 10_000_000)

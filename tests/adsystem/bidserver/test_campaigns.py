@@ -68,7 +68,7 @@ def test_paused_campaigns_wait_and_ended_ones_are_over(tmp_path: Path) -> None:
         exchange.rest()
         assert bidders(exchange) == ["a"]
         change(exchange, "b", state="running")
-        two_places: dict[str, Any] = {"imp": [{"id": "1"}, {"id": "2"}]}
+        two_places: dict[str, Any] = {"imp": [{"id": "1", "banner": {}}, {"id": "2", "banner": {}}]}
         assert sorted(bidders(exchange, **two_places)) == ["a", "b"]
         change(exchange, "a", state="paused")
         assert bidders(exchange, **two_places) == ["b"]
@@ -106,7 +106,7 @@ def test_limits_of_bids_hold(tmp_path: Path) -> None:
     with bidding(tmp_path, campaigns) as exchange:
         assert bidders(exchange) == ["low"]
         assert exchange.price() == 0.2
-        floor = sample_request(imp=[{"id": "1", "bidfloor": 0.201}])
+        floor = sample_request(imp=[{"id": "1", "banner": {}, "bidfloor": 0.201}])
         assert exchange.bid(floor).reason == "below floor"
 
 
@@ -176,7 +176,9 @@ def test_a_campaign_whose_audience_is_not_known_is_not_played(tmp_path: Path) ->
     lines: list[str] = []
     campaigns = [sample_campaign("a", audience="nobody-knows"), sample_campaign("b")]
     with bidding(tmp_path, campaigns, lines=lines) as exchange:
-        assert bidders(exchange, imp=[{"id": "1"}, {"id": "2"}]) == ["b"]
+        assert bidders(exchange, imp=[{"id": "1", "banner": {}}, {"id": "2", "banner": {}}]) == [
+            "b"
+        ]
     assert sum('"campaign cannot run on catalogue"' in line for line in lines) == 1
 
 
@@ -334,7 +336,9 @@ def test_stacked_caps_are_not_played_on_overlapping_groups(tmp_path: Path) -> No
     catalogue = sample_catalogue(3, classes=(((0, 1), 20), ((2,), 20)), class_floor=20)
     campaigns = [sample_campaign("a", caps=STACKED), sample_campaign("b")]
     with bidding(tmp_path, campaigns, catalogues=[catalogue], lines=lines) as exchange:
-        assert bidders(exchange, imp=[{"id": "1"}, {"id": "2"}]) == ["b"]
+        assert bidders(exchange, imp=[{"id": "1", "banner": {}}, {"id": "2", "banner": {}}]) == [
+            "b"
+        ]
     assert sum('"campaign cannot run on catalogue"' in line for line in lines) == 1
 
 

@@ -110,6 +110,7 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     metrics.gauge("max_cost_per_reach", what, max_costs, "campaign")
     what = "1 while the plan cannot spend the budget (status says why), by campaign"
     metrics.gauge("under_delivery", what, short, "campaign")
+
     def plan_lag() -> float:
         return state.plan_lag_seconds
 

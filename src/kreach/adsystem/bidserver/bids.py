@@ -1,13 +1,15 @@
 """Bid requests. The hot path: no disk, no network, few objects."""
 
 import time
+from collections import Counter
+from collections.abc import Container, Sequence
 from math import ceil, isfinite
 
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.tokens import Claim
-from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json, decode_request
+from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Data, Imp, as_json, decode_request
 from kreach.service.metrics import Metrics
 from kreach.service.web import JSON_HEADERS, Request, Response
 
@@ -25,7 +27,7 @@ class Bids:
         self._state = state
         self._no_bid: dict[str, Response] = {}
         settings = state.settings
-        self._provider = settings.provider
+        self._provider, self._segtax = settings.provider, settings.segtax
         self._base = settings.notices.encode()
         self._nurl = b"%b/openrtb2/win/" % self._base if settings.win_notices else None
         self._end = b'],"seat":%b}],"cur":%b}' % (
@@ -80,14 +82,18 @@ class Bids:
             exchange = request.exchange
         pending = bidder.begin_request(group, state.clock(), request, exchange)
         bids = []
+        repeated = _repeated_ids(request.imp)
         for imp in request.imp[:_MAX_IMPS]:
+            if imp.id in repeated:
+                reason = "duplicate imp id"
+                continue
             floor, why = self._floor(imp)
             if why:
                 reason = why
                 continue
             seconds = self._seconds
-            if imp.exp is not None and 0 < imp.exp < seconds:
-                seconds = imp.exp
+            if imp.exp is not None and 1 <= imp.exp < seconds:
+                seconds = int(imp.exp)
             runtime, claim, why = bidder.offer(pending, imp, floor, seconds)
             if runtime is None or claim is None:
                 reason = why
@@ -127,13 +133,13 @@ class Bids:
     def _floor(self, imp: Imp) -> tuple[int, str]:
         """The minimum bid for a place in micros of one impression, or why we cannot bid on it."""
         floor = imp.bidfloor
-        if imp.banner is None and (imp.video or imp.audio or imp.native):
-            return 0, "no banner"
+        if imp.banner is None:
+            return 0, "no banner" if imp.video or imp.audio or imp.native else "no media type"
         if imp.pmp is not None and imp.pmp.private_auction:
             return 0, "private auction"
-        if floor <= 0.0:
+        if floor is None or floor <= 0.0:
             return 0, ""
-        if imp.bidfloorcur != self._state.shared.currency:
+        if (imp.bidfloorcur or "USD") != self._state.shared.currency:
             return 0, "floor currency"
         if not (isfinite(floor) and floor < 1e9):
             return 0, "below floor"
@@ -143,17 +149,24 @@ class Bids:
         """The group that our provider names, in a catalogue that we have; or why there is none."""
         if request.user is None:
             return 0, None, "no user"
+        group, bidder, reason = self._find(request.user.data or ())
+        if bidder is None and request.user.ext is not None:
+            elsewhere = request.user.ext.data  # as Prebid Server passes first-party data
+            if elsewhere:
+                return self._find(elsewhere)
+        return group, bidder, reason
+
+    def _find(self, entries: Sequence[Data]) -> tuple[int, CatalogueBidder | None, str]:
+        """Ours are the entries of our provider, and those with our taxonomy of segments."""
         reason = "no group"
-        state = self._state
-        provider = self._provider
-        for data in request.user.data or ():
-            if data.name != provider or not data.segment:
+        state, provider, segtax = self._state, self._provider, self._segtax
+        for data in entries:
+            ext = data.ext
+            if data.name != provider and (ext is None or ext.segtax != segtax):
                 continue
-            bidder = (
-                state.catalogue_bidders.get(data.ext.catalogue or "")
-                if data.ext is not None
-                else None
-            )
+            if not data.segment:
+                continue
+            bidder = state.catalogue_bidders.get(ext.catalogue or "") if ext is not None else None
             if bidder is None:
                 reason = "unknown catalogue"
                 continue
@@ -185,3 +198,11 @@ class Bids:
             seconds,
             runtime.json_tail,
         )
+
+
+def _repeated_ids(imps: Sequence[Imp]) -> Container[str]:
+    """Ids that several places have: nobody could say which of them a bid is for."""
+    if len(imps) < 2:
+        return ()
+    counts = Counter(imp.id for imp in imps)
+    return [name for name, count in counts.items() if count > 1]
