@@ -200,7 +200,8 @@ def test_first_party_data_of_prebid_server() -> None:
     assert user.ext is not None
     assert user.ext.data[-1].ext is not None
     assert user.ext.data[-1].ext.catalogue == "v1"
-    for odd in ({"interests": ["x"]}, None, 7, "x", []):
+    odds: list[object] = [{"interests": ["x"]}, None, 7, "x", []]
+    for odd in odds:
         user = decoded(user={"ext": {"data": odd}}).user
         assert user is not None
         assert user.ext is not None

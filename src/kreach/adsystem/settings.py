@@ -3,9 +3,11 @@
 import ipaddress
 import re
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from kreach.boundary.currencies import Rates
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 
@@ -33,6 +35,9 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     answered, so a publisher can go over to the next without a gap. `audiences` names groups files
     (of the newest catalogue) with head-counts of targeted people; `everyone` is always there.
     `corrections` are files that publishers' panels write, and rewrite (docs/panel.md).
+    `rates` say what one unit of another currency is worth in ours, as of `rates_date`.
+    With `creative_review` "required" an advertiser's creative is not served before an operator
+    approved it; campaigns that operators make are approved at once.
     """
 
     store: Path = Path("kreach-store")
@@ -40,6 +45,14 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     audiences: dict[str, Path] = {}  # noqa: RUF012 - msgspec copies it
     corrections: tuple[Path, ...] = ()
     currency: str = "USD"
+    rates: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
+    rates_date: date | None = None
+    creative_review: Literal["required", "off"] = "required"
+
+    def __post_init__(self) -> None:
+        Rates(self.currency, self.rates)
+        if self.rates and self.rates_date is None:
+            raise KreachError("rates_date is required where rates are given", field="rates_date")
 
 
 class BidderSettings(Settings, frozen=True, kw_only=True):
@@ -58,6 +71,9 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     segtax: int = 812  # the taxonomy number of groups, in entries without the provider's name
     token_key: str | None = None  # hex; default: a key of its own, kept in the store
     seat: str = "kreach"
+    profile: str = "openrtb"  # how exchanges differ from the specification (docs/bidder.md)
+    profiles: dict[str, str] = {}  # noqa: RUF012 - by exchange, as its address names it
+    profiles_folder: Path | None = None  # with further profiles
     expiry_seconds: int = 900  # how long after a bid its notices are honoured
     win_notices: bool = True
     min_tmax_ms: int = 10  # requests that leave less time are not bid on

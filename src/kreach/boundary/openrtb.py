@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from kreach.boundary.currencies import MICROS_PER_CPM
 from kreach.boundary.lenient import Unreadable, decode_leniently
 from kreach.boundary.openrtb_places import Banner, Imp
 from kreach.errors import KreachError
 
 __all__ = [
+    "MICROS_PER_CPM",
     "Banner",
     "Bid",
     "BidRequest",
@@ -23,8 +25,6 @@ __all__ = [
     "as_json",
     "decode_request",
 ]
-
-MICROS_PER_CPM = 1_000  # a price is per thousand, the ledger counts single impressions
 
 
 class Segment(msgspec.Struct, gc=False):
@@ -154,19 +154,30 @@ class BidRequest(msgspec.Struct, gc=False):
 
 
 class Bid(msgspec.Struct, omit_defaults=True):
-    """A bid for one placement."""
+    """A bid for one placement. An exchange's profile says which notices it has."""
 
     id: str
     impid: str
     price: float
-    burl: str
-    lurl: str
     cid: str
     exp: int
+    burl: str = ""
+    lurl: str = ""
     nurl: str | None = None
+    dealid: str | None = None
     crid: str | None = None
+    adid: str | None = None
     adomain: tuple[str, ...] | None = None
     adm: str | None = None
+    mtype: int | None = None
+    cat: tuple[str, ...] | None = None
+    cattax: int | None = None
+    attr: tuple[int, ...] | None = None
+    apis: tuple[int, ...] | None = None
+    language: str | None = None
+    bundle: str | None = None
+    protocol: int | None = None
+    dur: int | None = None
     w: int | None = None
     h: int | None = None
 
@@ -178,12 +189,13 @@ class SeatBid(msgspec.Struct):
     seat: str = "kreach"
 
 
-class BidResponse(msgspec.Struct):
+class BidResponse(msgspec.Struct, omit_defaults=True):
     """The response to a request. (The bidder writes this form by hand, for speed.)"""
 
     id: str
     seatbid: list[SeatBid]
     cur: str
+    bidid: str | None = None
 
 
 _decoder = msgspec.json.Decoder(BidRequest)

@@ -26,7 +26,7 @@ MAX_GROWTH_BYTES = 16 << 20
 REASONS = {
     *("no imp", "no user", "no group", "unknown catalogue", "unknown group", "tmax too short"),
     *("currency", "test", "private auction", "floor currency", "below floor", "no campaign"),
-    "no budget",
+    *("no budget", "no media type", "duplicate imp id"),
 }
 
 
@@ -53,7 +53,8 @@ async def answered(exchange: Exchange, body: bytes) -> int:
         for bid in response.seatbid[0].bid:
             assert bid.impid in places
             assert 0.0 < bid.price <= 50.0
-            await exchange.asked("GET", bid.lurl.removeprefix("http://127.0.0.1:8402"))
+            path = bid.lurl.removeprefix("http://127.0.0.1:8402").partition("?")[0]
+            await exchange.asked("GET", path)
     elif reply.status == 204:
         assert request is not None
         assert reply.reason in REASONS
