@@ -72,8 +72,9 @@ def sample_campaign(name: str = "spring", **more: Any) -> Campaign:
         "market_mu": 0.0,
         "market_sigma": 1.0,
         "max_cpm": 50.0,
-        "creative": CREATIVE,
     }
+    if "creatives" not in more:
+        told["creative"] = CREATIVE
     return Campaign(id=name, **(told | more))
 
 

@@ -34,7 +34,7 @@ def no_bid_code(reason: str) -> int:
 
 def bid_id(token: bytes) -> bytes:
     """The id of a bid: a part of its token's signature, which says nothing and never repeats."""
-    return token[-_ID_LENGTH:]
+    return token[-_ID_LENGTH - 1 : -1]
 
 
 class BidWriter:
