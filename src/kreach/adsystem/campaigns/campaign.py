@@ -29,6 +29,7 @@ __all__ = [
     "campaign_from",
     "check_caps",
     "check_id",
+    "check_new_creatives",
     "check_runnable",
     "from_document",
     "owner_of",
@@ -298,10 +299,23 @@ def _check_campaign(document: object) -> None:
     from_document(document, Campaign, "campaign")
 
 
+def check_new_creatives(creatives: Sequence[Creative]) -> None:
+    """Refuse what stored creatives may have and new ones must not."""
+    check_all(*(partial(_check_placed, at, one.check_new) for at, one in enumerate(creatives)))
+
+
 def _check_creative(at: int, document: object) -> None:
+    _check_placed(at, lambda: _convert_creative(document))
+
+
+def _convert_creative(document: object) -> None:
+    from_document(document, Creative, "creative")
+
+
+def _check_placed(at: int, check: Callable[[], None]) -> None:
     """Refuse a creative with every wrong field, by its place in the list."""
     try:
-        from_document(document, Creative, "creative")
+        check()
     except KreachError as error:
         errors = error.errors if isinstance(error, KreachErrors) else (error,)
         raise KreachErrors([_placed(one, at) for one in errors]) from None

@@ -13,10 +13,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.campaigns.campaign import REMOVED, Campaign, campaign_from
+from kreach.adsystem.campaigns.campaign import (
+    REMOVED,
+    Campaign,
+    campaign_from,
+    check_new_creatives,
+)
 from kreach.adsystem.campaigns.family import Family, family_from
 from kreach.adsystem.campaigns.review import decided, with_reviews
-from kreach.errors import KreachError, check_all
+from kreach.errors import KreachError
 from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
 __all__ = [
@@ -189,7 +194,7 @@ class CampaignStore:
     def add(self, campaign: Campaign, *, review_required: bool = False) -> StoredCampaign:
         """Store a new campaign; its id must be new, and its family must exist."""
         campaign = with_reviews(campaign, None, required=review_required)
-        check_all(*(creative.check_new for creative in campaign.creatives))
+        check_new_creatives(campaign.creatives)
         with self._transaction() as connection:
             if campaign.family is not None and not self._families("id = ?", (campaign.family,)):
                 raise NoSuchFamily(campaign.family)
@@ -215,7 +220,7 @@ class CampaignStore:
                 raise CampaignEnded
             changed = campaign_from(campaign.document() | _with_creatives(changes))
             if _with_creatives(changes) is not changes:
-                check_all(*(creative.check_new for creative in changed.creatives))
+                check_new_creatives(changed.creatives)
                 changed = with_reviews(changed, campaign, required=review_required)
             self._update(connection, changed)
         return self.get(campaign_id)
