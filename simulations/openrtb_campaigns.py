@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.creative import Creative, NativeAd, NativeImage, NativeText, Size
@@ -91,8 +92,13 @@ def campaigns_of_every_kind(now: datetime, deals: tuple[str, ...] = ()) -> Itera
         "audio": _timed("audio", audio),
         "native": _native(),
     }
-    flight = {"start": now - timedelta(minutes=1), "end": now + timedelta(days=7)}
-    common = {"budget": 10_000.0, "max_cpm": 100.0, "market_mu": 1.0, "market_sigma": 1.0}
+    flight: dict[str, Any] = {"start": now - timedelta(minutes=1), "end": now + timedelta(days=7)}
+    common: dict[str, Any] = {
+        "budget": 10_000.0,
+        "max_cpm": 100.0,
+        "market_mu": 1.0,
+        "market_sigma": 1.0,
+    }
     for name, creatives in kinds.items():
         yield Campaign(id=name, creatives=creatives, **common, **flight)
     if deals:

@@ -163,7 +163,9 @@ def _vast(place: Any, bid: Any) -> Iterator[str]:
     if accepted and not accepted & mimes:
         yield f"no media file of {sorted(accepted)}"
     accepted_protocols = set(_numbers(place.get("protocols")))
-    if accepted_protocols and not accepted_protocols & _PROTOCOLS.get(root.get("version"), set()):
+    if accepted_protocols and not accepted_protocols & _PROTOCOLS.get(
+        root.get("version", ""), set()
+    ):
         yield f"VAST {root.get('version')} is not one of the protocols {accepted_protocols}"
     for one in root.iter("Duration"):
         hours, minutes, seconds = (one.text or "0:0:0").strip().split(":")

@@ -61,8 +61,8 @@ class Rates:
         if rate is None or bid_rate is None or not (isfinite(floor) and floor < _MAX_CPM):
             return None
         asked = ceil(floor * MICROS_PER_CPM - 1e-6)  # micros of the floor's currency
-        if asked <= 0:
-            return 0
+        if asked <= 0 or rate == bid_rate == _NANOS:
+            return max(asked, 0)
         bid = -(-asked * rate // bid_rate)  # of the bid's
         return -(-bid * bid_rate // _NANOS)
 

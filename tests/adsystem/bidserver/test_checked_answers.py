@@ -44,7 +44,7 @@ def generated_timed(chance: Random, mimes: list[str]) -> dict[str, Any]:
 
 
 def generated_native(chance: Random) -> dict[str, Any]:
-    assets = [
+    assets: list[dict[str, Any]] = [
         {"title": {"len": chance.choice([5, 25, 90])}},
         {"img": {"type": chance.choice([1, 3]), "wmin": chance.choice([50, 600, 2000])}},
         {"data": {"type": chance.choice([1, 2, 5, 12])}},
@@ -134,9 +134,9 @@ def test_the_checker_finds_what_is_wrong() -> None:
         request = {"id": "r", "imp": [{"id": "1"} | imp]} | more
         return violations(request, {"id": "r", "seatbid": [{"seat": "kreach", "bid": [bid]}]})
 
-    place = {"banner": {"w": 300, "h": 250}}
+    place: dict[str, Any] = {"banner": {"w": 300, "h": 250}}
     assert judged(place, BANNER_BID) == []
-    for imp, bid, asked in [
+    wrong: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         (place | {"bidfloor": 2.01}, {}, {}),
         (place | {"secure": 1}, {"adm": "<img src=http://x>"}, {}),
         (place | {"pmp": {"private_auction": 1}}, {}, {}),
@@ -154,7 +154,8 @@ def test_the_checker_finds_what_is_wrong() -> None:
         (place, {}, {"cur": ["EUR"]}),
         (place, {}, {"wseat": ["other"]}),
         ({"video": {"maxduration": 5}}, {"mtype": 2, "adm": "<VAST/>x"}, {}),
-    ]:
+    ]
+    for imp, bid, asked in wrong:
         assert judged(imp, BANNER_BID | bid, **asked), (imp, bid, asked)
 
 

@@ -31,7 +31,8 @@ BANNER = {"id": "1", "banner": {"w": 300, "h": 250}}
 
 
 def creative(name: str, **more: Any) -> Creative:
-    return Creative(id=name, **({"markup": f"<b>{name}</b>", "width": 300, "height": 250} | more))
+    fields: dict[str, Any] = {"markup": f"<b>{name}</b>", "width": 300, "height": 250}
+    return Creative(id=name, **(fields | more))
 
 
 def only_bid(reply: Reply) -> Bid:
@@ -296,7 +297,7 @@ def test_profiles_say_where_the_group_is_and_what_auction_it_is(tmp_path: Path) 
     folder.mkdir()
     (folder / "strict.toml").write_text('group_in = ["user.data"]\nauction = 1\n')
     with bidding(tmp_path, [sample_campaign()], profiles_folder=folder) as exchange:
-        hidden = {"user": {"ext": {"data": [user_data()]}}}
+        hidden: dict[str, Any] = {"user": {"ext": {"data": [user_data()]}}}
         assert exchange.bid(sample_request(**hidden)).status == 200
         assert ask(exchange, "strict", **hidden).reason == "no group"
         first, second = only_bid(ask(exchange, "strict")), only_bid(ask(exchange, "strict", at=2))

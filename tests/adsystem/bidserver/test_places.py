@@ -23,11 +23,12 @@ def why(creative: Creative, imp: dict[str, Any], **more: Any) -> str:
 
 
 def banner(**more: Any) -> Creative:
-    return Creative(**({"markup": "<b>ad</b>", "width": 300, "height": 250} | more))
+    fields: dict[str, Any] = {"markup": "<b>ad</b>", "width": 300, "height": 250}
+    return Creative(**(fields | more))
 
 
 def video(**more: Any) -> Creative:
-    fields = {
+    fields: dict[str, Any] = {
         "kind": "video",
         "markup": vast(15, ("video/mp4",)),
         "mimes": ("video/mp4",),
@@ -83,10 +84,11 @@ def test_banners(
 
 
 def test_a_kind_needs_a_place_of_its_kind() -> None:
-    for imp in ({}, {"video": {}}, {"audio": {}}, {"native": {"request": "{}"}}):
+    others: list[dict[str, Any]] = [{}, {"video": {}}, {"audio": {}}, {"native": {}}]
+    for imp in others:
         assert why(banner(), imp) == "kind"
-    for imp in ({"banner": {}}, {"audio": {}}):
-        assert why(video(), imp) == "kind"
+    for name in ("banner", "audio"):
+        assert why(video(), {name: {}}) == "kind"
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,16 @@ class BidWriter:
             "nurl": billing if profile.billing == "nurl" else (base + b"/openrtb2/win/", b""),
             "lurl": (base + b"/openrtb2/loss/", b"?reason=${AUCTION_LOSS}"),
         }
-        form = b'{"id":"%(id)b","impid":%(imp)b,"price":%(whole)d.%(rest)03d,'
+        form = b'{"id":"%b","impid":%b,"price":%d.%03d,'
         for name in ("burl", "lurl", "nurl"):
             if name in notices:
                 address, query = addresses[name]
-                form += b'"%b":"%b%%(token)b%b",' % (
-                    name.encode(),
-                    address.replace(b"%", b"%%"),
-                    query,
-                )
-        self._form = form + b'"exp":%(seconds)d,%(extra)b%(tail)b'
+                address = address.replace(b"%", b"%%")
+                form += b'"%b":"%b%%b%b",' % (name.encode(), address, query)
+        self._form = form + b'"exp":%d,%b%b'
+        self._notices = len(set(notices))
+        self.reads_data = "user.data" in profile.group_in
+        self.reads_ext = "user.ext.data" in profile.group_in
         self._adid = "adid" in profile.extra
         self._bidid = "bidid" in profile.extra
 
@@ -98,16 +98,16 @@ class BidWriter:
         extra = b"" if deal is None else b'"dealid":%b,' % as_json(deal)
         if self._adid:
             extra += b'"adid":%b,' % as_json(creative.creative.key)
-        return self._form % {
-            b"id": bid_id(token),
-            b"imp": as_json(imp.id),
-            b"whole": price_micros // MICROS_PER_CPM,
-            b"rest": price_micros % MICROS_PER_CPM,
-            b"token": token,
-            b"seconds": seconds,
-            b"extra": extra,
-            b"tail": creative.tail(imp),
-        }
+        return self._form % (
+            bid_id(token),
+            as_json(imp.id),
+            price_micros // MICROS_PER_CPM,
+            price_micros % MICROS_PER_CPM,
+            *(token,) * self._notices,
+            seconds,
+            extra,
+            creative.tail(imp),
+        )
 
     def response(self, request_id: str, bids: Sequence[bytes], currency: str) -> bytes:
         """A bid response."""

@@ -2,16 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 
 from kreach.adsystem.bidserver.bid_writer import BidWriter
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder, PendingRequest
 from kreach.adsystem.bidserver.profiles import read_profiles
 from kreach.adsystem.bidserver.service import BidderState
-from kreach.adsystem.bidserver.terms import Terms, place_of
+from kreach.adsystem.bidserver.terms import Terms, terms_of
 from kreach.boundary.currencies import Rates
 from kreach.boundary.openrtb import BidRequest, Data, Imp, decode_request
+from kreach.boundary.times import DAY_SECONDS
 from kreach.errors import KreachError
 from kreach.service.metrics import Metrics
 from kreach.service.web import JSON_HEADERS, Request, Response
@@ -41,6 +43,7 @@ class Bids:
         settings, shared = state.settings, state.shared
         self._provider, self._segtax, self._seat = settings.provider, settings.segtax, settings.seat
         self._rates = Rates(shared.currency, shared.rates)
+        self._home = shared.currency
         self._writers = _writers(state)
         self._writer = self._writers[""]
         self._seconds = settings.expiry_seconds
@@ -48,6 +51,10 @@ class Bids:
         self._latency = metrics.histogram("latency_seconds", "Time to decide on a bid request")
         metrics.tally("requests", "Bid requests", lambda: {"": sum(self._latency.cells)})
         metrics.tally("bids", "Bids made, by campaign", self._by_campaign, "campaign")
+        if shared.rates_date is not None:
+            dated = datetime.combine(shared.rates_date, datetime.min.time(), UTC).timestamp()
+            age = lambda: {"": (state.clock() - dated) / DAY_SECONDS}  # noqa: E731
+            metrics.gauge("rates_age_days", "Age of the currency rates", age)
         what = "Campaigns without an eligible place in sampled requests, by kind and rule"
         metrics.tally("creative_mismatches", what, self._mismatches, "reason")
 
@@ -88,7 +95,9 @@ class Bids:
 
     def _decide(self, request: BidRequest, exchange: str) -> Response:
         writer = self._writers.get(exchange, self._writer) if exchange else self._writer
-        currency = self._currency(request, writer)
+        currency = self._home
+        if request.cur is None or currency not in request.cur:
+            currency = self._currency(request, writer)
         reason = self._no_bid_reason(request) or ("" if currency else "currency")
         if reason:
             if reason in _VISITS:
@@ -105,9 +114,10 @@ class Bids:
             exchange = request.exchange
         pending = bidder.begin_request(group, self._state.clock(), request, exchange)
         bids = []
-        repeated = _repeated_ids(request.imp)
-        for imp in request.imp[:_MAX_IMPS]:
-            if imp.id in repeated:
+        imps = request.imp
+        repeated: Collection[str] = () if len(imps) == 1 else _repeated_ids(imps)
+        for imp in imps if len(imps) <= _MAX_IMPS else imps[:_MAX_IMPS]:
+            if repeated and imp.id in repeated:
                 reason = "duplicate imp id"
                 continue
             bid, why = self._bid(bidder, pending, imp, writer, currency)
@@ -128,18 +138,18 @@ class Bids:
         currency: str,
     ) -> tuple[bytes | None, str]:
         """A bid for a place in JSON, or why there is none."""
-        place, why = place_of(
+        open_terms, deals, why = terms_of(
             imp, pending.venue, pending.first_price_venue, self._rates, currency, self._seat
         )
-        if place is None:
+        if open_terms is None and deals is None:
             return None, why
         seconds = self._seconds
         if imp.exp is not None and 1 <= imp.exp < seconds:
             seconds = int(imp.exp)
         accepts = None
-        if place.deals or writer.profile.required:
+        if deals is not None or writer.profile.required:
             accepts = _condition(pending.request, imp, writer)
-        runtime, claim, terms, why = bidder.offer(pending, place, seconds, accepts)
+        runtime, claim, terms, why = bidder.offer(pending, imp, open_terms, deals, seconds, accepts)
         if runtime is None or claim is None or terms is None:
             return None, why
         accepted = None if accepts is None else writer.accepted(terms.domains)
@@ -147,7 +157,7 @@ class Bids:
         runtime.bids += 1
         self._request_money(runtime)
         micros = claim.micros
-        if currency != self._rates.home:
+        if currency != self._home:
             claim = claim._replace(rate=self._rates.nanos(currency))
             micros = self._rates.bid_micros(micros, currency)
         token = self._state.tokens.make(claim)
@@ -181,12 +191,11 @@ class Bids:
 
     def _currency(self, request: BidRequest, writer: BidWriter) -> str:
         """The currency to bid in: ours if it is accepted, else the first we have a rate for."""
-        home = self._rates.home
         if not request.cur:
-            currency = writer.profile.currency or home
+            currency = writer.profile.currency or self._home
             return currency if currency in self._rates else ""
-        if home in request.cur:
-            return home
+        if self._home in request.cur:
+            return self._home
         return next((each for each in request.cur if each in self._rates), "")
 
     def _group(
@@ -196,10 +205,8 @@ class Bids:
         user = request.user
         if user is None:
             return 0, None, "no user"
-        places = writer.profile.group_in
-        data = user.data if "user.data" in places else None
-        group, bidder, reason = self._find(data or ())
-        if bidder is None and user.ext is not None and "user.ext.data" in places:
+        group, bidder, reason = self._find(user.data or () if writer.reads_data else ())
+        if bidder is None and user.ext is not None and writer.reads_ext:
             elsewhere = user.ext.data  # as Prebid Server passes first-party data
             if elsewhere:
                 return self._find(elsewhere)
@@ -209,13 +216,14 @@ class Bids:
         """Ours are the entries of our provider, and those with our taxonomy of segments."""
         reason = "no group"
         catalogue_bidders = self._state.catalogue_bidders
+        provider, segtax = self._provider, self._segtax
         for data in entries:
             ext = data.ext
-            if data.name != self._provider and (ext is None or ext.segtax != self._segtax):
+            if data.name != provider and (ext is None or ext.segtax != segtax):
                 continue
             if not data.segment:
                 continue
-            bidder = catalogue_bidders.get(ext.catalogue or "") if ext is not None else None
+            bidder = None if ext is None else catalogue_bidders.get(ext.catalogue or "")
             if bidder is None:
                 reason = "unknown catalogue"
                 continue
@@ -250,9 +258,7 @@ def _writers(state: BidderState) -> Mapping[str, BidWriter]:
     return {exchange: BidWriter(known[name], settings) for exchange, name in chosen.items()}
 
 
-def _repeated_ids(imps: Sequence[Imp]) -> Container[str]:
+def _repeated_ids(imps: Sequence[Imp]) -> Collection[str]:
     """Ids that several places have: nobody could say which of them a bid is for."""
-    if len(imps) < 2:
-        return ()
     counts = Counter(imp.id for imp in imps)
     return {name for name, count in counts.items() if count > 1}

@@ -36,7 +36,7 @@ from kreach.adsystem.bidserver.exchanges import (
 from kreach.adsystem.bidserver.places import is_eligible
 from kreach.adsystem.bidserver.request_hours import RequestHours
 from kreach.adsystem.bidserver.request_samples import RequestSamples
-from kreach.adsystem.bidserver.terms import Place, Terms
+from kreach.adsystem.bidserver.terms import Deals, Terms, terms_for
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.family import Family, check_family
 from kreach.adsystem.ledger.account import Account
@@ -356,7 +356,9 @@ class CatalogueBidder:
     def offer(
         self,
         pending: PendingRequest,
-        place: Place,
+        imp: Imp,
+        open_terms: Terms | None,
+        deals: Deals | None,
         seconds: int,
         accepts: Callable[[CampaignRuntime, Terms], bool] | None = None,
     ) -> tuple[CampaignRuntime | None, Claim | None, Terms | None, str]:
@@ -365,33 +367,33 @@ class CatalogueBidder:
         Of the campaigns that want the request one bids: more likely one that values it more, or
         that has more money for the time left (`Board.ranks`). Its bid may be lower than its value:
         a first price is shaded, a budget may run low. A campaign gets at most one place.
-        `accepts` is a condition of the exchange or of a deal.
+        Without `open_terms` the place is sold by deals only. `accepts` is a condition of the
+        exchange or of a deal.
         """
         reason = "no campaign"
         skip = pending.bidding
         while True:
-            value, runtime = self._best(pending, place.imp, skip)
+            value, runtime = self._best(pending, imp, skip)
             if pending.sampled:
-                self._compare(pending, place.imp)
+                self._compare(pending, imp)
             if runtime is None:
                 return None, None, None, reason
-            needs = runtime.requirements
-            terms = place.terms(needs.deals, deals_only=needs.deals_only)
+            terms = open_terms
+            if imp.pmp is not None:
+                needs = runtime.requirements
+                terms = terms_for(terms, deals or {}, needs.deals, deals_only=needs.deals_only)
             skip = (*skip, runtime)
             if terms is None or (accepts is not None and not accepts(runtime, terms)):
                 continue
-            floor, venue = terms.floor, terms.venue
+            floor, venue, _, _ = terms
             if value * _MICROS < floor:
                 reason = "below floor"
-                if place.deals:  # another may have a deal with a lower floor
+                if deals is not None:  # another may have a deal with a lower floor
                     continue
                 return None, None, None, reason
-            if venue == FIXED_PRICE:
-                wanted = floor or int(value * _MICROS)
-            elif venue == SECOND_PRICE:
-                wanted = int(value * _MICROS)
-            else:
-                wanted = int(self._shaded(runtime, value, pending, venue) * _MICROS)
+            wanted = int(value * _MICROS)
+            if venue != SECOND_PRICE:
+                wanted = self._limited(runtime, value, pending, terms)
             wanted = min(wanted, runtime.max_micros)
             minimum = floor if floor > runtime.min_micros else runtime.min_micros
             reason = "below floor"
@@ -407,6 +409,14 @@ class CatalogueBidder:
                 reason = "no budget"
                 if not runtime.can_bid(now):
                     self._set_active(runtime, False)
+
+    def _limited(
+        self, runtime: CampaignRuntime, value: float, pending: PendingRequest, terms: Terms
+    ) -> int:
+        """What to bid where a win costs its bid: an agreed price, or a shaded first price."""
+        if terms.venue == FIXED_PRICE:
+            return terms.floor or int(value * _MICROS)
+        return int(self._shaded(runtime, value, pending, terms.venue) * _MICROS)
 
     def _shaded(
         self, runtime: CampaignRuntime, value: float, pending: PendingRequest, venue: int

@@ -109,10 +109,10 @@ def is_eligible(requirements: Requirements, request: BidRequest, imp: Imp) -> bo
     """Whether a campaign may have a place: one of its creatives, in the open or by a deal."""
     if (imp.pmp is not None or requirements.deals_only) and not _may_buy(requirements, imp):
         return False
-    for traits in requirements.creatives:  # noqa: SIM110 - a generator would cost as much again
-        if not mismatch(traits, request, imp):
-            return True
-    return False
+    creatives = requirements.creatives
+    if len(creatives) == 1:
+        return not mismatch(creatives[0], request, imp)
+    return any(not mismatch(traits, request, imp) for traits in creatives)
 
 
 def _may_buy(requirements: Requirements, imp: Imp) -> bool:
@@ -177,8 +177,17 @@ def size_in(traits: Traits, banner: Banner) -> tuple[int, int] | None:
 def _banner(traits: Traits, banner: Banner | None) -> str:
     if banner is None:
         return "kind"
-    if size_in(traits, banner) is None:
+    for width, height in traits.sizes:
+        if banner.fits(width, height):
+            break
+    else:
         return "size"
+    if banner.mimes or banner.btype or banner.battr or traits.expands or traits.apis:
+        return _banner_rules(traits, banner)
+    return ""
+
+
+def _banner_rules(traits: Traits, banner: Banner) -> str:
     if banner.mimes and traits.mimes.isdisjoint(map(str.lower, banner.mimes)):
         return "mimes"
     if banner.btype and not traits.banner_types.isdisjoint(banner.btype):

@@ -25,9 +25,12 @@ class ReadyCreative:
         self.owed = 0  # of its share of the rotation so far
         sizes: list[tuple[int, int] | None] = [*self.traits.sizes, None]
         self._tails = {size: _fields(campaign, creative, size) for size in sizes}
+        self._only = self._tails[sizes[0]] if len(sizes) == 2 and creative.native is None else None
 
     def tail(self, imp: Imp) -> bytes:
         """The last fields of a bid for a place, and the brace that ends it."""
+        if self._only is not None:
+            return self._only
         creative = self.creative
         if creative.kind == "banner" and imp.banner is not None:
             return self._tails[size_in(self.traits, imp.banner)]

@@ -1,16 +1,17 @@
 """On which terms a place can be bought: its open auction, and the deals it offers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 from kreach.adsystem.bidserver.exchanges import FIXED_PRICE, SECOND_PRICE
-from kreach.boundary.currencies import Rates
+from kreach.boundary.currencies import MICROS_PER_CPM, Rates
 from kreach.boundary.openrtb_places import Deal, Imp
 
-__all__ = ["Place", "Terms", "place_of"]
+__all__ = ["Deals", "Terms", "terms_for", "terms_of"]
 
 _FIRST, _FIXED = 1, 3  # `at`
+_MAX_CPM = 1e9
 _DEFAULT_CURRENCY = "USD"  # of floors, says OpenRTB
 
 
@@ -23,49 +24,44 @@ class Terms(NamedTuple):
     domains: frozenset[str] | None = None
 
 
-@dataclass(slots=True)
-class Place:
-    """A placement: `floor` of its open auction, None if only deals are sold."""
-
-    imp: Imp
-    floor: int | None
-    venue: int
-    deals: Mapping[str, Terms] | None = None
-
-    def terms(self, deals: Sequence[str], *, deals_only: bool = False) -> Terms | None:
-        """The terms for a campaign that names these deals, a deal before the open auction."""
-        if self.deals:
-            for name in deals:
-                if name in self.deals:
-                    return self.deals[name]
-        if self.floor is None or deals_only:
-            return None
-        return Terms(self.floor, self.venue)
+Deals = Mapping[str, Terms]
 
 
-def place_of(
+def terms_for(
+    open_terms: Terms | None, deals: Deals, names: Sequence[str], *, deals_only: bool
+) -> Terms | None:
+    """The terms for a campaign that names these deals, a deal before the open auction."""
+    for name in names:
+        if name in deals:
+            return deals[name]
+    return None if deals_only else open_terms
+
+
+def terms_of(
     imp: Imp, venue: int, first_price_venue: int, rates: Rates, currency: str, seat: str
-) -> tuple[Place | None, str]:
-    """A placement as it can be bought with bids in a currency; or why it cannot."""
+) -> tuple[Terms | None, Deals | None, str]:
+    """Terms of the open auction and of deals for bids in a currency; or why there are none."""
     if imp.banner is None and imp.video is None and imp.audio is None and imp.native is None:
-        return None, "no media type"
+        return None, None, "no media type"
     floor: int | None = 0
     why = ""
-    if imp.bidfloor is not None and imp.bidfloor > 0.0:
-        floor, why = _floor(imp.bidfloor, imp.bidfloorcur, rates, currency)
+    asked = imp.bidfloor
+    if asked is not None and asked > 0.0:
+        if asked < _MAX_CPM and currency == rates.home == (imp.bidfloorcur or _DEFAULT_CURRENCY):
+            floor = ceil(asked * MICROS_PER_CPM - 1e-6)
+        else:
+            floor, why = _floor(asked, imp.bidfloorcur, rates, currency)
     pmp = imp.pmp
     if pmp is None:
-        return (None, why) if floor is None else (Place(imp, floor, venue), "")
+        return (None if floor is None else Terms(floor, venue)), None, why
     if pmp.private_auction:
         floor, why = None, "private auction"
     deals = {}
     for deal in pmp.deals or ():
-        terms = _deal_terms(deal, imp, venue, first_price_venue, rates, currency, seat)
+        terms = _deal_terms(deal, venue, first_price_venue, rates, currency, seat)
         if terms is not None and deal.id is not None:
             deals[deal.id] = terms
-    if floor is None and not deals:
-        return None, why
-    return Place(imp, floor, venue, deals), ""
+    return (None if floor is None else Terms(floor, venue)), deals or None, why
 
 
 def _floor(
@@ -78,7 +74,7 @@ def _floor(
 
 
 def _deal_terms(
-    deal: Deal, imp: Imp, venue: int, first_price_venue: int, rates: Rates, currency: str, seat: str
+    deal: Deal, venue: int, first_price_venue: int, rates: Rates, currency: str, seat: str
 ) -> Terms | None:
     """The terms of a deal; None if it is not for us or cannot be understood."""
     if deal.id is None or (deal.wseat and seat not in deal.wseat):

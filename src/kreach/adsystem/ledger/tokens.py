@@ -64,7 +64,7 @@ class Tokens:
         named.update(bidder.encode())
         self._keyed = hashlib.blake2b(key=named.digest(), digest_size=_SIGNATURE_BYTES)
         named.update(b"stream")
-        self._stream = hashlib.blake2b(key=named.digest(), digest_size=_FORM.size)
+        self._stream_key = named.digest()
 
     def make(self, claim: Claim) -> bytes:
         """The token of a claim."""
@@ -94,9 +94,8 @@ class Tokens:
 
     def _crypt(self, body: bytes, signature: bytes) -> bytes:
         """Encrypt, or decrypt."""
-        stream = self._stream.copy()
-        stream.update(signature)
-        mixed = int.from_bytes(body, "little") ^ int.from_bytes(stream.digest(), "little")
+        stream = hashlib.blake2b(signature, key=self._stream_key, digest_size=len(body)).digest()
+        mixed = int.from_bytes(body, "little") ^ int.from_bytes(stream, "little")
         return mixed.to_bytes(len(body), "little")
 
     def _signature(self, body: bytes) -> bytes:
