@@ -51,10 +51,7 @@ class Bids:
         self._latency = metrics.histogram("latency_seconds", "Time to decide on a bid request")
         metrics.tally("requests", "Bid requests", lambda: {"": sum(self._latency.cells)})
         metrics.tally("bids", "Bids made, by campaign", self._by_campaign, "campaign")
-        if shared.rates_date is not None:
-            dated = datetime.combine(shared.rates_date, datetime.min.time(), UTC).timestamp()
-            age = lambda: {"": (state.clock() - dated) / DAY_SECONDS}  # noqa: E731
-            metrics.gauge("rates_age_days", "Age of the currency rates", age)
+        metrics.gauge("rates_age_days", "Age of the currency rates", self._rates_age)
         what = "Campaigns without an eligible place in sampled requests, by kind and rule"
         metrics.tally("creative_mismatches", what, self._mismatches, "reason")
 
@@ -64,6 +61,13 @@ class Bids:
             for runtime in bidder.runtimes.values():
                 bids[runtime.campaign.id] = bids.get(runtime.campaign.id, 0) + runtime.bids
         return bids
+
+    def _rates_age(self) -> dict[str, float]:
+        day = self._state.shared.rates_date
+        if day is None:
+            return {}
+        dated = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+        return {"": (self._state.clock() - dated) / DAY_SECONDS}
 
     def _mismatches(self) -> dict[str, float]:
         counts: Counter[str] = Counter()
