@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from simulations.openrtb_campaigns import campaigns_of_every_kind
 
 from kreach.boundary.openrtb import BidResponse, decode_request
 from kreach.errors import KreachError
 from tests.adsystem.bidserver.request_fuzzer import mutated
 from tests.adsystem.bidserver.sample_bidders import (
+    NOW,
     Exchange,
     bidding,
     sample_campaign,
@@ -26,7 +28,7 @@ MAX_GROWTH_BYTES = 16 << 20
 REASONS = {
     *("no imp", "no user", "no group", "unknown catalogue", "unknown group", "tmax too short"),
     *("currency", "test", "private auction", "floor currency", "below floor", "no campaign"),
-    *("no budget", "no media type", "duplicate imp id"),
+    *("no budget", "no media type", "duplicate imp id", "seat"),
 }
 
 
@@ -88,8 +90,8 @@ async def drive(exchange: Exchange, seed: int) -> tuple[dict[int, int], float, i
 @pytest.mark.parametrize("seed", range(SHARDS))
 def test_odd_requests_are_answered(tmp_path: Path, seed: int) -> None:
     lines: list[str] = []
-    campaigns = kinds_of_campaigns()
-    with bidding(tmp_path, campaigns, lines=lines) as exchange:
+    campaigns = [*kinds_of_campaigns(), *campaigns_of_every_kind(NOW, ("d1",))]
+    with bidding(tmp_path, campaigns, lines=lines, rates={"EUR": 1.085}) as exchange:
         statuses, slowest, growth = exchange.run(drive(exchange, seed))
         assert sum(statuses.values()) == EACH
         assert min(statuses.values()) > 0  # the mutations reach every kind of answer
