@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from kreach.adsystem.bidserver.bid_writer import BidWriter
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder, PendingRequest
-from kreach.adsystem.bidserver.profiles import read_profiles
+from kreach.adsystem.bidserver.profiles import profiles_by_exchange
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.bidserver.terms import Terms, terms_of
 from kreach.boundary.currencies import Rates
 from kreach.boundary.openrtb import BidRequest, Data, Imp, decode_request
 from kreach.boundary.times import DAY_SECONDS
-from kreach.errors import KreachError
 from kreach.service.metrics import Metrics
 from kreach.service.web import JSON_HEADERS, Request, Response
 
@@ -253,13 +252,8 @@ def _condition(
 def _writers(state: BidderState) -> Mapping[str, BidWriter]:
     """Writers by the exchange that an address names; "" for the address without a name."""
     settings = state.settings
-    known = read_profiles(settings.profiles_folder)
-    for name in (settings.profile, *settings.profiles.values()):
-        if name not in known:
-            rule = f"be one of {', '.join(sorted(known))}"
-            raise KreachError.rule("profile", rule, name)
-    chosen = {name: name for name in known} | {"": settings.profile} | settings.profiles
-    return {exchange: BidWriter(known[name], settings) for exchange, name in chosen.items()}
+    profiles = profiles_by_exchange(settings)
+    return {exchange: BidWriter(profile, settings) for exchange, profile in profiles.items()}
 
 
 def _repeated_ids(imps: Sequence[Imp]) -> Collection[str]:

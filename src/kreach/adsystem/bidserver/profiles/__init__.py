@@ -8,9 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from kreach.adsystem.settings import BidderSettings
 from kreach.errors import KreachError
 
-__all__ = ["Profile", "read_profiles"]
+__all__ = ["Profile", "profiles_by_exchange", "read_profiles"]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +45,17 @@ def read_profiles(folder: Path | None = None) -> Mapping[str, Profile]:
         for path in sorted(folder.glob("*.toml")):
             found[path.stem] = _profile(path.name, path.read_text("utf-8"))
     return found
+
+
+def profiles_by_exchange(settings: BidderSettings) -> Mapping[str, Profile]:
+    """Profiles by the exchange that an address names; "" for the address without a name."""
+    known = read_profiles(settings.profiles_folder)
+    for name in (settings.profile, *settings.profiles.values()):
+        if name not in known:
+            rule = f"be one of {', '.join(sorted(known))}"
+            raise KreachError.rule("profile", rule, name)
+    chosen = {name: name for name in known} | {"": settings.profile} | settings.profiles
+    return {exchange: known[name] for exchange, name in chosen.items()}
 
 
 def _profile(name: str, text: str) -> Profile:
