@@ -295,7 +295,7 @@ class FleetRun:
             return
         record.seconds.append(time.perf_counter() - begun)
         if answer.status != 200:
-            record.no_bids[answer.headers.get("x-no-bid", "")] += 1
+            record.no_bids[answer.headers.get("x-no-bid", "no bid")] += 1
             return
         record.bids += 1
         bid = answer.document["seatbid"][0]["bid"][0]

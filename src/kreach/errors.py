@@ -52,10 +52,12 @@ class KreachErrors(KreachError):
 
 def check_all(*checks: Callable[[], None]) -> None:
     """Run every check; raise the error of the one that fails, or all errors together."""
-    errors = []
+    errors: list[KreachError] = []
     for check in checks:
         try:
             check()
+        except KreachErrors as several:
+            errors += several.errors
         except KreachError as error:
             errors.append(error)
     if len(errors) == 1:

@@ -14,6 +14,7 @@ from kreach.boundary.openrtb import (
     BidRequest,
     BidResponse,
     SeatBid,
+    UserExt,
     as_json,
     decode_request,
 )
@@ -29,7 +30,7 @@ def decoded(**more: Any) -> BidRequest:
 def test_the_min_request() -> None:
     request = decoded()
     assert (request.id, request.imp, request.user) == ("1", [], None)
-    assert (request.at, request.tmax, request.test) == (2, None, 0)
+    assert (request.at, request.tmax, request.test) == (None, None, None)
 
 
 def test_unknown_fields_are_skipped_at_every_level() -> None:
@@ -38,14 +39,14 @@ def test_unknown_fields_are_skipped_at_every_level() -> None:
         imp=[
             {
                 "id": "1",
-                "video": {"mimes": ["m"]},
-                "banner": {"w": 1, "btype": [1], "format": [{"z": 2}]},
+                "video": {"playbackmethod": [1]},
+                "banner": {"w": 1, "pos": 1, "format": [{"z": 2}]},
             }
         ],
         user={"id": "u", "data": [{"name": "n", "segment": [{"id": "s", "value": "v"}]}]},
     )
     encoded = msgspec.json.encode(request).decode()
-    for gone in ("x", "y", "mimes", "btype", "value", "z"):
+    for gone in ("x", "y", "playbackmethod", "pos", "value", "z"):
         assert f'"{gone}"' not in encoded
     assert '"u"' not in encoded
 
@@ -140,3 +141,87 @@ def test_a_response_reads_back() -> None:
     encoded = as_json(response)
     assert msgspec.json.decode(encoded, type=BidResponse) == response
     assert b"null" not in encoded
+
+
+ODD_BUT_CLEAR: list[tuple[dict[str, Any], str, object]] = [
+    ({"tmax": 100.0}, "tmax", 100.0),
+    ({"tmax": "100"}, "tmax", 100.0),
+    ({"at": 1.0}, "at", 1),
+    ({"at": "1"}, "at", 1),
+    ({"test": True}, "test", 1),
+    ({"cur": "USD"}, "cur", ["USD"]),
+    ({"badv": None, "bcat": None, "wlang": None, "at": None}, "badv", None),
+    ({"source": "x"}, "source", None),
+    ({"source": []}, "source", None),
+    ({"cattax": "2"}, "cattax", 2),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "value"), ODD_BUT_CLEAR)
+def test_odd_values_mean_what_they_say(change: dict[str, Any], field: str, value: object) -> None:
+    assert getattr(decoded(**change), field) == value
+
+
+def test_odd_values_of_a_place() -> None:
+    place = {"id": "1", "bidfloor": "1.5", "secure": True, "banner": {"w": "300", "h": 250.0}}
+    (imp,) = decoded(imp=[place]).imp
+    assert imp.banner is not None
+    assert (imp.bidfloor, imp.secure, imp.banner.w, imp.banner.h) == (1.5, 1, 300, 250)
+    assert decoded(imp=[{"id": "1", "bidfloor": None}]).imp[0].bidfloor is None
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"segment": [{"id": 123}]},
+        {"segment": {}},
+        {"segment": ["x", {"id": []}]},
+        {"ext": []},
+        {"ext": "x", "name": 7},
+        {"name": ["kreach"]},
+        "text",
+        7,
+        None,
+        [],
+    ],
+)
+def test_other_providers_entries_void_nothing(foreign: object) -> None:
+    ours = {"name": "kreach", "segment": [{"id": "g"}], "ext": {"catalogue": "v1"}}
+    user = decoded(user={"data": [foreign, ours], "ext": "x"}).user
+    assert user is not None
+    assert user.data is not None
+    assert user.data[-1].segment is not None
+    assert user.data[-1].segment[0].id == "g"
+
+
+def test_first_party_data_of_prebid_server() -> None:
+    ours = {"segment": [{"id": "g"}], "ext": {"segtax": 812, "segclass": "v1"}}
+    user = decoded(user={"ext": {"data": [7, ours]}}).user
+    assert user is not None
+    assert isinstance(user.ext, UserExt)
+    assert user.ext.data[-1].ext is not None
+    assert user.ext.data[-1].ext.catalogue == "v1"
+    odds: list[object] = [{"interests": ["x"]}, None, 7, "x", []]
+    for odd in odds:
+        user = decoded(user={"ext": {"data": odd}}).user
+        assert user is not None
+        assert isinstance(user.ext, UserExt)
+        assert user.ext.data == []
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"imp": [{"id": "1"}, {"id": "2", "bidfloor": "zx81"}]}, "$.imp[1].bidfloor"),
+        (
+            {"imp": [{"id": "1", "banner": {"format": [{"w": "zx81"}]}}]},
+            "$.imp[0].banner.format[0].w",
+        ),
+        ({"badv": ["x", ["zx81"]]}, "$.badv[1]"),
+        ({"user": {"data": "zx81"}}, "$.user.data"),
+    ],
+)
+def test_what_is_needed_and_broken_is_named(change: dict[str, Any], where: str) -> None:
+    why = refusal(json.dumps(LEAST | change).encode())
+    assert where in why
+    assert "zx81" not in why

@@ -25,6 +25,7 @@ from kreach.service.metrics import Metrics
 from tests.adsystem.ledger.sample_journals import all_rows
 from tests.faults.service_processes import (
     GROUPS,
+    TOKEN_KEY,
     Reply,
     Sold,
     bid_request,
@@ -60,9 +61,10 @@ class InProcessBidder:
         else:
             self._furnish(folder, campaigns, families)
         self._shared = AdSystemSettings(store=self.store, catalogues=(folder / "release",))
-        given = {"expiry_seconds": 60, "pacing_seconds": 0.05, "compaction_seconds": 3_600}
-        given["first_bid_share"] = 1.0
+        given: dict[str, Any] = {"expiry_seconds": 60, "pacing_seconds": 0.05}
+        given |= {"compaction_seconds": 3_600, "first_bid_share": 1.0, "token_key": TOKEN_KEY}
         self._settings = BidderSettings(**(given | settings))
+        self.name = self._settings.name or ""
         self.passed = 1_000.0  # of the monotonic clock
         self.lines: list[dict[str, Any]] = []
 
@@ -142,13 +144,13 @@ class InProcessBidder:
         """A bid that must be made."""
         reply = await self.ask("/openrtb2/bid", bid_request(group, **imp))
         assert reply.status == 200, reply
-        return parse_bid(reply, self.wall)
+        return parse_bid(reply, self.wall, self.name)
 
     async def may_bid(self, group: int = 0) -> Sold | None:
         """A bid, if there is one."""
         reply = await self.ask("/openrtb2/bid", bid_request(group))
         assert reply.status in {200, 204}, reply
-        return parse_bid(reply, self.wall) if reply.status == 200 else None
+        return parse_bid(reply, self.wall, self.name) if reply.status == 200 else None
 
     async def tell(self, kind: str, sold: Sold, price: object = None) -> int:
         """A notice; its status."""

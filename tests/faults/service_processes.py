@@ -21,6 +21,7 @@ import numpy as np
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.ledger.tokens import Tokens
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 
@@ -55,7 +56,7 @@ def make_store(
         kept.add(campaign)
     kept.close()
     lines = ["[adsystem]", f'store = "{store}"', 'catalogues = ["release"]', "[bidder]"]
-    bidder = {"first_bid_share": 1.0} | bidder
+    bidder = {"first_bid_share": 1.0, "token_key": TOKEN_KEY} | bidder
     lines += [f"{name} = {json.dumps(value)}" for name, value in bidder.items()]
     config = root / "kreach.toml"
     config.write_text("\n".join(lines) + "\n")
@@ -233,8 +234,11 @@ class Client:
 def bid_request(group: int, **imp: Any) -> bytes:
     """A request for one place."""
     data = {"name": "kreach", "segment": [{"id": f"g{group:03d}"}], "ext": {"catalogue": "v1"}}
-    request = {"id": "r", "imp": [{"id": "1", **imp}], "user": {"data": [data]}}
+    request = {"id": "r", "imp": [{"id": "1", "banner": {}, **imp}], "user": {"data": [data]}}
     return json.dumps(request).encode()
+
+
+TOKEN_KEY = "5e" * 32
 
 
 @dataclass
@@ -255,12 +259,14 @@ class Sold:
         return f"/openrtb2/billing/{self.token}?price={self.price}"
 
 
-def parse_bid(reply: Reply, asked: float) -> Sold:
-    """The bid in an answer to what was asked then."""
+def parse_bid(reply: Reply, asked: float, bidder: str = "") -> Sold:
+    """The bid in an answer to what was asked then; its number is in its token."""
     bid = reply.document["seatbid"][0]["bid"][0]
     token = bid["burl"].rpartition("/")[2].partition("?")[0]
     micros = round(bid["price"] * 1_000)
-    return Sold(int(bid["id"], 16), bid["cid"], token, micros, asked + bid["exp"])
+    claim = Tokens(bytes.fromhex(TOKEN_KEY), bidder).read(token)
+    assert claim is not None
+    return Sold(claim.impression, bid["cid"], token, micros, asked + bid["exp"])
 
 
 @dataclass

@@ -3,11 +3,13 @@
 import ipaddress
 import re
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
+from kreach.boundary.currencies import Rates
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 from kreach.service.request_checks import check_names
@@ -41,6 +43,9 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     answered, so a publisher can go over to the next without a gap. `audiences` names groups files
     (of the newest catalogue) with head-counts of targeted people; `everyone` is always there.
     `corrections` are files that publishers' panels write, and rewrite (docs/panel.md).
+    `rates` say what one unit of another currency is worth in ours, as of `rates_date`.
+    With `creative_review` "required" an advertiser's creative is not served before an operator
+    approved it; campaigns that operators make are approved at once.
     """
 
     store: Path = Path("kreach-store")
@@ -48,6 +53,14 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     audiences: dict[str, Path] = {}  # noqa: RUF012 - msgspec copies it
     corrections: tuple[Path, ...] = ()
     currency: str = "USD"
+    rates: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
+    rates_date: date | None = None
+    creative_review: Literal["required", "off"] = "required"
+
+    def __post_init__(self) -> None:
+        Rates(self.currency, self.rates)
+        if self.rates and self.rates_date is None:
+            raise KreachError("rates_date is required where rates are given", field="rates_date")
 
 
 class ConsentSettings(Settings, frozen=True, kw_only=True):
@@ -112,8 +125,12 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
     public_url: str | None = None  # where exchanges reach this bidder; default: host and port
     names: tuple[str, ...] = ()  # further host names of requests for health and metrics
     provider: str = "kreach"  # whose user data carries the group
+    segtax: int = 812  # the taxonomy number of groups, in entries without the provider's name
     token_key: str | None = None  # hex; default: a key of its own, kept in the store
     seat: str = "kreach"
+    profile: str = "openrtb"  # how exchanges differ from the specification (docs/bidder.md)
+    profiles: dict[str, str] = {}  # noqa: RUF012 - by exchange, as its address names it
+    profiles_folder: Path | None = None  # with further profiles
     expiry_seconds: int = 900  # how long after a bid its notices are honoured
     win_notices: bool = True
     min_tmax_ms: int = 10  # requests that leave less time are not bid on
@@ -136,6 +153,7 @@ class BidderSettings(Settings, frozen=True, kw_only=True):
         check_names(self.names)
         _at_least("expiry_seconds", self.expiry_seconds, 1, 86_400)
         _at_least("plans", self.plans, 1, 100_000)
+        _at_least("segtax", self.segtax, 500, 2**31 - 1)  # below are the registered ones
         _at_least("min_tmax_ms", self.min_tmax_ms, 0, 10_000)
         _at_least("compaction_seconds", self.compaction_seconds, 0.05, 86_400)
         _at_least("compaction_rows", self.compaction_rows, 1, 10_000_000)

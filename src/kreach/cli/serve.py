@@ -48,6 +48,7 @@ def bidder(
     import msgspec
 
     from kreach.adsystem.bidserver.app import bidder_app_with_fast_path
+    from kreach.adsystem.bidserver.profiles import profiles_by_exchange
     from kreach.adsystem.bidserver.service import BidderState
     from kreach.adsystem.check import check_adsystem
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
@@ -69,7 +70,8 @@ def bidder(
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _show_check(check_adsystem(shared), as_json)
+        profiles = {"profiles": sorted(profiles_by_exchange(settings))[1:]}  # "" has no name
+        _show_check(check_adsystem(shared) | profiles, as_json)
         return
     listener = bind(settings.host, settings.port)
     if settings.public_url is None:

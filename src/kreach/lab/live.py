@@ -264,7 +264,7 @@ class LiveRun:
             self.truth.no_bids["no answer"] += 1
             return
         if answer.status == 204:
-            self.truth.no_bids[answer.headers.get("x-no-bid", "")] += 1
+            self.truth.no_bids[answer.headers.get("x-no-bid", "no bid")] += 1
             return
         for seat in _ok(answer).document["seatbid"]:
             for bid in seat["bid"]:

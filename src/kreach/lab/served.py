@@ -14,6 +14,7 @@ import numpy as np
 
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
+from kreach.adsystem.bidserver.terms import Terms
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.family import Family
 from kreach.adsystem.ledger.account import NO_LIMIT, Account
@@ -147,8 +148,8 @@ class ServedBidder:
         Only a gateway with a memory looks at the person.
         """
         pending = self.bidder.begin_request(group, now, self._request)
-        imp = self._request.imp[0]
-        runtime, claim, _ = self.bidder.offer(pending, imp, 0, EXPIRY_SECONDS)
+        imp, terms = self._request.imp[0], Terms(0, pending.venue)
+        runtime, claim, _, _ = self.bidder.offer(pending, imp, terms, None, EXPIRY_SECONDS)
         if runtime is None or claim is None:
             return None
         micros = max(round(price * MICROS), 1)

@@ -69,6 +69,10 @@ class Metrics:
         """A gauge whose value `now` returns when the metrics are read."""
         self._gauges[self._prefix + name] = (what, label, now)
 
+    def values(self, name: str) -> Mapping[str, float]:
+        """What a counter says now, by label."""
+        return self._counters[self._prefix + name][2]()
+
     def histogram(
         self, name: str, what: str, bounds: tuple[float, ...] = LATENCY_SECONDS
     ) -> Histogram:

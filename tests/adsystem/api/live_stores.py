@@ -150,7 +150,7 @@ class LiveStore:
                 "segment": [{"id": catalogue.groups[group]}],
                 "ext": {"catalogue": catalogue.version},
             }
-            request = {"id": "r", "imp": [{"id": "1"}], "user": {"data": [data]}}
+            request = {"id": "r", "imp": [{"id": "1", "banner": {}}], "user": {"data": [data]}}
             status, answer = await self._call("POST", "/openrtb2/bid", json.dumps(request).encode())
             if status != 200:
                 continue

@@ -45,6 +45,7 @@ OPERATIONS = [
     ("/v1/campaigns", "POST"),
     ("/v1/campaigns/{campaign}", "GET"),
     ("/v1/campaigns/{campaign}", "PATCH"),
+    ("/v1/campaigns/{campaign}/review", "POST"),
     ("/v1/campaigns/{campaign}/curve", "GET"),
     ("/v1/families/{family}/reach", "GET"),
     ("/v1/reach", "GET"),

@@ -28,6 +28,9 @@ _FIELDS = (
     *("w", "h", "pmp", "private_auction", "bidfloor", "bidfloorcur", "exp", "at", "tmax", "test"),
     *("source", "schain", "nodes", "asi"),
     *("regs", "coppa", "gdpr", "us_privacy", "gpp", "gpp_sid", "gpc", "consent", "lmt"),
+    *("video", "audio", "native", "request", "mimes", "protocols", "minduration", "maxduration"),
+    *("battr", "btype", "api", "secure", "deals", "wseat", "wadomain", "bcat", "cattax", "wlang"),
+    *("segtax", "segclass"),
     *("cur", "badv", "device", "eids", "", "__proto__", "\u0000"),
 )
 
@@ -72,7 +75,24 @@ def good_requests() -> list[dict[str, Any]]:
             "ext": {"gdpr": 1},
         },
     }
-    return [plain, rich, plain | {"at": 1}, {"id": "1", "imp": []}]
+    assets = [{"id": 1, "required": 1, "title": {"len": 90}}, {"id": 2, "data": {"type": 2}}]
+    media = plain | {
+        "cur": ["EUR", "USD"],
+        "bcat": ["IAB25"],
+        "wlang": ["en"],
+        "imp": [
+            {
+                "id": "v",
+                "secure": 1,
+                "bidfloorcur": "EUR",
+                "video": {"mimes": ["video/mp4"], "protocols": [2, 3], "maxduration": 30},
+                "pmp": {"deals": [{"id": "d1", "bidfloor": 0.1, "at": 3, "wadomain": ["x"]}]},
+            },
+            {"id": "n", "native": {"request": json.dumps({"assets": assets}), "ver": "1.2"}},
+            {"id": "a", "audio": {"mimes": ["audio/mp4"], "minduration": 5}},
+        ],
+    }
+    return [plain, rich, media, plain | {"at": 1}, {"id": "1", "imp": []}]
 
 
 def _odd(generator: Random, depth: int = 0) -> Any:

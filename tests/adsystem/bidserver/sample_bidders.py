@@ -72,8 +72,9 @@ def sample_campaign(name: str = "spring", **more: Any) -> Campaign:
         "market_mu": 0.0,
         "market_sigma": 1.0,
         "max_cpm": 50.0,
-        "creative": CREATIVE,
     }
+    if "creatives" not in more:
+        told["creative"] = CREATIVE
     return Campaign(id=name, **(told | more))
 
 
@@ -99,6 +100,7 @@ class Reply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+    counted: str = ""  # the reason that was counted, if there is no bid
 
     @property
     def document(self) -> Any:
@@ -107,8 +109,8 @@ class Reply(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why there is no bid."""
-        return self.headers["x-no-bid"]
+        """Why there is no bid, as the metrics have it."""
+        return self.counted
 
 
 def as_response(reply: Reply) -> BidResponse:
@@ -123,8 +125,10 @@ def as_response(reply: Reply) -> BidResponse:
 class Exchange:
     """Whoever talks to a bidder that lives in this thread."""
 
-    def __init__(self, state: BidderState, site: App, runner: asyncio.Runner) -> None:
-        self.state, self.site, self._runner = state, site, runner
+    def __init__(
+        self, state: BidderState, site: App, runner: asyncio.Runner, metrics: Metrics
+    ) -> None:
+        self.state, self.site, self._runner, self._metrics = state, site, runner, metrics
 
     async def asked(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Reply:
         """One request, straight to the application."""
@@ -143,9 +147,14 @@ class Exchange:
             "query_string": query,
         }
         scope["headers"] = [(b"host", b"127.0.0.1")]
+        before = self._metrics.values("no_bids")
         await self.site(scope, receive, send)
+        after = self._metrics.values("no_bids")
+        counted = [reason for reason, count in after.items() if count != before.get(reason, 0)]
         headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Reply(sent[0]["status"], headers, sent[1]["body"])
+        reason = counted[0] if counted else ""
+        assert headers.get("x-no-bid", reason) == reason
+        return Reply(sent[0]["status"], headers, sent[1]["body"], reason)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Let something go on until it ends."""
@@ -214,6 +223,7 @@ def bidding(
     clock: Callable[[], float] | None = None,
     lines: list[str] | None = None,
     asleep: bool = False,
+    rates: dict[str, float] | None = None,
     **settings: Any,
 ) -> Iterator[Exchange]:
     """A bidder on a store, from its start to its stop. `asleep`: do not wait for who may bid."""
@@ -231,16 +241,19 @@ def bidding(
         catalogues=tuple(folder / catalogue.version for catalogue in catalogues),
         audiences=audiences or {},
         currency=currency,
+        rates=rates or {},
+        rates_date=NOW.date(),
     )
     log = Log("bidder", (lambda _: None) if lines is None else lines.append)
     hands = clock or ManualClock()
     state = BidderState(
         shared, BidderSettings(**({"first_bid_share": 1.0} | settings)), log, clock=lambda _: hands
     )
-    site = bidder_app(state, Metrics("bidder"))
+    metrics = Metrics("bidder")
+    site = bidder_app(state, metrics)
     with asyncio.Runner() as runner:
         runner.run(state.start())
-        exchange = Exchange(state, site, runner)
+        exchange = Exchange(state, site, runner, metrics)
         try:
             if not asleep:
                 runtimes = [

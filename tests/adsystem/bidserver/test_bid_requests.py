@@ -33,6 +33,11 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
         yield made
 
 
+def place(id_: str = "1", **more: Any) -> dict[str, Any]:
+    """A place for a banner of any size."""
+    return {"id": id_, "banner": {}} | more
+
+
 def test_a_bid_says_all_that_an_exchange_needs(exchange: Exchange) -> None:
     response = as_response(exchange.bid(sample_request()))
     assert (response.id, response.cur, response.seatbid[0].seat) == ("request-1", "USD", "kreach")
@@ -66,7 +71,7 @@ IDS = [
 @pytest.mark.parametrize("id_", IDS, ids=range(len(IDS)))
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_ids_come_back_as_they_were(exchange: Exchange, id_: str, ascii_only: bool) -> None:
-    request = sample_request(id=id_, imp=[{"id": id_ + "!"}])
+    request = sample_request(id=id_, imp=[place(id_ + "!")])
     body = json.dumps(request, ensure_ascii=ascii_only).encode()
     response = as_response(exchange.bid(body))
     assert response.id == id_
@@ -104,11 +109,17 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
     ("currency", {"cur": ["EUR"]}),
     ("currency", {"cur": ["usd", "JPY"]}),
     ("test", {"test": 1}),
-    ("private auction", {"imp": [{"id": "1", "pmp": {"private_auction": 1}}]}),
-    ("floor currency", {"imp": [{"id": "1", "bidfloor": 0.01, "bidfloorcur": "EUR"}]}),
-    ("below floor", {"imp": [{"id": "1", "bidfloor": 2.0}]}),
-    ("below floor", {"imp": [{"id": "1", "bidfloor": 1e308}]}),
-    ("below floor", {"imp": [{"id": "1", "bidfloor": 10**300}]}),
+    ("private auction", {"imp": [{"id": "1", "banner": {}, "pmp": {"private_auction": 1}}]}),
+    (
+        "floor currency",
+        {"imp": [{"id": "1", "banner": {}, "bidfloor": 0.01, "bidfloorcur": "EUR"}]},
+    ),
+    ("below floor", {"imp": [{"id": "1", "banner": {}, "bidfloor": 2.0}]}),
+    ("below floor", {"imp": [{"id": "1", "banner": {}, "bidfloor": 1e308}]}),
+    ("below floor", {"imp": [{"id": "1", "banner": {}, "bidfloor": 10**300}]}),
+    ("no media type", {"imp": [{"id": "1"}]}),
+    ("no media type", {"imp": [{"id": "1", "banner": None}]}),
+    ("duplicate imp id", {"imp": [{"id": "1", "banner": {}}, {"id": "1", "banner": {}}]}),
     ("no campaign", {"badv": ["other.example", "shop.example"]}),
     ("no campaign", {"imp": [{"id": "1", "banner": {"w": 728, "h": 90}}]}),
     ("no campaign", {"imp": [{"id": "1", "banner": {"format": [{"w": 728, "h": 90}]}}]}),
@@ -146,18 +157,17 @@ BIDS: list[dict[str, Any]] = [
     {"badv": ["other.example"]},
     {"badv": []},
     {"badv": None},
-    {"imp": [{"id": "1"}]},
     {"imp": [{"id": "1", "banner": {}}]},
-    {"imp": [{"id": "1", "banner": None, "pmp": None}]},
+    {"imp": [{"id": "1", "banner": {}, "pmp": None}]},
     {"imp": [{"id": "1", "banner": {"format": [{"w": 1, "h": 1}, {"w": 300, "h": 250}]}}]},
     {"imp": [{"id": "1", "banner": {"w": 1, "h": 1, "format": [{"w": 300, "h": 250}]}}]},
     {"imp": [{"id": "1", "banner": {"w": 300, "h": 250, "format": [{"w": 1, "h": 1}]}}]},
     {"imp": [{"id": "1", "banner": {"w": 300}}]},
-    {"imp": [{"id": "1", "pmp": {}}]},
-    {"imp": [{"id": "1", "pmp": {"private_auction": 0, "deals": [{"id": "d"}]}}]},
-    {"imp": [{"id": "1", "bidfloor": 0, "bidfloorcur": "EUR"}]},
-    {"imp": [{"id": "1", "bidfloor": -3.5, "bidfloorcur": "EUR"}]},
-    {"imp": [{"id": "1", "bidfloor": 5e-324}]},
+    {"imp": [{"id": "1", "banner": {}, "pmp": {}}]},
+    {"imp": [{"id": "1", "banner": {}, "pmp": {"private_auction": 0, "deals": [{"id": "d"}]}}]},
+    {"imp": [{"id": "1", "banner": {}, "bidfloor": 0, "bidfloorcur": "EUR"}]},
+    {"imp": [{"id": "1", "banner": {}, "bidfloor": -3.5, "bidfloorcur": "EUR"}]},
+    {"imp": [{"id": "1", "banner": {}, "bidfloor": 5e-324}]},
     {"user": {"data": [user_data(name="other"), user_data()]}},
     {"user": {"data": [user_data("x", "y", "other"), {}, user_data()]}},
     {"user": {"data": [user_data(catalogue="v3"), user_data()]}},
@@ -165,6 +175,15 @@ BIDS: list[dict[str, Any]] = [
     {"user": {"data": [{"name": "kreach"}, user_data()]}},
     {"user": {"data": [user_data() | {"segment": [{}, {"id": None}, {"id": "?"}, {"id": "g1"}]}]}},
     {"user": {"data": [user_data() | {"unknown": [1, {"deep": None}]}], "id": "u", "eids": [{}]}},
+    {"user": {"data": [user_data() | {"segment": [{"id": 123}, {"id": "g0"}]}]}},
+    {"user": {"data": [{"name": 7, "ext": [], "segment": [{"id": 123}]}, user_data()]}},
+    {"user": {"data": [{"segment": [{"id": "g0"}], "ext": {"segtax": 812, "catalogue": "v1"}}]}},
+    {"user": {"data": [{"segment": [{"id": "g0"}], "ext": {"segtax": 812, "segclass": "v1"}}]}},
+    {"user": {"ext": {"data": [user_data()]}}},
+    {"tmax": 10_000.0},
+    {"tmax": "10000"},
+    {"imp": [{"id": "1", "banner": {}, "bidfloor": None, "bidfloorcur": None}]},
+    {"imp": [{"id": "1", "banner": {"w": "300", "h": 250.0}, "bidfloor": "0.1"}]},
     {"site": {"page": "https://x"}, "device": {"ip": "192.0.2.1"}, "regs": None, "ext": [1]},
 ]
 
@@ -198,26 +217,26 @@ def test_of_several_segments_the_first_known_counts(exchange: Exchange) -> None:
     [(60, 60), (1, 1), (900, 900), (5_000, 900), (0, 900), (-5, 900), (None, 900)],
 )
 def test_a_bid_lasts_no_longer_than_asked(exchange: Exchange, told: int, given: int) -> None:
-    request = sample_request(imp=[{"id": "1", "exp": told}])
+    request = sample_request(imp=[{"id": "1", "banner": {}, "exp": told}])
     assert as_response(exchange.bid(request)).seatbid[0].bid[0].exp == given
 
 
 @pytest.mark.parametrize("floor", [0.001, 0.25, 0.4999, 0.9, 0.9995])
 def test_bids_are_at_or_above_the_floor(exchange: Exchange, floor: float) -> None:
-    request = sample_request(imp=[{"id": "1", "bidfloor": floor}])
+    request = sample_request(imp=[{"id": "1", "banner": {}, "bidfloor": floor}])
     bid = as_response(exchange.bid(request)).seatbid[0].bid[0]
     assert bid.price >= floor
 
 
 def test_a_price_equal_to_the_floor_is_bid(exchange: Exchange) -> None:
     price = exchange.price()
-    assert exchange.price(imp=[{"id": "1", "bidfloor": price}]) == price
-    above = sample_request(imp=[{"id": "1", "bidfloor": price + 0.001}])
+    assert exchange.price(imp=[{"id": "1", "banner": {}, "bidfloor": price}]) == price
+    above = sample_request(imp=[{"id": "1", "banner": {}, "bidfloor": price + 0.001}])
     assert exchange.bid(above).reason == "below floor"
 
 
 def test_a_campaign_has_one_place_of_a_request_at_most(exchange: Exchange) -> None:
-    request = sample_request(imp=[{"id": str(at)} for at in range(5)])
+    request = sample_request(imp=[place(str(at)) for at in range(5)])
     bids = as_response(exchange.bid(request)).seatbid[0].bid
     assert [bid.impid for bid in bids] == ["0"]
 
@@ -225,16 +244,19 @@ def test_a_campaign_has_one_place_of_a_request_at_most(exchange: Exchange) -> No
 def test_places_that_do_not_fit_are_passed_over(exchange: Exchange) -> None:
     places = [
         {"id": "small", "banner": {"w": 1, "h": 1}},
-        {"id": "dear", "bidfloor": 40.0},
-        {"id": "private", "pmp": {"private_auction": 1}},
-        {"id": "good"},
+        place("dear", bidfloor=40.0),
+        place("private", pmp={"private_auction": 1}),
+        place("twice"),
+        place("twice"),
+        {"id": "nothing"},
+        place("good"),
     ]
     bids = as_response(exchange.bid(sample_request(imp=places))).seatbid[0].bid
     assert [bid.impid for bid in bids] == ["good"]
 
 
 def test_thousands_of_places_are_answered(exchange: Exchange) -> None:
-    request = sample_request(imp=[{"id": str(at)} for at in range(5_000)])
+    request = sample_request(imp=[place(str(at)) for at in range(5_000)])
     assert len(as_response(exchange.bid(request)).seatbid[0].bid) == 1
 
 
@@ -258,7 +280,7 @@ NOT_OPENRTB: list[bytes] = [
     b'{"id":"1","imp":[]} {"%b":1}' % SECRET.encode(),
     json.dumps({"id": "1", "imp": {"id": SECRET}}).encode(),
     json.dumps({"id": "1", "imp": [SECRET]}).encode(),
-    json.dumps({"id": "1", "imp": [{"id": "1", "bidfloor": SECRET}]}).encode(),
+    json.dumps({"id": "1", "imp": [{"id": "1", "banner": {}, "bidfloor": SECRET}]}).encode(),
     json.dumps({"id": "1", "imp": [{"id": "1", "banner": {"w": SECRET}}]}).encode(),
     json.dumps({"id": 7, "imp": []}).encode(),
     json.dumps({"imp": []}).encode(),
@@ -266,7 +288,6 @@ NOT_OPENRTB: list[bytes] = [
     json.dumps({"id": "1", "imp": [{}]}).encode(),
     json.dumps({"id": "1", "imp": [], "user": SECRET}).encode(),
     json.dumps({"id": "1", "imp": [], "user": {"data": SECRET}}).encode(),
-    json.dumps({"id": "1", "imp": [], "user": {"data": [{"name": [SECRET]}]}}).encode(),
     json.dumps({"id": "1", "imp": [], "at": SECRET}).encode(),
     json.dumps({"id": "1", "imp": [], "tmax": SECRET}).encode(),
     json.dumps({"id": "1", "imp": [], "cur": {SECRET: SECRET}}).encode(),

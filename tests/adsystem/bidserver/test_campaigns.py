@@ -68,7 +68,7 @@ def test_paused_campaigns_wait_and_ended_ones_are_over(tmp_path: Path) -> None:
         exchange.rest()
         assert bidders(exchange) == ["a"]
         change(exchange, "b", state="running")
-        two_places: dict[str, Any] = {"imp": [{"id": "1"}, {"id": "2"}]}
+        two_places: dict[str, Any] = {"imp": [{"id": "1", "banner": {}}, {"id": "2", "banner": {}}]}
         assert sorted(bidders(exchange, **two_places)) == ["a", "b"]
         change(exchange, "a", state="paused")
         assert bidders(exchange, **two_places) == ["b"]
@@ -93,7 +93,7 @@ def test_a_campaign_that_changed_keeps_its_counts(tmp_path: Path) -> None:
 def test_each_campaign_has_one_of_many_places(tmp_path: Path) -> None:
     campaigns = [sample_campaign(f"c{at}", market_mu=0.1 * at) for at in range(20)]
     with bidding(tmp_path, campaigns) as exchange:
-        places = [{"id": str(at)} for at in range(25)]
+        places = [{"id": str(at), "banner": {}} for at in range(25)]
         bids = as_response(exchange.bid(sample_request(imp=places))).seatbid[0].bid
         prices = {bid.cid: bid.price for bid in bids}  # in any order, likely the highest first
         assert len(bids) == len(prices) == 20
@@ -106,7 +106,7 @@ def test_limits_of_bids_hold(tmp_path: Path) -> None:
     with bidding(tmp_path, campaigns) as exchange:
         assert bidders(exchange) == ["low"]
         assert exchange.price() == 0.2
-        floor = sample_request(imp=[{"id": "1", "bidfloor": 0.201}])
+        floor = sample_request(imp=[{"id": "1", "banner": {}, "bidfloor": 0.201}])
         assert exchange.bid(floor).reason == "below floor"
 
 
@@ -176,7 +176,9 @@ def test_a_campaign_whose_audience_is_not_known_is_not_played(tmp_path: Path) ->
     lines: list[str] = []
     campaigns = [sample_campaign("a", audience="nobody-knows"), sample_campaign("b")]
     with bidding(tmp_path, campaigns, lines=lines) as exchange:
-        assert bidders(exchange, imp=[{"id": "1"}, {"id": "2"}]) == ["b"]
+        assert bidders(exchange, imp=[{"id": "1", "banner": {}}, {"id": "2", "banner": {}}]) == [
+            "b"
+        ]
     assert sum('"campaign cannot run on catalogue"' in line for line in lines) == 1
 
 
@@ -247,7 +249,7 @@ def test_first_price_bids_are_shaded_by_exchange(tmp_path: Path) -> None:
             bidder = state.catalogue_bidders["v1"]
             request = decode_request(json.dumps(sample_request("g0", at=1, **more)).encode())
             pending = bidder.begin_request(0, state.clock(), request, request.exchange)
-            return bidder._shaded(bidder.runtimes[1], 0.001, pending)
+            return bidder._shaded(bidder.runtimes[1], 0.001, pending, pending.venue)
 
         assert bid(source=dear) > 1.05 * bid() > 1.05 * 1.2 * bid(source=cheap)
     with bidding(tmp_path) as exchange:
@@ -334,7 +336,9 @@ def test_stacked_caps_are_not_played_on_overlapping_groups(tmp_path: Path) -> No
     catalogue = sample_catalogue(3, classes=(((0, 1), 20), ((2,), 20)), class_floor=20)
     campaigns = [sample_campaign("a", caps=STACKED), sample_campaign("b")]
     with bidding(tmp_path, campaigns, catalogues=[catalogue], lines=lines) as exchange:
-        assert bidders(exchange, imp=[{"id": "1"}, {"id": "2"}]) == ["b"]
+        assert bidders(exchange, imp=[{"id": "1", "banner": {}}, {"id": "2", "banner": {}}]) == [
+            "b"
+        ]
     assert sum('"campaign cannot run on catalogue"' in line for line in lines) == 1
 
 
@@ -387,13 +391,13 @@ def test_all_kinds_side_by_side(tmp_path: Path) -> None:
         prices = [bid.price for bid in bids]
         assert prices == sorted(prices, reverse=True)
         assert set(bidders(exchange, imp=places, at=1)) == {bid.cid for bid in bids}
-        wide = [{"id": "1", "banner": {"w": 728, "h": 90}}] * 6
+        wide = [{"id": str(at), "banner": {"w": 728, "h": 90}} for at in range(6)]
         assert bidders(exchange, imp=wide) == ["sized"]
 
 
 def prices_of_all(exchange: Exchange) -> dict[str, float]:
     """What every campaign bids in two groups, in second-price auctions."""
-    places = [{"id": str(at)} for at in range(8)]
+    places = [{"id": str(at), "banner": {}} for at in range(8)]
     prices: dict[str, float] = {}
     for group in ("g1", "g2"):
         bids = as_response(exchange.bid(sample_request(group, imp=places))).seatbid[0].bid

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from simulations.openrtb_campaigns import campaigns_of_every_kind
 
 from kreach.adsystem.bidserver import consent
 from kreach.boundary.openrtb import BidResponse, decode_request
 from kreach.errors import KreachError
 from tests.adsystem.bidserver.request_fuzzer import mutated
 from tests.adsystem.bidserver.sample_bidders import (
+    NOW,
     Exchange,
     bidding,
     sample_campaign,
@@ -27,7 +29,7 @@ MAX_GROWTH_BYTES = 16 << 20
 REASONS = {
     *("no imp", "no user", "no group", "unknown catalogue", "unknown group", "tmax too short"),
     *("currency", "test", "private auction", "floor currency", "below floor", "no campaign"),
-    "no budget",
+    *("no budget", "no media type", "duplicate imp id", "seat"),
     *consent.REASONS,
 }
 
@@ -55,7 +57,8 @@ async def answered(exchange: Exchange, body: bytes) -> int:
         for bid in response.seatbid[0].bid:
             assert bid.impid in places
             assert 0.0 < bid.price <= 50.0
-            await exchange.asked("GET", bid.lurl.removeprefix("http://127.0.0.1:8402"))
+            path = bid.lurl.removeprefix("http://127.0.0.1:8402").partition("?")[0]
+            await exchange.asked("GET", path)
     elif reply.status == 204:
         assert request is not None
         assert reply.reason in REASONS
@@ -89,8 +92,8 @@ async def drive(exchange: Exchange, seed: int) -> tuple[dict[int, int], float, i
 @pytest.mark.parametrize("seed", range(SHARDS))
 def test_odd_requests_are_answered(tmp_path: Path, seed: int) -> None:
     lines: list[str] = []
-    campaigns = kinds_of_campaigns()
-    with bidding(tmp_path, campaigns, lines=lines) as exchange:
+    campaigns = [*kinds_of_campaigns(), *campaigns_of_every_kind(NOW, ("d1",))]
+    with bidding(tmp_path, campaigns, lines=lines, rates={"EUR": 1.085}) as exchange:
         statuses, slowest, growth = exchange.run(drive(exchange, seed))
         assert sum(statuses.values()) == EACH
         assert min(statuses.values()) > 0  # the mutations reach every kind of answer

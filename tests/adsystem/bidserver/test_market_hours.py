@@ -100,7 +100,7 @@ def test_bids_are_shaded_by_the_hour_of_the_request(tmp_path: Path) -> None:
             bids = []
             for hour in (8, 20):
                 pending = bidder.begin_request(0, MIDNIGHT + hour * HOUR, request, name)
-                bids.append(bidder._shaded(runtime, 0.004, pending))
+                bids.append(bidder._shaded(runtime, 0.004, pending, pending.venue))
             assert bids[1] > 1.3 * bids[0]
 
 

@@ -123,7 +123,7 @@ def test_notices_may_be_posted(exchange: Exchange) -> None:
 def test_notices_after_the_expiry(tmp_path_factory: pytest.TempPathFactory) -> None:
     hands = ManualClock()
     with bidding(tmp_path_factory.mktemp("late"), [sample_campaign()], clock=hands) as exchange:
-        bid = made_bid(exchange, imp=[{"id": "1", "exp": 60}])
+        bid = made_bid(exchange, imp=[{"id": "1", "banner": {}, "exp": 60}])
         long = made_bid(exchange)
         hands.now += 61
         for address in (bid.burl, bid.lurl, bid.nurl or ""):
@@ -136,7 +136,7 @@ def test_notices_after_the_expiry(tmp_path_factory: pytest.TempPathFactory) -> N
 def test_a_win_that_is_never_billed_is_taken_back(tmp_path_factory: pytest.TempPathFactory) -> None:
     hands = ManualClock()
     with bidding(tmp_path_factory.mktemp("unbilled"), [sample_campaign()], clock=hands) as exchange:
-        bid = made_bid(exchange, imp=[{"id": "1", "exp": 60}])
+        bid = made_bid(exchange, imp=[{"id": "1", "banner": {}, "exp": 60}])
         exchange.call(bid.nurl or "")
         assert exchange.price() < bid.price
         hands.now += 61
@@ -203,7 +203,7 @@ def test_a_bid_is_honoured_as_long_as_it_says(tmp_path: Path) -> None:
     hands = ManualClock()
     hands.now += 0.9
     with bidding(tmp_path, [sample_campaign()], clock=hands) as exchange:
-        request = sample_request(imp=[{"id": "1", "exp": 1}])
+        request = sample_request(imp=[{"id": "1", "banner": {}, "exp": 1}])
         bid = as_response(exchange.bid(request)).seatbid[0].bid[0]
         assert bid.exp == 1
         hands.now += 0.5

@@ -104,7 +104,7 @@ def test_the_papers_rule_moves_once_for_a_request_of_many_places(tmp_path: Path)
         before = exchange.metric(LAMBDA)
         exchange.bid(sample_request())
         step = before - exchange.metric(LAMBDA)
-        exchange.bid(sample_request(imp=[{"id": str(at)} for at in range(4)]))
+        exchange.bid(sample_request(imp=[{"id": str(at), "banner": {}} for at in range(4)]))
         assert before - exchange.metric(LAMBDA) == pytest.approx(2 * step)
 
 

@@ -4,13 +4,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kreach.adsystem.bidserver.campaign_runtime import Requirements, is_eligible
+from kreach.adsystem.bidserver.places import Requirements, is_eligible, traits_of
 from kreach.adsystem.bidserver.request_samples import RequestSamples
+from kreach.adsystem.campaigns.campaign import Creative
 from kreach.boundary.openrtb import Banner, BidRequest, Imp
 
-SMALL: Requirements = ((300, 250), frozenset({"shop.example"}))
-LARGE: Requirements = ((970, 250), frozenset())
-ANY: Requirements = (None, frozenset({"news.example"}))
+
+def requirements(*sizes: tuple[int, int], domains: tuple[str, ...] = ()) -> Requirements:
+    creatives = [
+        Creative(markup="<b>ad</b>", width=width, height=height, domains=domains)
+        for width, height in sizes
+    ]
+    return Requirements(tuple(map(traits_of, creatives)), (), deals_only=False)
+
+
+SMALL = requirements((300, 250), domains=("shop.example",))
+LARGE = requirements((970, 250))
+ANY = requirements((300, 250), (970, 250), (1, 1), domains=("news.example",))
 
 
 @dataclass

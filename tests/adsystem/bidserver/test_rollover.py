@@ -37,10 +37,11 @@ def playing(
     log = Log("bidder", ([] if lines is None else lines).append)
     settings = BidderSettings(compaction_seconds=3_600)
     state = BidderState(shared, settings, log, clock=lambda _: clock, reload=reload)
-    site = bidder_app(state, Metrics("bidder"))
+    metrics = Metrics("bidder")
+    site = bidder_app(state, metrics)
     with asyncio.Runner() as runner:
         runner.run(state.start())
-        exchange = Exchange(state, site, runner)
+        exchange = Exchange(state, site, runner, metrics)
         exchange.rest()
         try:
             yield exchange

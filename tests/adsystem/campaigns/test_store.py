@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kreach.adsystem.campaigns.campaign import Campaign, campaign_from
@@ -65,6 +66,29 @@ def test_the_auction_type_of_a_campaign_is_dropped(tmp_path: Path) -> None:
         store.change("spring", {"state": "paused"})
     with pytest.raises(KreachError, match=r"^auction is not a field any more: every bid request"):
         campaign_from(document)
+
+
+def test_the_one_creative_of_a_campaign_becomes_the_first_of_several(tmp_path: Path) -> None:
+    old_creative = {"id": None, "markup": "<b>", "width": 1, "height": 2, "domains": ["https://x"]}
+    empty = dict.fromkeys(("id", "markup", "width", "height")) | {"domains": []}
+    with closing(CampaignStore(tmp_path)) as store:
+        store.add(SPRING)
+        store.add(msgspec.structs.replace(SPRING, id="empty"))
+    with closing(sqlite3.connect(tmp_path / FILE)) as old:
+        for name, creative in (("spring", old_creative), ("empty", empty)):
+            document = SPRING.document() | {"id": name, "creative": creative}
+            for new in ("creatives", "deals", "deals_only"):
+                del document[new]
+            values = (json.dumps(document), name)
+            old.execute("UPDATE campaigns SET document = ? WHERE id = ?", values)
+        old.execute("PRAGMA user_version = 4")
+        old.commit()
+    with closing(CampaignStore(tmp_path)) as store:
+        campaign = store.get("spring").campaign
+        assert campaign.creatives == (campaign.creative,) == campaign.servable
+        assert campaign.creative.domains == ("https://x",)  # nothing that was stored is refused
+        assert store.get("empty").campaign.not_bidding == "no creative"
+        assert store.change("spring", {"budget": 600.0}).campaign.servable == campaign.servable
 
 
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ class SimulatedMarket:
         reply = await room.ask("/openrtb2/bid", bid_request(self.who[at]))
         if reply.status == 204:
             return
-        sold = parse_bid(reply, room.wall)
+        sold = parse_bid(reply, room.wall, room.name)
         price = round(self.prices[at], 3)
         if sold.bid_micros < price * 1_000:
             await room.tell("loss", sold)

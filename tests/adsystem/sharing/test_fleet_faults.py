@@ -176,7 +176,7 @@ def test_redis_is_not_there_at_first_and_then_gone_for_long(tmp_path: Path) -> N
         processes = [held.enter_context(fleet.start(name)) for name in fleet.names]
         run = FleetRun([process.address() for process in processes], GROUPS, GROUP_SIZE, seed=3)
         record = await run.run(100)
-        assert record.no_bids == {"no campaign": 100}  # no money is known to be theirs
+        assert record.no_bids == {"no bid": 100}  # no money is known to be theirs
         redis.start()
 
         async def spending() -> bool:

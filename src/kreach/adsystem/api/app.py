@@ -91,7 +91,8 @@ def reporting_app(
             policy = advertiser_policy(
                 store, guard or GuardSettings(), noise or NoiseSettings(), clock
             )
-            advertisers = ReportService(store, policy, clock)
+            reviewed = shared.creative_review == "required"
+            advertisers = ReportService(store, policy, clock, review_required=reviewed)
             opened.callback(advertisers.close)
         services = Services(store, metrics, operators, ring, advertisers, settings.limits)
         opened.pop_all()

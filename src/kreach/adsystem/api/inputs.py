@@ -1,14 +1,15 @@
 """Request bodies. FastAPI checks types and ranges here, `campaigns.campaign` the other rules."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kreach.adsystem.campaigns.campaign import ID, ID_RULE, MAX_CPM
+from kreach.adsystem.campaigns.creative import MAX_CREATIVES
 from kreach.adsystem.settings import EVERYONE
 
-__all__ = ["CampaignChange", "CampaignIn", "FamilyChange", "FamilyIn"]
+__all__ = ["CampaignChange", "CampaignIn", "FamilyChange", "FamilyIn", "ReviewIn"]
 
 
 def _writable(text: str) -> str:
@@ -29,6 +30,9 @@ Name = Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f
 Text = Annotated[str, AfterValidator(_writable)]
 Words = Annotated[Text, Field(min_length=1, max_length=20_000)]
 Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+Address = Annotated[Text, Field(pattern="^https?://[^ ]+$", max_length=2_000)]
+DealId = Annotated[Text, Field(min_length=1, max_length=256)]
+Numbers = list[Annotated[int, Field(ge=1, le=1_000)]]
 Money = Annotated[float, Field(gt=0, lt=1e12)]
 Cpm = Annotated[float, Field(ge=0, le=MAX_CPM)]
 
@@ -44,14 +48,71 @@ class CapIn(_In):
     span_seconds: float | None = Field(None, gt=0, le=1e10)
 
 
+class SizeIn(_In):
+    """Width and height in pixels."""
+
+    width: int = Field(ge=1, le=100_000)
+    height: int = Field(ge=1, le=100_000)
+
+
+class NativeImageIn(SizeIn):
+    """An image of a native ad."""
+
+    url: Address
+
+
+class NativeTextIn(_In):
+    """A text of a native ad; `type` is a data asset type: 1 sponsored by, 2 description, …"""
+
+    type: int = Field(ge=1, le=1_000)
+    value: Words
+
+
+class NativeIn(_In):
+    """What a native ad consists of; a place takes what it has room for."""
+
+    link: Address
+    title: Words | None = None
+    image: NativeImageIn | None = None
+    icon: NativeImageIn | None = None
+    texts: list[NativeTextIn] = Field([], max_length=20)
+    trackers: list[Address] = Field([], max_length=20)
+
+
 class CreativeIn(_In):
-    """The ad that is shown."""
+    """An ad and what it declares; numbers are those of AdCOM 1.0, as in OpenRTB."""
 
     id: Words | None = None
+    kind: Literal["banner", "video", "audio", "native"] = "banner"
     markup: Words | None = None
+    native: NativeIn | None = None
     width: int | None = Field(None, ge=1, le=100_000)
     height: int | None = Field(None, ge=1, le=100_000)
+    sizes: list[SizeIn] = Field([], max_length=50)
+    weight: int = Field(1, ge=1, le=1_000)
     domains: list[Annotated[Text, Field(max_length=253)]] = Field([], max_length=100)
+    categories: list[Annotated[Text, Field(max_length=100)]] = Field([], max_length=100)
+    category_taxonomy: int = Field(1, ge=1, le=1_000)
+    attributes: Numbers = Field([], max_length=100)
+    apis: Numbers = Field([], max_length=100)
+    mimes: list[Annotated[Text, Field(max_length=100)]] = Field([], max_length=100)
+    duration_seconds: int | None = Field(None, ge=1, le=86_400)
+    protocols: Numbers = Field([], max_length=100)
+    linearity: int | None = Field(None, ge=1, le=2)
+    rolls: list[Literal["pre", "mid", "post"]] = Field([], max_length=3)
+    placements: Numbers = Field([], max_length=100)
+    expands: Numbers = Field([], max_length=100)
+    language: Annotated[Text, Field(pattern="^[a-z]{2}$")] | None = None
+    bundle: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
+    secure: bool | None = None
+
+
+class ReviewIn(_In):
+    """A decision on a creative, by its key. A rejection needs a reason."""
+
+    creative: Words
+    decision: Literal["approve", "reject"]
+    reason: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
 
 
 class CampaignIn(_In):
@@ -74,6 +135,9 @@ class CampaignIn(_In):
     expected_requests: int | None = Field(None, ge=1, le=2**53)
     max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None
+    creatives: list[CreativeIn] = Field(default_factory=list, max_length=MAX_CREATIVES)
+    deals: list[DealId] = Field(default_factory=list, max_length=100)
+    deals_only: bool = False
     state: str = Field("running", pattern="^(running|paused|ended)$")
     family: Name | None = None
 
@@ -103,3 +167,6 @@ class CampaignChange(_In):
     max_cpm: Cpm | None = None
     max_cost_per_reach: Money | None = None
     creative: CreativeIn | None = None
+    creatives: list[CreativeIn] | None = Field(None, max_length=MAX_CREATIVES)
+    deals: list[DealId] | None = Field(None, max_length=100)
+    deals_only: bool | None = None

@@ -37,6 +37,7 @@ Caller = Annotated[Viewer, Depends(viewer_of)]
 def add_routes(app: FastAPI, services: Services) -> None:
     """Campaigns, reports, catalogues, health, metrics and, with keys, suppressions."""
     _add_campaigns(app, services)
+    _add_reviews(app, services)
     _add_families(app, services)
     _add_reach(app, services)
     _add_together(app, services)
@@ -93,10 +94,25 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
     async def change_campaign(
         viewer: Caller, campaign: str, body: inputs.CampaignChange
     ) -> Response:
-        """Pause, resume, end, or change budget, end, bid limits or creative."""
+        """Pause, resume, end, or change budget, end, bid limits, creatives or deals."""
         scope, name = services.scope(viewer), _campaign(campaign)
         changes = body.model_dump(exclude_unset=True)
         return json_response(await services.managing.run(scope.change, name, changes))
+
+
+def _add_reviews(app: FastAPI, services: Services) -> None:
+    @app.post(
+        "/v1/campaigns/{campaign}/review",
+        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 503),
+    )
+    async def review_creative(viewer: Caller, campaign: str, body: inputs.ReviewIn) -> Response:
+        """Approve or reject a creative, for operators. An advertiser reads the reason."""
+        if viewer.role != "operator":
+            raise Forbidden(viewer.role)
+        review, name = services.operators.review, _campaign(campaign)
+        return json_response(
+            await services.managing.run(review, name, body.creative, body.decision, body.reason)
+        )
 
 
 def _family(name: str) -> str:

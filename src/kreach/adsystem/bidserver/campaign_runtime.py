@@ -24,22 +24,22 @@ from kreach.adsystem.bidding.valuation import (
     Valuation,
     VisitorValuation,
 )
+from kreach.adsystem.bidserver.places import Requirements, is_eligible, requirements_of
+from kreach.adsystem.bidserver.rotation import Rotation
 from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
 from kreach.adsystem.ledger.account import Account
 from kreach.boundary.audience import Audience, DisjointAudience, OverlappingAudience
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS
-from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp, as_json
+from kreach.boundary.openrtb import MICROS_PER_CPM, BidRequest, Imp
 from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS
 from kreach.boundary.visit_model import VisitModel
 
 __all__ = [
     "AccountPurse",
     "CampaignRuntime",
-    "Requirements",
     "board_valuation",
     "individual_valuation",
-    "is_eligible",
     "make_bidder",
     "memory_seconds_of",
     "value_cap",
@@ -52,9 +52,6 @@ _PASSING_STEP = 0.01
 _LIMITED = 0.98  # of a budget: with less of it a plan is limited by the family's
 _LEFT_BY_FAMILY = 1.0 / 1.2  # of the value: below, the family's cap is what a plan lacks
 _USABLE_GROWTH = 1.5  # of what a plan can use, from plan to plan
-
-Requirements = tuple[tuple[int, int] | None, frozenset[str]]
-"""Size and domains of a campaign's creative."""
 
 
 class AccountPurse(Purse):
@@ -299,16 +296,6 @@ def make_bidder(
     )
 
 
-def is_eligible(requirements: Requirements, request: BidRequest, imp: Imp) -> bool:
-    """Whether a creative may have a place: blocked domains, size."""
-    size, domains = requirements
-    if request.badv and not domains.isdisjoint(map(str.lower, request.badv)):
-        return False
-    if imp.banner is None or size is None:
-        return True
-    return imp.banner.fits(*size)
-
-
 @dataclass(eq=False)
 class CampaignRuntime:
     """A campaign on one catalogue. `slot`: its place on the board, None if valued individually."""
@@ -324,10 +311,8 @@ class CampaignRuntime:
     max_micros: int = field(init=False)
     start: float = field(init=False)
     end: float = field(init=False)
-    size: tuple[int, int] | None = field(init=False)
-    domains: frozenset[str] = field(init=False)
     requirements: Requirements = field(init=False)  # the same places are eligible for the same
-    json_tail: bytes = field(init=False)  # the last fields of its bids
+    rotation: Rotation = field(init=False)
     _shading: Shading | None = None  # of first-price bids, since the last plan
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
@@ -346,21 +331,8 @@ class CampaignRuntime:
         self.min_micros = max(round(campaign.min_cpm * MICROS_PER_CPM), 1)
         self.max_micros = round(campaign.max_cpm * MICROS_PER_CPM)
         self.start, self.end = campaign.start.timestamp(), campaign.end.timestamp()
-        creative = campaign.creative
-        self.domains = frozenset(domain.lower() for domain in creative.domains)
-        self.size = None
-        if creative.width is not None and creative.height is not None:
-            self.size = creative.width, creative.height
-        self.requirements = self.size, self.domains
-        fields = {
-            "cid": campaign.id,
-            "crid": creative.id,
-            "adomain": creative.domains or None,
-            "adm": creative.markup,
-            "w": creative.width,
-            "h": creative.height,
-        }
-        self.json_tail = as_json({k: v for k, v in fields.items() if v is not None}).lstrip(b"{")
+        self.requirements = requirements_of(campaign)
+        self.rotation = Rotation(campaign)
 
     @property
     def shading(self) -> Shading:

@@ -1,6 +1,6 @@
 """All campaigns on one catalogue: which one bids for a request, and how much."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,6 @@ from kreach.adsystem.bidserver.campaign_runtime import (
     CampaignRuntime,
     board_valuation,
     individual_valuation,
-    is_eligible,
     make_bidder,
     memory_seconds_of,
     value_cap,
@@ -29,12 +28,15 @@ from kreach.adsystem.bidserver.campaign_runtime import (
 )
 from kreach.adsystem.bidserver.exchanges import (
     FIRST_PRICE,
+    FIXED_PRICE,
     SECOND_PRICE,
     Exchanges,
     auction_of,
 )
+from kreach.adsystem.bidserver.places import is_eligible
 from kreach.adsystem.bidserver.request_hours import RequestHours
 from kreach.adsystem.bidserver.request_samples import RequestSamples
+from kreach.adsystem.bidserver.terms import Deals, Terms, terms_for
 from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.campaigns.family import Family, check_family
 from kreach.adsystem.ledger.account import Account
@@ -83,6 +85,7 @@ class PendingRequest:
     shares: GroupShares | None  # by slot, where a session may have been won already
     sampled: bool  # what campaigns compete for it is looked at
     venue: int = SECOND_PRICE
+    first_price_venue: int = FIRST_PRICE  # of its exchange, where a deal has that type
     bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
 
 
@@ -343,18 +346,29 @@ class CatalogueBidder:
         if request.first_price:
             venue = self.exchanges.venue(exchange) if exchange else FIRST_PRICE
         shares = self.recent_wins.shares(group, now)
-        return PendingRequest(
+        pending = PendingRequest(
             group, requests, share, now, request, individual, shares, sampled, venue
         )
+        if venue != SECOND_PRICE:
+            pending.first_price_venue = venue
+        return pending
 
     def offer(
-        self, pending: PendingRequest, imp: Imp, floor: int, seconds: int
-    ) -> tuple[CampaignRuntime | None, Claim | None, str]:
-        """The campaign that bids for a place and its reserved money, or why none does.
+        self,
+        pending: PendingRequest,
+        imp: Imp,
+        open_terms: Terms | None,
+        deals: Deals | None,
+        seconds: int,
+        accepts: Callable[[CampaignRuntime, Terms], bool] | None = None,
+    ) -> tuple[CampaignRuntime | None, Claim | None, Terms | None, str]:
+        """The campaign that bids for a place, its reserved money and terms; or why none does.
 
         Of the campaigns that want the request one bids: more likely one that values it more, or
         that has more money for the time left (`Board.ranks`). Its bid may be lower than its value:
         a first price is shaded, a budget may run low. A campaign gets at most one place.
+        Without `open_terms` the place is sold by deals only. `accepts` is a condition of the
+        exchange or of a deal.
         """
         reason = "no campaign"
         skip = pending.bidding
@@ -363,29 +377,50 @@ class CatalogueBidder:
             if pending.sampled:
                 self._compare(pending, imp)
             if runtime is None:
-                return None, None, reason
-            if value * _MICROS < floor:
-                return None, None, "below floor"
-            if pending.venue != SECOND_PRICE:
-                value = self._shaded(runtime, value, pending)
-            wanted = min(int(value * _MICROS), runtime.max_micros)
-            minimum = floor if floor > runtime.min_micros else runtime.min_micros
+                return None, None, None, reason
+            terms = open_terms
+            if imp.pmp is not None:
+                needs = runtime.requirements
+                terms = terms_for(terms, deals or {}, needs.deals, deals_only=needs.deals_only)
             skip = (*skip, runtime)
+            if terms is None or (accepts is not None and not accepts(runtime, terms)):
+                continue
+            floor, venue, _, _ = terms
+            if value * _MICROS < floor:
+                reason = "below floor"
+                if deals is not None:  # another may have a deal with a lower floor
+                    continue
+                return None, None, None, reason
+            wanted = int(value * _MICROS)
+            if venue != SECOND_PRICE:
+                wanted = self._limited(runtime, value, pending, terms)
+            wanted = min(wanted, runtime.max_micros)
+            minimum = floor if floor > runtime.min_micros else runtime.min_micros
             reason = "below floor"
             if wanted >= minimum:
                 number, group, now = runtime.number, pending.group, pending.now
                 claim = self._ledger.take(
-                    number, self.number, group, wanted, now, seconds, minimum, pending.venue
+                    number, self.number, group, wanted, now, seconds, minimum, venue
                 )
                 if claim is not None:
                     runtime.note_passing(group)
                     pending.bidding = (*pending.bidding, runtime)
-                    return runtime, claim, ""
+                    return runtime, claim, terms, ""
                 reason = "no budget"
                 if not runtime.can_bid(now):
                     self._set_active(runtime, False)
 
-    def _shaded(self, runtime: CampaignRuntime, value: float, pending: PendingRequest) -> float:
+    def _limited(
+        self, runtime: CampaignRuntime, value: float, pending: PendingRequest, terms: Terms
+    ) -> int:
+        """What to bid where a win costs its bid: an agreed price, or a shaded first price."""
+        if terms.venue == FIXED_PRICE:
+            return terms.floor or int(value * _MICROS)
+        return int(self._shaded(runtime, value, pending, terms.venue) * _MICROS)
+
+    def _shaded(
+        self, runtime: CampaignRuntime, value: float, pending: PendingRequest, venue: int
+    ) -> float:
         """The first-price bid for a value, which is limited to what may be bid at most."""
         if value * _MICROS >= runtime.max_micros:  # what is shaded is the value without the limit
             if runtime.slot is None:
@@ -393,7 +428,7 @@ class CatalogueBidder:
             else:
                 part = 1.0 if pending.shares is None else pending.shares.of(runtime.slot)
                 value = self.board.unlimited(pending.group, runtime.slot, pending.share, part)
-        shading = self.exchanges.shading(pending.venue) or runtime.shading
+        shading = self.exchanges.shading(venue) or runtime.shading
         return shading.at(pending.now, value)
 
     def _best(
@@ -469,6 +504,11 @@ class CatalogueBidder:
         if often:
             self._samples.count(self.runtimes.values())
         self._until_sample = 1 if often else _SAMPLE_EVERY * len(self.runtimes)
+
+    @property
+    def mismatches(self) -> Mapping[str, int]:
+        """Why campaigns had no eligible place in sampled requests, by kind and rule."""
+        return self._samples.mismatches
 
     def adopt(self, runtime: CampaignRuntime, plan: Plan | None, worth: Worth | None) -> None:
         """Bid by this plan, unless the campaign was changed meanwhile."""
@@ -552,6 +592,8 @@ class CatalogueBidder:
                 self._spend(runtime, price)
         else:
             runtime.losses += 1
+        if venue == FIXED_PRICE:
+            return
         if micros > 0 and won:
             bid, auction = micros / _MICROS, auction_of(venue)
             issued = self._now if issued is None else issued
@@ -571,6 +613,8 @@ class CatalogueBidder:
         issued: float | None = None,
     ) -> None:
         """Learn from losses at about the same bid, as far as the publisher did not drop it."""
+        if venue == FIXED_PRICE:
+            return
         bid, auction = micros / _MICROS, auction_of(venue)
         issued = self._now if issued is None else issued
         runtime.bidder.markets.turn_to(issued)

@@ -17,12 +17,14 @@ from kreach.adsystem.bidding.market_hours import MarketHours
 from kreach.adsystem.bidding.shading import Shading
 from kreach.numeric.types import FloatArray
 
-__all__ = ["FIRST_PRICE", "SECOND_PRICE", "Exchanges", "auction_of"]
+__all__ = ["FIRST_PRICE", "FIXED_PRICE", "SECOND_PRICE", "Exchanges", "auction_of"]
 
 SECOND_PRICE = 0
 FIRST_PRICE = 1
 """Venues: a second-price auction; a first-price auction of an exchange without a name. Each further
 number is that of a first-price auction at a named exchange."""
+FIXED_PRICE = 255
+"""A deal at an agreed price: it teaches nothing about a market."""
 
 _MAX_NAMED = 16
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

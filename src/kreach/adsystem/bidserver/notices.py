@@ -7,7 +7,8 @@ from urllib.parse import parse_qs
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.ledger import Outcome
 from kreach.adsystem.ledger.tokens import Claim
-from kreach.boundary.openrtb import MICROS_PER_CPM
+from kreach.boundary.currencies import MICROS_PER_CPM, paid_micros
+from kreach.boundary.macros import plain_value
 from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 from kreach.service.metrics import Metrics
@@ -39,6 +40,7 @@ class Notices:
             "impressions", "Impressions billed, by campaign", "campaign"
         )
         self._spend = metrics.count("spend_micros", "Money spent, by campaign", "campaign")
+        self._losses = metrics.count("losses", "Losses, by OpenRTB's reason code", "reason")
         self._notices = metrics.count("notices", "Notices, by kind and outcome", "notice")
 
     def _claim(self, kind: str, token: str) -> Claim | None:
@@ -72,6 +74,7 @@ class Notices:
         state = self._state
         outcome = state.ledger.void(claim, state.clock())
         if outcome is Outcome.DONE:
+            self._losses.add(_loss_reason(request.query))
             if state.ledger.was_won(claim):
                 state.revert(claim)
             bidder = state.bidder_of(claim)
@@ -93,7 +96,7 @@ class Notices:
         claim = self._claim("billing", request.rest)
         if claim is None:
             return error_response(403, "the token is not one of ours")
-        price = _price(request.query)
+        price = _price(request.query, claim.rate)
         same = self._posting.get(claim.impression)
         if same is not None:
             return self._finish(await asyncio.shield(same), Outcome.REPEATED)
@@ -162,13 +165,25 @@ class Notices:
             del self._posting[claim.impression]
 
 
-def _price(query: bytes) -> int:
-    """The price of one impression in micros, rounded up, from a price per thousand."""
-    prices = parse_qs(query.decode("ascii", "replace")).get("price", [])
+def _price(query: bytes, rate: int = 0) -> int:
+    """The price of one impression in micros, rounded up, from a price per thousand.
+
+    `price64` is the same in Base64; `rate` that of the currency in which the bid was made.
+    """
+    fields = parse_qs(query.decode("ascii", "replace"))
+    prices = fields.get("price", []) + [plain_value(each) for each in fields.get("price64", [])]
     try:
         price = float(prices[0]) if len(prices) == 1 else -1.0
     except ValueError:
         price = -1.0
     if not (isfinite(price) and 0.0 <= price <= 1e9):
         raise KreachError("price must be one number ≥ 0, a price per thousand")
-    return ceil(round(price * MICROS_PER_CPM, 6))
+    micros = ceil(round(price * MICROS_PER_CPM, 6))
+    return paid_micros(micros, rate) if rate else micros
+
+
+def _loss_reason(query: bytes) -> str:
+    """The code of a loss (AdCOM's loss reasons) as a label; "unknown" if it is none."""
+    reasons = parse_qs(query.decode("ascii", "replace")).get("reason", [])
+    code = reasons[0] if len(reasons) == 1 else ""
+    return code if code.isdecimal() and code.isascii() and int(code) < 1_000 else "unknown"

@@ -1,17 +1,18 @@
 """Sampled requests: for which campaigns they have an eligible place.
 
-Campaigns with creatives of one size and the same domains are eligible for the same places, so a
+Campaigns with creatives of the same traits and deals are eligible for the same places, so a
 request is checked once for all of them. What comes out is noted, and counted campaign by campaign a
 few times a second: a sampled request that visits a hundred campaigns makes the next ones wait.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kreach.adsystem.bidserver.campaign_runtime import Requirements, is_eligible
+from kreach.adsystem.bidserver.places import Requirements, is_eligible, mismatch
 from kreach.boundary.openrtb import BidRequest, Imp
 
 __all__ = ["RequestSamples"]
@@ -31,6 +32,7 @@ class RequestSamples:
     """Sampled requests of one catalogue that campaigns have not counted yet."""
 
     def __init__(self) -> None:
+        self.mismatches: Counter[str] = Counter()  # of creatives with places, by kind and rule
         self._numbers: dict[Requirements, int] = {}  # of all campaigns so far
         self._of_slot = np.zeros(0, dtype=np.intp)
         self._auctions: list[list[str | None]] = []  # by number: None where no place is eligible
@@ -54,7 +56,16 @@ class RequestSamples:
         for requirements, number in self._numbers.items():
             eligible = any(is_eligible(requirements, request, imp) for imp in request.imp)
             self._auctions[number].append(auction if eligible else None)
+            if not eligible:
+                self._note_mismatch(requirements, request)
         self._uncounted = True
+
+    def _note_mismatch(self, requirements: Requirements, request: BidRequest) -> None:
+        """Count why a campaign has no eligible place: its first creative, the first place."""
+        if requirements.creatives and request.imp:
+            traits = requirements.creatives[0]
+            why = mismatch(traits, request, request.imp[0]) or "deal"
+            self.mismatches[f"{traits.kind} {why}"] += 1
 
     def count(self, campaigns: Iterable[SampledCampaign]) -> None:
         """Have campaigns count what was noted."""

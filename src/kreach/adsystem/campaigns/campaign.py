@@ -1,20 +1,22 @@
 """A campaign as an advertiser defines it, checked when it is made. Money is in the currency."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
 
+from kreach.adsystem.campaigns.creative import MAX_CREATIVES, Creative
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.money import as_micros
 from kreach.boundary.times import as_instant, iso_text
-from kreach.errors import KreachError, check_all
+from kreach.errors import KreachError, KreachErrors, check_all
 
 __all__ = [
     "BIDDERS",
@@ -27,6 +29,7 @@ __all__ = [
     "campaign_from",
     "check_caps",
     "check_id",
+    "check_new_creatives",
     "check_runnable",
     "from_document",
     "owner_of",
@@ -45,37 +48,9 @@ ID = rf"{ID_PART}(?:\.{ID_PART})?"
 """`advertiser.id`, or without a dot a campaign that no advertiser has."""
 _ID = re.compile(ID)
 _MAX_CAP = 1_000
-_MAX_TEXT = 20_000
+_MAX_DEALS = 100
+_CREATIVE_FIELDS = ("creative", "creatives")
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ad: its markup, size and advertiser domains."""
-
-    id: str | None = None
-    markup: str | None = None
-    width: int | None = None
-    height: int | None = None
-    domains: tuple[str, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is something to show: markup and its size."""
-        return self.markup is not None and self.width is not None and self.height is not None
-
-    def __post_init__(self) -> None:
-        if (self.width is None) != (self.height is None):
-            raise KreachError.rule("creative", "have width and height, or neither", self.width)
-        for name in ("width", "height"):
-            if getattr(self, name) is not None:
-                as_whole_number(f"creative.{name}", getattr(self, name), minimum=1, maximum=100_000)
-        for name, text in (("id", self.id), ("markup", self.markup)):
-            if text is not None and not 0 < len(text) <= _MAX_TEXT:
-                rule = f"have from 1 to {_MAX_TEXT} characters"
-                raise KreachError.rule(f"creative.{name}", rule, f"{len(text)} characters")
-        for text in (self.id, self.markup, *self.domains):
-            if text is not None and any("\ud800" <= c <= "\udfff" for c in text):
-                raise KreachError("creative must be text that can be written as UTF-8")
 
 
 class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,7 +67,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
     A campaign of a `family` stays in it: money and counts never move between families.
     A further person reached costs at most `max_cost_per_reach`; without, ten times the first.
-    Without markup, width and height of its creative a campaign can be stored, but does not bid.
+    `creatives` rotate by their weights; `creative` is the first of them, or the only one. Without
+    one that is complete and approved a campaign can be stored, but does not bid.
+    It uses the `deals` that it names where an exchange offers them, with `deals_only` nothing else.
     """
 
     id: str
@@ -110,6 +87,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     expected_requests: int | None = None
     max_cost_per_reach: float | None = None
     creative: Creative = Creative()
+    creatives: tuple[Creative, ...] = ()
+    deals: tuple[str, ...] = ()
+    deals_only: bool = False
     state: str = "running"
     family: str | None = None
 
@@ -125,6 +105,8 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             self._check_market,
             self._check_requests,
             self._check_family,
+            self._check_creatives,
+            self._check_deals,
         )
 
     def _check_id(self) -> None:
@@ -192,10 +174,45 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             rule = f"be a family of the campaign's advertiser ({owner_of(self.id) or 'none'})"
             raise KreachError.rule("family", rule, self.family)
 
+    def _check_creatives(self) -> None:
+        if not self.creatives and self.creative != Creative():
+            msgspec.structs.force_setattr(self, "creatives", (self.creative,))
+        elif self.creatives and self.creative == Creative():
+            msgspec.structs.force_setattr(self, "creative", self.creatives[0])
+        if self.creatives and self.creatives[0] != self.creative:
+            rule = "be the first of creatives, or be left out"
+            raise KreachError.rule("creative", rule, self.creative.id)
+        if len(self.creatives) > MAX_CREATIVES:
+            rule = f"be at most {MAX_CREATIVES}"
+            raise KreachError.rule("creatives", rule, len(self.creatives))
+        keys = [creative.key for creative in self.creatives]
+        if len(set(keys)) < len(keys):
+            raise KreachError.rule("creatives", "have different ids and content", keys)
+
+    def _check_deals(self) -> None:
+        for deal in self.deals:
+            if not 0 < len(deal) <= 256:
+                rule = "be ids of 1 to 256 characters"
+                raise KreachError.rule("deals", rule, f"{len(deal)} characters")
+        if len(self.deals) > _MAX_DEALS:
+            raise KreachError.rule("deals", f"be at most {_MAX_DEALS}", len(self.deals))
+        if self.deals_only and not self.deals:
+            raise KreachError.rule("deals_only", "be false where no deals are named", True)
+
+    @property
+    def servable(self) -> tuple[Creative, ...]:
+        """Creatives that are complete and approved."""
+        return tuple(one for one in self.creatives if one.complete and one.review == "approved")
+
     @property
     def not_bidding(self) -> str | None:
         """What a running campaign lacks to bid; None if nothing."""
-        return None if self.creative.complete else "no creative"
+        if self.servable:
+            return None
+        reviews = {one.review for one in self.creatives if one.complete}
+        if "pending" in reviews:
+            return "creative in review"
+        return "creative rejected" if reviews else "no creative"
 
     @property
     def cap(self) -> int | None:
@@ -259,11 +276,62 @@ def check_runnable(campaign: Campaign, audience: Audience) -> None:
 
 
 def campaign_from(document: object) -> Campaign:
-    """A campaign from plain values; an error names the field, the rule and the value."""
+    """A campaign from plain values; an error names the field, the rule and the value.
+
+    Wrong fields of several creatives are named together, each with its place.
+    """
     for name, message in REMOVED.items():
         if isinstance(document, dict) and name in document:
             raise KreachError(message, field=name, code="unknown")
+    given = document.get("creatives") if isinstance(document, dict) else None
+    if not isinstance(given, (list, tuple)) or not given:
+        return from_document(document, Campaign, "campaign")
+    assert isinstance(document, dict)
+    checks: list[Callable[[], None]] = [
+        partial(_check_creative, *each) for each in enumerate(given)
+    ]
+    without = {name: value for name, value in document.items() if name not in _CREATIVE_FIELDS}
+    check_all(*checks, lambda: _check_campaign(without))
     return from_document(document, Campaign, "campaign")
+
+
+def _check_campaign(document: object) -> None:
+    from_document(document, Campaign, "campaign")
+
+
+def check_new_creatives(creatives: Sequence[Creative]) -> None:
+    """Refuse what stored creatives may have and new ones must not."""
+    check_all(*(partial(_check_placed, at, one.check_new) for at, one in enumerate(creatives)))
+
+
+def _check_creative(at: int, document: object) -> None:
+    _check_placed(at, lambda: _convert_creative(document))
+
+
+def _convert_creative(document: object) -> None:
+    from_document(document, Creative, "creative")
+
+
+def _check_placed(at: int, check: Callable[[], None]) -> None:
+    """Refuse a creative with every wrong field, by its place in the list."""
+    try:
+        check()
+    except KreachError as error:
+        errors = error.errors if isinstance(error, KreachErrors) else (error,)
+        raise KreachErrors([_placed(one, at) for one in errors]) from None
+
+
+def _placed(error: KreachError, at: int) -> KreachError:
+    place = f"creatives.{at}"
+    field = (error.field or "creative").removeprefix("creative").removeprefix(".")
+    message = str(error)
+    for own in (f"creative.{field}", field, "creative"):
+        if own and message.startswith(own):
+            message = message.removeprefix(own).lstrip(".")
+            break
+    name = f"{place}.{field}" if field else place
+    joint = "" if message.startswith((":", ",")) else " "
+    return KreachError(f"{name}{joint}{message}", field=name, code=error.code)
 
 
 def from_document(document: object, kind: type[T], name: str) -> T:

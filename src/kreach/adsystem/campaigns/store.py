@@ -13,9 +13,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from kreach.adsystem.campaigns.campaign import REMOVED, Campaign, campaign_from, owner_of
+from kreach.adsystem.campaigns.campaign import (
+    REMOVED,
+    Campaign,
+    campaign_from,
+    check_new_creatives,
+    owner_of,
+)
 from kreach.adsystem.campaigns.family import Family, family_from
 from kreach.adsystem.campaigns.quota import Quota
+from kreach.adsystem.campaigns.review import decided, with_reviews
 from kreach.errors import KreachError
 from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
@@ -47,7 +54,7 @@ _NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"
 _NEXT_FAMILY = "(SELECT coalesce(max(revision), 0) + 1 FROM families)"
 _CHANGEABLE = (
     *("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "max_cost_per_reach"),
-    "creative",
+    *("creative", "creatives", "deals", "deals_only"),
 )
 _FAMILY_CHANGEABLE = ("budget",)
 
@@ -81,7 +88,29 @@ def _add_families(connection: sqlite3.Connection) -> None:
     """From version 3: the table of families, which is there by now. No campaign is in one."""
 
 
-_SCHEMA = Schema(4, _TABLES, {1: _rename_limits, 2: _drop_auction, 3: _add_families})
+def _list_creatives(connection: sqlite3.Connection) -> None:
+    """From version 4: a campaign had one creative, which nobody reviewed: it is approved."""
+    rows = connection.execute("SELECT number, document FROM campaigns").fetchall()
+    for number, text in rows:
+        document = json.loads(text)
+        creative = document.get("creative") or {}
+        given = any(creative.get(name) for name in ("id", "markup", "width", "domains"))
+        document["creatives"] = [creative] if given else []
+        values = (json.dumps(document), number)
+        connection.execute("UPDATE campaigns SET document = ? WHERE number = ?", values)
+
+
+_STEPS = {1: _rename_limits, 2: _drop_auction, 3: _add_families, 4: _list_creatives}
+_SCHEMA = Schema(5, _TABLES, _STEPS)
+
+
+def _with_creatives(changes: dict[str, Any]) -> dict[str, Any]:
+    """A new `creative` replaces all; new `creatives` make the first of them `creative`."""
+    if "creatives" in changes:
+        return {"creative": {}} | changes
+    if "creative" in changes:
+        return changes | {"creatives": []}
+    return changes
 
 
 class UnknownCampaign(KreachError):
@@ -174,8 +203,12 @@ class CampaignStore:
         with self._transaction():
             pass
 
-    def add(self, campaign: Campaign, quota: Quota | None = None) -> StoredCampaign:
+    def add(
+        self, campaign: Campaign, quota: Quota | None = None, *, review_required: bool = False
+    ) -> StoredCampaign:
         """Store a new campaign; its id must be new, its family must exist, its quota hold."""
+        campaign = with_reviews(campaign, None, required=review_required)
+        check_new_creatives(campaign.creatives)
         with self._transaction() as connection:
             if campaign.family is not None and not self._families("id = ?", (campaign.family,)):
                 raise NoSuchFamily(campaign.family)
@@ -191,7 +224,12 @@ class CampaignStore:
         return self.get(campaign.id)
 
     def change(
-        self, campaign_id: str, changes: dict[str, Any], quota: Quota | None = None
+        self,
+        campaign_id: str,
+        changes: dict[str, Any],
+        quota: Quota | None = None,
+        *,
+        review_required: bool = False,
     ) -> StoredCampaign:
         """Change what may change while a campaign runs; an ended one stays ended."""
         for name in changes:
@@ -201,14 +239,31 @@ class CampaignStore:
             campaign = self._get(campaign_id).campaign
             if campaign.state == "ended":
                 raise CampaignEnded
-            changed = campaign_from(campaign.document() | changes)
+            changed = campaign_from(campaign.document() | _with_creatives(changes))
+            if _with_creatives(changes) is not changes:
+                check_new_creatives(changed.creatives)
+                changed = with_reviews(changed, campaign, required=review_required)
             if quota is not None:
                 quota.check_change(campaign, changed, self._siblings(campaign_id))
-            connection.execute(
-                f"UPDATE campaigns SET document = ?, revision = {_NEXT} WHERE id = ?",
-                (json.dumps(changed.document()), campaign_id),
-            )
+            self._update(connection, changed)
         return self.get(campaign_id)
+
+    def review(
+        self, campaign_id: str, creative: str, decision: str, reason: str | None
+    ) -> StoredCampaign:
+        """Approve or reject a creative of a campaign, by its key."""
+        with self._transaction() as connection:
+            campaign = self._get(campaign_id).campaign
+            if campaign.state == "ended":
+                raise CampaignEnded
+            self._update(connection, decided(campaign, creative, decision, reason))
+        return self.get(campaign_id)
+
+    def _update(self, connection: sqlite3.Connection, campaign: Campaign) -> None:
+        connection.execute(
+            f"UPDATE campaigns SET document = ?, revision = {_NEXT} WHERE id = ?",
+            (json.dumps(campaign.document()), campaign.id),
+        )
 
     def _siblings(self, campaign_id: str) -> list[Campaign]:
         """The other campaigns of its advertiser."""

@@ -26,7 +26,7 @@ from kreach.adsystem.console.form_fields import (
 from kreach.adsystem.console.formatting import parse_time
 from kreach.adsystem.console.state import Console
 from kreach.adsystem.console.widgets import Text, box, button, sentence
-from kreach.adsystem.reports.report import CampaignDefinition, CatalogueList, ErrorInfo
+from kreach.adsystem.reports.report import CampaignDefinition, CatalogueList, Creative, ErrorInfo
 
 __all__ = ["change_state", "confirm_end", "edit_campaign", "new_campaign", "show_field_errors"]
 
@@ -34,6 +34,7 @@ _FLIGHT = timedelta(days=7)
 _CATALOGUE_SECONDS = 2.0
 _INPUT = "outlined dense stack-label bottom-slots"
 _STATES = {"running": "running again", "paused": "paused", "ended": "ended"}
+_NOT_SENT = ("key", "review", "review_reason")
 Body = dict[str, object]
 Send = Callable[[Body], Awaitable[None]]
 
@@ -205,8 +206,11 @@ def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
         if body.get("end") == f"{end}:00Z":  # the input has no seconds: keep those of the campaign
             del body["end"]
         creative = body.get("creative")
-        if isinstance(creative, dict):  # it is replaced as a whole
-            body["creative"] = msgspec.to_builtins(kept) | creative
+        if isinstance(creative, dict):  # it is replaced as a whole, and others stay
+            body["creative"] = _as_input(kept) | creative
+            others = [_as_input(each) for each in campaign.creatives[1:]]
+            if others:
+                body["creatives"] = [body.pop("creative"), *others]
         await console.change(campaign.id, body)
 
     subtitle = "Empty fields stay as they are. The budget cannot be less than what was spent."
@@ -223,6 +227,12 @@ def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
         form.text("creative.width", "Ad width (pixels)", number_text(kept.width))
         form.text("creative.height", "Ad height (pixels)", number_text(kept.height))
     form.dialog.open()
+
+
+def _as_input(creative: Creative) -> dict[str, object]:
+    """A creative as it is sent: without what the service adds to it."""
+    document: dict[str, object] = msgspec.to_builtins(creative)
+    return {name: value for name, value in document.items() if name not in _NOT_SENT}
 
 
 async def change_state(console: Console, campaign: str, state: str) -> None:

@@ -13,6 +13,7 @@ from kreach.adsystem.reports.report import (
     CampaignSummary,
     CapReport,
     CorrectionInfo,
+    Creative,
     CurvePoint,
     Pace,
     ReachDocument,
@@ -63,20 +64,33 @@ def visible_text(visible: VisiblePeople) -> str:
 
 
 def display_state(campaign: CampaignDefinition, now: datetime) -> str:
-    """The state for people: a running campaign may be scheduled, completed or lack a creative."""
+    """The state for people: a running campaign may be scheduled, completed or lack a creative
+    that may be shown."""
+    lacks = _lacks(campaign)
     start, end = flight_of(campaign)
     if campaign.state == "running" and now < start:
-        return "scheduled" if _has_creative(campaign) else "no creative"
+        return lacks or "scheduled"
     if campaign.state != "ended" and now >= end:
         return "completed"
-    if campaign.state == "running" and not _has_creative(campaign):
-        return "no creative"
-    return campaign.state
+    return lacks if campaign.state == "running" and lacks else campaign.state
 
 
-def _has_creative(campaign: CampaignDefinition) -> bool:
-    creative = campaign.creative
-    return None not in (creative.markup, creative.width, creative.height)
+def _lacks(campaign: CampaignDefinition) -> str:
+    """What keeps a running campaign from bidding; empty if nothing does."""
+    complete = [one for one in campaign.creatives or (campaign.creative,) if _is_complete(one)]
+    reviews = {one.review for one in complete}
+    if "approved" in reviews:
+        return ""
+    if "pending" in reviews:
+        return "creative in review"
+    return "creative rejected" if reviews else "no creative"
+
+
+def _is_complete(creative: Creative) -> bool:
+    if creative.kind == "native":
+        return creative.native is not None
+    sized = creative.width is not None or bool(creative.sizes)
+    return creative.markup is not None and (creative.kind != "banner" or sized)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """Signed tokens: a bid's notice addresses carry all that is needed to book them.
 
 Nothing about a bid is stored when it goes out. What comes back is trusted because of the signature
-and counts until its expiry.
+and counts until its expiry. Tokens are encrypted, by a stream of bytes that follows from the
+signature (a synthetic initialisation vector): nobody reads from them how many bids there are, how
+often a bidder starts, or which campaign, group and price it was.
 """
 
 import base64
@@ -16,9 +18,13 @@ from kreach.errors import KreachError
 
 __all__ = ["Claim", "Tokens"]
 
-_VERSION = 3
-_FORMS = {2: struct.Struct("<BIQIIIQQI"), _VERSION: struct.Struct("<BIQIIIQQIB")}
-"""By version; those of version 2 said nothing about the auction."""
+_VERSION = 4
+_FORMS = {
+    2: struct.Struct("<BIQIIIQQI"),
+    3: struct.Struct("<BIQIIIQQIB"),
+    _VERSION: struct.Struct("<BIQIIIQQIBQ"),
+}
+"""By version; those of version 2 said nothing about the auction, those of 3 were not encrypted."""
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _SIGNATURE_BYTES = 16
 _FORM = _FORMS[_VERSION]
@@ -39,6 +45,7 @@ class Claim(NamedTuple):
     issued_micros: int  # when, in millionths of a second
     expires: int  # in whole seconds
     venue: int = 0  # 0: a second-price auction; else first-price, by exchange
+    rate: int = 0  # of the currency of the bid, in billionths; 0: ours
 
     @property
     def impression(self) -> int:
@@ -56,11 +63,14 @@ class Tokens:
         named = hashlib.blake2b(key, person=b"kreach-token")
         named.update(bidder.encode())
         self._keyed = hashlib.blake2b(key=named.digest(), digest_size=_SIGNATURE_BYTES)
+        named.update(b"stream")
+        self._stream_key = named.digest()
 
     def make(self, claim: Claim) -> bytes:
         """The token of a claim."""
         body = _FORM.pack(_VERSION, *claim)
-        return _text(body + self._signature(body))
+        signature = self._signature(body)
+        return _text(self._crypt(body, signature) + signature)
 
     def read(self, token: str) -> Claim | None:
         """The claim of a token, or None if it is not one of ours."""
@@ -75,10 +85,18 @@ class Tokens:
         if _text(raw) != token.encode():  # another spelling of the same bytes
             return None
         body, signature = raw[: form.size], raw[form.size :]
+        if expected == _VERSION:
+            body = self._crypt(body, signature)
         if not hmac.compare_digest(self._signature(body), signature):
             return None
         version, *fields = form.unpack(body)
         return Claim(*fields) if version == expected else None
+
+    def _crypt(self, body: bytes, signature: bytes) -> bytes:
+        """Encrypt, or decrypt."""
+        stream = hashlib.blake2b(signature, key=self._stream_key, digest_size=len(body)).digest()
+        mixed = int.from_bytes(body, "little") ^ int.from_bytes(stream, "little")
+        return mixed.to_bytes(len(body), "little")
 
     def _signature(self, body: bytes) -> bytes:
         signing = self._keyed.copy()  # the key is hashed once, not once for every bid

@@ -124,14 +124,71 @@ class FrequencyCap(Document, frozen=True, kw_only=True):
     span_seconds: float | None
 
 
+class CreativeSize(Document, frozen=True, kw_only=True):
+    """Width and height in pixels."""
+
+    width: int
+    height: int
+
+
+class NativeImage(Document, frozen=True, kw_only=True):
+    """An image of a native ad."""
+
+    url: str
+    width: int
+    height: int
+
+
+class NativeText(Document, frozen=True, kw_only=True):
+    """A text of a native ad, by its data asset type."""
+
+    type: int
+    value: str
+
+
+class NativeAd(Document, frozen=True, kw_only=True):
+    """What a native ad consists of."""
+
+    link: str
+    title: str | None = None
+    image: NativeImage | None = None
+    icon: NativeImage | None = None
+    texts: tuple[NativeText, ...] = ()
+    trackers: tuple[str, ...] = ()
+
+
 class Creative(Document, frozen=True, kw_only=True):
-    """The ad that is shown."""
+    """An ad and what it declares. `key` is its id, or else made from its content.
+
+    `review` is approved, pending or rejected; only approved creatives are shown.
+    """
 
     id: str | None
     markup: str | None
     width: int | None
     height: int | None
     domains: tuple[str, ...]
+    key: str | None = None
+    kind: str = "banner"
+    native: NativeAd | None = None
+    sizes: tuple[CreativeSize, ...] = ()
+    weight: int = 1
+    categories: tuple[str, ...] = ()
+    category_taxonomy: int = 1
+    attributes: tuple[int, ...] = ()
+    apis: tuple[int, ...] = ()
+    mimes: tuple[str, ...] = ()
+    duration_seconds: int | None = None
+    protocols: tuple[int, ...] = ()
+    linearity: int | None = None
+    rolls: tuple[str, ...] = ()
+    placements: tuple[int, ...] = ()
+    expands: tuple[int, ...] = ()
+    language: str | None = None
+    bundle: str | None = None
+    secure: bool | None = None
+    review: str = "approved"
+    review_reason: str | None = None
 
 
 class CampaignDefinition(Document, frozen=True, kw_only=True):
@@ -152,6 +209,9 @@ class CampaignDefinition(Document, frozen=True, kw_only=True):
     expected_requests: int | None
     max_cost_per_reach: float | None
     creative: Creative
+    creatives: tuple[Creative, ...] = ()
+    deals: tuple[str, ...] = ()
+    deals_only: bool = False
     state: str
     family: str | None = None
 
@@ -178,8 +238,8 @@ class FamilyList(Document, frozen=True, kw_only=True):
 class Summary(Document, frozen=True, kw_only=True):
     """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
 
-    For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid, such as
-    "no creative": its markup, width and height.
+    For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid: "no
+    creative", "creative in review" or "creative rejected".
     """
 
     impressions: MayWithhold[int]

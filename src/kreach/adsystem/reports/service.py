@@ -71,8 +71,12 @@ _MAX_PLANS = 256
 class ReportService:
     """Campaigns, reach, series, pacing and plans as one policy shows them."""
 
-    def __init__(self, store: ReportContext, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self, store: ReportContext, policy: Policy, clock: Clock, *, review_required: bool = False
+    ) -> None:
+        """With `review_required` new creatives wait until an operator approves them."""
         self.store, self.policy, self._clock = store, policy, clock
+        self._review_required = review_required
         self.suppressions = Suppressions(clock)
         self._plans = LruCache[tuple[Any, ...], PlanDocument](_MAX_PLANS)
         self._visible = VisibleAudiences(store.catalogues, policy)
@@ -97,8 +101,10 @@ class ReportService:
         check_runnable(campaign, audience)
         if campaign.family is not None:
             check_family(self._family_of(campaign), audience)
-        quota = self._quota(limits)
-        return _definition(self.store.campaigns.add(campaign, quota).campaign)
+        stored = self.store.campaigns.add(
+            campaign, self._quota(limits), review_required=self._review_required
+        )
+        return _definition(stored.campaign)
 
     def _family_of(self, campaign: Campaign) -> Family:
         assert campaign.family is not None
@@ -110,13 +116,22 @@ class ReportService:
     def change(
         self, campaign_id: str, changes: dict[str, Any], limits: AdvertiserLimits | None = None
     ) -> CampaignDefinition:
-        """Change state, budget, end, bid limits or creative."""
-        stored = self.store.campaigns.change(campaign_id, changes, self._quota(limits))
+        """Change state, budget, end, bid limits, creatives or deals."""
+        stored = self.store.campaigns.change(
+            campaign_id, changes, self._quota(limits), review_required=self._review_required
+        )
         self.policy.campaign_changed(stored)
         return _definition(stored.campaign)
 
     def _quota(self, limits: AdvertiserLimits | None) -> Quota | None:
         return None if limits is None else Quota(limits, self._clock())
+
+    def review(
+        self, campaign_id: str, creative: str, decision: str, reason: str | None
+    ) -> CampaignDefinition:
+        """Approve or reject a creative."""
+        stored = self.store.campaigns.review(campaign_id, creative, decision, reason)
+        return _definition(stored.campaign)
 
     def create_family(
         self, document: dict[str, Any], limits: AdvertiserLimits | None = None
@@ -448,7 +463,13 @@ class ReportService:
 
 
 def _definition(campaign: Campaign) -> CampaignDefinition:
-    return msgspec.convert(campaign.document(), CampaignDefinition)
+    document = campaign.document()
+    keys = [creative.key for creative in campaign.creatives]
+    for key, creative in zip(keys, document["creatives"], strict=True):
+        creative["key"] = key
+    if keys:
+        document["creative"]["key"] = keys[0]
+    return msgspec.convert(document, CampaignDefinition)
 
 
 def _family_definition(family: Family, members: Sequence[str]) -> FamilyDefinition:

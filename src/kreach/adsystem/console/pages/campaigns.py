@@ -40,7 +40,10 @@ __all__ = ["campaigns_page"]
 
 _PER_PAGE = 10  # each campaign needs a request of its own
 _ALL = "all states"
-_STATES = [_ALL, "running", "no creative", "paused", "scheduled", "completed", "ended"]
+_STATES = [
+    *(_ALL, "running", "no creative", "creative in review", "creative rejected"),
+    *("paused", "scheduled", "completed", "ended"),
+]
 
 
 def _reach_of(campaign: CampaignSummary) -> Query[ReachDocument]:
