@@ -16,6 +16,7 @@ demo: .venv/demo
 
 test: .venv/ready
 	@$(SHELL) tools/find_browser.sh
+	@$(SHELL) tools/find_faketime.sh
 	$(RUN)pytest $(SPREAD)
 
 # Everything that starts no JVM, browser, Redis or other process.

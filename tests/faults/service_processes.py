@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import re
 import signal
@@ -84,7 +85,7 @@ def make_campaign(name: str, budget: float, **more: Any) -> Campaign:
 class Service:
     """`kreach serve` in a process; its log goes to a file, so that nothing waits for a reader."""
 
-    def __init__(self, kind: str, config: Path) -> None:
+    def __init__(self, kind: str, config: Path, **environment: str) -> None:
         self.log = config.parent / f"{kind}-{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -101,6 +102,7 @@ class Service:
                 ],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env=os.environ | environment,
             )
 
     def events(self) -> list[dict[str, Any]]:

@@ -43,11 +43,12 @@ def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App
 
 
 def _health(state: BidderState, _: Request) -> Response:
-    failure = state.journal.failure
+    failure, doubt = state.journal.failure, state.clock.doubt
     running = (stored.campaign.state == "running" for stored in state.stored_campaigns.values())
     document: dict[str, Any] = {
-        "status": "ok" if state.ready and failure is None else "failing",
+        "status": "ok" if state.ready and failure is None and doubt is None else "failing",
         "log": failure or "ok",
+        "clock": "ok" if doubt is None else doubt.reason,
         "catalogues": list(state.catalogue_bidders),
         "campaigns": sum(running),
         "epoch": state.ledger.epoch,
@@ -110,12 +111,23 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     metrics.gauge("max_cost_per_reach", what, max_costs, "campaign")
     what = "1 while the plan cannot spend the budget (status says why), by campaign"
     metrics.gauge("under_delivery", what, short, "campaign")
+
     def plan_lag() -> float:
         return state.plan_lag_seconds
 
     for name, what, now in (
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),
+        (
+            "clock_doubtful",
+            "1 while the machine's clock is not believed and no bids are made",
+            lambda: float(state.clock.doubt is not None),
+        ),
+        (
+            "clock_lead_seconds",
+            "How far the machine's clock is ahead of the bidder's",
+            lambda: state.clock.lead_seconds,
+        ),
         ("log_commits", "Commits to the log", lambda: state.journal.commits),
         ("plans", "Plans computed", lambda: state.plan_count),
         ("plan_lag_seconds", "Seconds since all plans were current", plan_lag),

@@ -44,6 +44,7 @@ class CheckpointStore:
         state = self._state
         stamp = int(state.clock() * MICROS)
         state.journal.submit("moment", (stamp,))
+        state.clock_watch.write_mark()
         for number in state.stored_campaigns:
             account = state.accounts[number]
             if state.stored_campaigns[number].campaign.state == "ended" and not account.reserved:

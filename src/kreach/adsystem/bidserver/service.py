@@ -12,6 +12,7 @@ from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidserver.background import BackgroundTasks, Task
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.checkpoints import CheckpointStore
+from kreach.adsystem.bidserver.clock_watch import ClockWatch, MakeClock
 from kreach.adsystem.bidserver.compactor import LogCompactor
 from kreach.adsystem.bidserver.exchanges import Exchanges
 from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
@@ -32,7 +33,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
 from kreach.boundary.times import HOUR_SECONDS, MICROS
 from kreach.errors import KreachError
-from kreach.service.clock import Clock, SteadyClock
+from kreach.service.clock import ClockSettings
 from kreach.service.logs import Log
 from kreach.service.sqlite import OtherSchema
 
@@ -55,11 +56,12 @@ class BidderState:
         log: Log,
         *,
         redis: RedisSettings | None = None,
-        clock: Callable[[float], Clock] = SteadyClock,
+        clock: MakeClock | None = None,
         reload: Callable[[], AdSystemSettings] | None = None,
     ) -> None:
         self.shared, self.settings, self.log = shared, settings, log
-        self._make_clock, self._reload = clock, reload
+        self._reload = reload
+        self.clock_watch = ClockWatch(self, clock or ClockSettings().steady)
         self._redis = redis if redis is not None and redis.url is not None else None
         (self._redis or RedisSettings()).check_name(settings.name)
         self.fleet: FleetMember | None = None
@@ -111,10 +113,10 @@ class BidderState:
             self.journal = Journal(store, self.log)
         self.tokens = Tokens(token_key(self.settings, store), self.settings.name or "")
         self.campaigns = CampaignStore(store)
-        self.clock = self._make_clock(self.journal.last_moment())
+        self.clock = self.clock_watch.start(self.journal)
         reader = open_reader(store)
         swept = sweep_unlisted(reader, store)
-        self.ledger = Ledger(self.journal.epoch)
+        self.ledger = Ledger(self.journal.epoch, self.journal.fenced_epoch)
         self.grants = LocalGrants(self.journal, self.accounts, self.on_loop, self.set_low_funds)
         now = self._planned = self.clock()
         for catalogue in read_catalogues(self.shared):
@@ -243,7 +245,8 @@ class BidderState:
             daily = as_micros("daily_budget", campaign.daily_budget)
         account = self.accounts.get(stored.number)
         if account is None:
-            account = Account(budget, daily, campaign.start.timestamp())
+            start = campaign.start.timestamp()
+            account = Account(budget, daily, start, self.clock_watch.steps)
             if self._redis is not None:
                 account.day_grants = {}
             if campaign.family is not None:
@@ -427,6 +430,7 @@ class BidderState:
         await asyncio.sleep(_TICK_SECONDS)
         self.loop_lag_seconds = max(self._loop.time() - begun - _TICK_SECONDS, 0.0)
         self.min_tmax_ms = self.settings.min_tmax_ms + 1e3 * self.loop_lag_seconds
+        self.clock_watch.check()
         now = self.clock()
         self._expire(now)
         self.exchanges.refresh(now)

@@ -1,5 +1,8 @@
 """The money of one campaign, or of a family, in integer micros (millionths of the currency)."""
 
+from collections.abc import Sequence
+
+from kreach.adsystem.ledger.clock_rows import Step, skipped_micros
 from kreach.boundary.times import DAY_SECONDS
 from kreach.boundary.times import MICROS as MICROSECONDS
 from kreach.errors import KreachError
@@ -16,7 +19,8 @@ class Account:
     """What a campaign spent, what is out on bids, and what may still go out.
 
     At every instant, for the flight and for each day of it (days count from the start of the
-    flight, and a bid belongs to the day it was made on):
+    flight, and a bid belongs to the day it was made on; they are 24 hours that passed, so where
+    the machine's clock made a step, `steps`, later days begin and end by so much later):
 
         spent + reserved + carried ≤ granted ≤ budget        spent + reserved + carried ≤ daily
 
@@ -37,9 +41,12 @@ class Account:
     its own budget where its plan cannot spend that, None if that is not known.
     """
 
-    def __init__(self, budget: int, daily: int | None, start: float) -> None:
+    def __init__(
+        self, budget: int, daily: int | None, start: float, steps: Sequence[Step] = ()
+    ) -> None:
         self.budget, self.daily = budget, daily
         self._start_micros = round(start * MICROSECONDS)
+        self.steps = tuple(steps)
         self.spent = 0
         self.reserved = 0
         self.carried = 0
@@ -63,7 +70,10 @@ class Account:
 
     def day_of(self, moment_micros: int) -> int:
         """The day of the flight that a moment (in millionths of a second) is on."""
-        return (moment_micros - self._start_micros) // (DAY_SECONDS * MICROSECONDS)
+        passed = moment_micros - self._start_micros
+        if self.steps:
+            passed -= skipped_micros(self.steps, self._start_micros, moment_micros)
+        return passed // (DAY_SECONDS * MICROSECONDS)
 
     def day_at(self, now: float) -> int:
         """The day of the flight at a time in seconds."""

@@ -53,8 +53,9 @@ class Ledger:
     Accounts are by the number of the campaign; those of families by `family_key`.
     """
 
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
+    def __init__(self, epoch: int, fenced_epoch: int = 0) -> None:
+        """Bids of runs up to `fenced_epoch` are no longer honoured: time was set back since."""
+        self.epoch, self._fenced_epoch = epoch, fenced_epoch
         self.accounts: dict[int, Account] = {}
         self._sequence = 0
         self._states: dict[int, bytearray] = {}
@@ -221,7 +222,7 @@ class Ledger:
 
     def _check(self, claim: Claim, now: float) -> Outcome:
         """Whether a bid is open."""
-        if claim.expires <= now:
+        if claim.expires <= now or claim.epoch <= self._fenced_epoch:
             return Outcome.EXPIRED
         if claim.campaign not in self.accounts:
             return Outcome.UNKNOWN
