@@ -155,6 +155,7 @@ class ServedBidder:
         gateway = self._gateways.get(runtime.number)
         if claim.micros < micros or (gateway is not None and not gateway.allows(person, now)):
             self._ledger.void(claim, now)
+            self._ledger.voided(claim)
             self.bidder.learn(runtime, claim.micros, 0, won=False, group=group, issued=now)
             return None
         if gateway is not None:

@@ -69,6 +69,7 @@ class CheckpointStore:
             state.journal.submit("pacing", (*row, requests, bids, wins, losses))
         oldest = stamp - int(state.settings.pacing_days * DAY_SECONDS * MICROS)
         state.journal.submit("forget_pacing", (oldest,))
+        state.journal.submit("forget_losses", (stamp // MICROS,))
 
     def _write_plan(self, row: tuple[str, int, bytes]) -> None:
         """Write what a plan comes to, if it has changed."""

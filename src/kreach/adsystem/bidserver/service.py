@@ -21,6 +21,7 @@ from kreach.adsystem.campaigns.family import Family, counts_by_time, longest_spa
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, StoredFamily
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.ledger.account import NO_LIMIT, Account
+from kreach.adsystem.ledger.applied_rows import applied_row
 from kreach.adsystem.ledger.compaction import GroupNames, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Done, Journal, open_reader
@@ -132,7 +133,9 @@ class BidderState:
         self.checkpoints.read(reader)  # first: how many draws an impression is
         self._apply_log(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
         reader.close()
+        self._write_applied()
         self.ledger.remember(folded.repeatable)
+        self.ledger.remember_lost(folded.lost)
         self.log.info(
             "log loaded",
             epoch=self.journal.epoch,
@@ -294,10 +297,19 @@ class BidderState:
             self.log.info("family loaded", family=family.family.id, revision=family.revision)
         for stored in campaigns:
             self._load_campaign(stored)
+            self._write_applied(stored)
             if stored.number not in self.accounts:
                 continue
             self.request_money(stored.number)
             self.log.info("campaign loaded", campaign=stored.campaign.id, revision=stored.revision)
+
+    def _write_applied(self, stored: StoredCampaign | None = None) -> None:
+        """Say by which changes bids are made from now on."""
+        at_us = int(self.clock() * MICROS)
+        if stored is not None:
+            row = applied_row(stored.revision, at_us, stored.number)
+            self.journal.submit("memory", row)
+        self.journal.submit("memory", applied_row(self._revision, at_us))
 
     async def reload(self) -> None:
         """Read the settings again; only catalogues and audiences can change while a bidder runs."""

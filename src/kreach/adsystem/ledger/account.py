@@ -216,6 +216,17 @@ class Account:
         self.book(price, day)
         return True
 
+    def covers_carried(self, amount: int) -> bool:
+        """Whether a bid of an earlier run of this amount can be out."""
+        family = self.family
+        return amount <= self.carried and (family is None or amount <= family.carried)
+
+    def release_carried(self, amount: int) -> None:
+        """A bid of an earlier run was lost: free its part of what that run had out."""
+        for account in (self, self.family):
+            if account is not None:
+                account.carried = max(account.carried - amount, 0)  # expired meanwhile, if less
+
     def unpost_carried(self, amount: int, price: int, day: int) -> None:
         """Undo `post_carried`."""
         self.book(-price, day)

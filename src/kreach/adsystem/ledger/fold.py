@@ -11,6 +11,7 @@ import numpy as np
 from kreach.adsystem.ledger.clock_rows import Step, passed_sql, read_steps
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import Journal, open_reader
+from kreach.adsystem.ledger.notice_rows import read_losses
 from kreach.boundary.duckdb import new_engine, sql_text
 from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.numeric.types import IntArray
@@ -29,6 +30,8 @@ class Folded:
     """Campaigns with rolling caps: (catalogue, group, seconds) of the impressions in the window."""
     repeatable: list[tuple[int, int]] = field(default_factory=list)  # impression, expires
     steps: tuple[Step, ...] = ()  # of the clock
+    lost: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Bids that were lost and whose notices may still come."""
     rows: int = 0
 
 
@@ -53,6 +56,7 @@ def fold_log(
     if files:
         _fold_files(files, folded, parts, starts, since)
     _fold_rows(connection, folded, parts, starts, since, now)
+    folded.lost = read_losses(connection, now)
     connection.close()
     for key, pieces in parts.items():
         folded.counts[key] = (

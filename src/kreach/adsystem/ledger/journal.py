@@ -93,6 +93,8 @@ _WRITES = {
     "memory": "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)",
     "moment": """INSERT INTO meta VALUES ('moment', ?)
         ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)""",
+    "losses": "INSERT INTO losses (until, impressions) VALUES (?, ?)",
+    "forget_losses": "DELETE FROM losses WHERE until < ?",
     "mark": "INSERT OR REPLACE INTO meta VALUES ('mark', ?), ('boot', ?), ('uptime', ?)",
 }
 # one statement for all impressions of a commit: with one for each, this thread would wait for the
@@ -110,7 +112,9 @@ _Record = tuple[str, Any, Done | None]
 def open_reader(folder: Path) -> sqlite3.Connection:
     """A connection that only reads; a store without a journal has no rows."""
     path = folder / FILE
-    return open_read_only(path, _SCHEMA) if path.exists() else open_empty(_SCHEMA)
+    if not path.exists():
+        return open_empty(_SCHEMA)
+    return open_read_only(path, _SCHEMA, older=True)  # which lacks only tables
 
 
 class Journal:
@@ -136,6 +140,9 @@ class Journal:
         self.failure: str | None = None
         self.commits = 0
         self._queue: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
+        self._start_writer()
+
+    def _start_writer(self) -> None:
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()
 
@@ -213,6 +220,10 @@ class Journal:
         self._queue.put(None)
         self._writer.join()
         self._connection.close()
+        self.release()
+
+    def release(self) -> None:
+        """Let others open the store."""
         os.close(self._lock)
 
     def _write(self) -> None:

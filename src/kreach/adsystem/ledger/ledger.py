@@ -1,4 +1,4 @@
-"""Open bids: reserved when made, then posted once, voided or expired.
+"""Open bids: reserved when made, then posted once, voided (lost) or expired.
 
 A bid takes one byte of memory: all else is in its token. Reserved money is summed by the second it
 expires in, so expiring bids does not visit single ones.
@@ -8,15 +8,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
 
 __all__ = ["Expired", "Ledger", "Outcome", "family_key"]
 
 _CHUNK = 1 << 16
-_OUT, _WON, _POSTED, _VOID = 1, 2, 3, 4
+_OUT, _WON, _POSTED, _VOID, _LOSING = 1, 2, 3, 4, 5
 
 
 def family_key(number: int) -> int:
@@ -33,6 +36,7 @@ class Outcome(Enum):
 
     DONE = "done"
     REPEATED = "repeated"  # a duplicate; nothing changes
+    CONFLICT = "conflict"  # a duplicate with another price; the first one stands
     EXPIRED = "expired"
     UNKNOWN = "unknown"  # no such bid is open: never made, or voided already
     OVERPRICED = "overpriced"  # dearer than the bid
@@ -65,6 +69,8 @@ class Ledger:
         self._out: dict[int, dict[tuple[int, int, int], list[int]]] = {}
         self._wins: dict[int, Claim] = {}
         self._before: dict[int, int] = {}  # impressions of earlier runs: when their tokens expire
+        self._lost_before: IntArray = np.zeros(0, dtype=np.int64)  # the same for losses, sorted,
+        self._voided: dict[int, int] = {}  # and those told since: when their tokens expire
         self._swept = 0
 
     @property
@@ -80,6 +86,10 @@ class Ledger:
     def remember(self, impressions: Iterable[tuple[int, int]]) -> None:
         """Impressions of earlier runs whose notices may still be repeated: id and expiry."""
         self._before.update(impressions)
+
+    def remember_lost(self, impressions: IntArray) -> None:
+        """Bids of earlier runs that were lost: they are not open."""
+        self._lost_before = np.sort(impressions)
 
     def reserve(
         self, campaign: int, catalogue: int, group: int, micros: int, now: float, seconds: int
@@ -186,16 +196,39 @@ class Ledger:
             self._wins[claim.sequence] = claim
 
     def void(self, claim: Claim, now: float) -> Outcome:
-        """A loss notice: free the money. Those of an earlier run wait for their expiry."""
+        """A loss notice: the bid is not open any more. Then call `voided`, or `unvoid`."""
         outcome = self._check(claim, now)
-        if outcome is not Outcome.DONE or claim.epoch != self.epoch:
-            return Outcome.UNKNOWN if outcome is Outcome.DONE else outcome
+        if outcome is not Outcome.DONE:
+            return outcome
         account = self.accounts[claim.campaign]
-        day = account.day_of(claim.issued_micros)
-        account.release(claim.micros, day)
-        self._add_out(claim, day, -claim.micros, -1)
-        self._set(claim, _VOID)
+        if claim.epoch != self.epoch:
+            if not account.covers_carried(claim.micros):
+                return Outcome.UNKNOWN
+            self._voided[claim.impression] = claim.expires
+            return Outcome.DONE
+        self._add_out(claim, account.day_of(claim.issued_micros), -claim.micros, -1)
+        self._set(claim, _LOSING)
         return Outcome.DONE
+
+    def voided(self, claim: Claim) -> None:
+        """The log has the loss: free the money."""
+        account = self.accounts[claim.campaign]
+        if claim.epoch != self.epoch:
+            account.release_carried(claim.micros)
+            return
+        account.release(claim.micros, account.day_of(claim.issued_micros))
+        self._set(claim, _VOID)
+
+    def unvoid(self, claim: Claim, *, won: bool) -> None:
+        """Undo a void that could not be logged: the bid is open again."""
+        if claim.epoch != self.epoch:
+            self._voided.pop(claim.impression, None)
+            return
+        day = self.accounts[claim.campaign].day_of(claim.issued_micros)
+        self._add_out(claim, day, claim.micros, 1)
+        self._set(claim, _WON if won else _OUT)
+        if won:
+            self._wins[claim.sequence] = claim
 
     def expire(self, now: float) -> Expired:
         """Free what no notice came for in time."""
@@ -218,6 +251,7 @@ class Ledger:
         if now - self._swept > 60:
             self._swept = int(now)
             self._before = {i: until for i, until in self._before.items() if until > now}
+            self._voided = {i: until for i, until in self._voided.items() if until > now}
         return expired
 
     def _check(self, claim: Claim, now: float) -> Outcome:
@@ -227,11 +261,19 @@ class Ledger:
         if claim.campaign not in self.accounts:
             return Outcome.UNKNOWN
         if claim.epoch != self.epoch:
-            return Outcome.REPEATED if claim.impression in self._before else Outcome.DONE
+            if claim.impression in self._before:
+                return Outcome.REPEATED
+            return Outcome.UNKNOWN if self._was_lost(claim.impression) else Outcome.DONE
         state = self._state(claim)
         if state == _POSTED:
             return Outcome.REPEATED
         return Outcome.DONE if state in {_OUT, _WON} else Outcome.UNKNOWN
+
+    def _was_lost(self, impression: int) -> bool:
+        if impression in self._voided:
+            return True
+        at = int(np.searchsorted(self._lost_before, impression))
+        return at < len(self._lost_before) and int(self._lost_before[at]) == impression
 
     def _state(self, claim: Claim) -> int:
         states = self._states.get(claim.sequence // _CHUNK)

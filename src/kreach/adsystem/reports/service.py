@@ -26,6 +26,7 @@ from kreach.adsystem.campaigns.store import (
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
+from kreach.adsystem.reports.pacing import applied_at, applied_revision
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
 from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
@@ -88,7 +89,7 @@ class ReportService:
         check_runnable(campaign, audience)
         if campaign.family is not None:
             check_family(self._family_of(campaign), audience)
-        return _definition(self.store.campaigns.add(campaign).campaign)
+        return self._definition(self.store.campaigns.add(campaign))
 
     def _family_of(self, campaign: Campaign) -> Family:
         assert campaign.family is not None
@@ -101,7 +102,17 @@ class ReportService:
         """Change state, budget, end, bid limits or creative."""
         stored = self.store.campaigns.change(campaign_id, changes)
         self.policy.campaign_changed(stored)
-        return _definition(stored.campaign)
+        return self._definition(stored)
+
+    def _definition(self, stored: StoredCampaign) -> CampaignDefinition:
+        return _definition(stored.campaign, self._in_force(stored))
+
+    def _in_force(self, stored: StoredCampaign) -> bool | None:
+        try:
+            applied = applied_revision(self.store.settings.store)
+        except LogUnavailable:  # a change is stored all the same
+            return None
+        return _in_force(stored, applied)
 
     def create_family(self, document: dict[str, Any]) -> FamilyDefinition:
         """Store a new family."""
@@ -139,6 +150,7 @@ class ReportService:
         """
         page, following = _page(self.store.campaigns.all(owner=owner), after, limit)
         summaries = []
+        applied = applied_revision(self.store.settings.store)
         with self.policy.view(page) as view:
             unique = view.unique_reach(page)
             for stored in page:
@@ -148,7 +160,7 @@ class ReportService:
                 notes = self._reach_notes(view, stored, version) if visible else ()
                 summaries.append(
                     CampaignSummary(
-                        **_fields(_definition(stored.campaign)),
+                        **_fields(_definition(stored.campaign, _in_force(stored, applied))),
                         status=Summary(
                             **_money(stored, delivery, notes),
                             not_bidding=_not_bidding(stored),
@@ -186,10 +198,11 @@ class ReportService:
             people=people if reports else None,
             reach=reports,
             pace=pace,
+            in_force_since=applied_at(self.store.settings.store, stored.number, stored.revision),
             noise=figures.noise,
             correction=figures.correction,
         )
-        return CampaignStatus(**_fields(_definition(stored.campaign)), status=status)
+        return CampaignStatus(**_fields(self._definition(stored)), status=status)
 
     def _delivery(self, view: View, stored: StoredCampaign, question: str) -> Delivery:
         delivery = view.delivery(stored)
@@ -411,8 +424,12 @@ class ReportService:
             return str(error)
 
 
-def _definition(campaign: Campaign) -> CampaignDefinition:
-    return msgspec.convert(campaign.document(), CampaignDefinition)
+def _definition(campaign: Campaign, in_force: bool | None = None) -> CampaignDefinition:
+    return msgspec.convert(campaign.document() | {"in_force": in_force}, CampaignDefinition)
+
+
+def _in_force(stored: StoredCampaign, applied: int | None) -> bool | None:
+    return None if applied is None else stored.revision <= applied
 
 
 def _family_definition(family: Family, members: Sequence[str]) -> FamilyDefinition:
