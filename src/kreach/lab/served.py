@@ -167,6 +167,7 @@ class ServedBidder:
     def _won(self, runtime: CampaignRuntime, claim: Claim, micros: int, now: float) -> None:
         """Book a billed impression."""
         self._ledger.post(claim, micros, now)
+        self._ledger.posted(claim, micros)
         runtime.bidder.valuation.record(claim.group, claim.issued_micros / MICROS)
         self.bidder.learn(runtime, claim.micros, micros, won=True, issued=now)
         self.deliveries[runtime.number].spend += micros / MICROS

@@ -247,8 +247,9 @@ class Money(RuleBasedStateMachine):
         won = self.ledger.was_won(claim)
         assert won == (bid.state == "won" and claim.epoch == self.epoch)
         if not written:
-            self.ledger.unpost(claim, price, won=won)
+            self.ledger.unpost(claim, won=won)
             return
+        self.ledger.posted(claim, price)
         bid.state, bid.price = "posted", price
         if claim.epoch != self.epoch:
             for one in self._sharing(claim.campaign):

@@ -44,6 +44,7 @@ class ClockWatch:
         self.steps = journal.steps
         at_us = int(clock() * MICROS)
         journal.run(lambda connection: end_doubt(connection, at_us, "restart"))
+        self._submit_mark(journal)  # before the first grant
         self._report(journal)
         return clock
 
@@ -57,9 +58,12 @@ class ClockWatch:
 
     def write_mark(self) -> None:
         """Log a reading of both clocks."""
+        self._submit_mark(self._state.journal)
+
+    def _submit_mark(self, journal: Journal) -> None:
         clock = self._clock
         uptime, now = clock.uptime, clock()
-        self._state.journal.submit("mark", (int(now * MICROS), clock.boot, int(uptime * MICROS)))
+        journal.submit("mark", (int(now * MICROS), clock.boot, int(uptime * MICROS)))
 
     def _report(self, journal: Journal) -> None:
         before, doubt = self._doubt, self._clock.doubt

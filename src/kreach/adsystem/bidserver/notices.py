@@ -125,9 +125,8 @@ class Notices:
         won = state.ledger.was_won(claim)
         if not won:
             self._record(claim)
-        failure = await self._write(claim, price, now)
+        failure = await self._write(claim, price, now, won=won)
         if failure is not None:
-            state.ledger.unpost(claim, price, won=won)
             if not won:
                 state.revert(claim)
             return self._finish("billing", failure, outcome)
@@ -183,13 +182,17 @@ class Notices:
             valuation = bidder.runtimes[claim.campaign].bidder.valuation
             valuation.record(claim.group, claim.issued_micros / MICROS)
 
-    async def _write(self, claim: Claim, price: int, now: float) -> str | None:
-        """Wait until the impression is in the log; returns the error, if any."""
+    async def _write(self, claim: Claim, price: int, now: float, *, won: bool) -> str | None:
+        """Wait until the impression is in the log and its price spent; the error, if any."""
         state = self._state
         waiting: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._posting[claim.impression] = waiting
 
-        def done(error: Exception | None) -> None:
+        def done(error: Exception | None) -> None:  # the money moves even if nobody waits
+            if error is None:
+                state.ledger.posted(claim, price)
+            else:
+                state.ledger.unpost(claim, won=won)
             if not waiting.done():
                 waiting.set_result(None if error is None else state.journal.failure or "failed")
 

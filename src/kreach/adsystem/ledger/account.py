@@ -197,24 +197,22 @@ class Account:
         self.release(amount, day)
         self.book(price, day)
 
-    def unpost(self, amount: int, price: int, day: int) -> None:
-        """Undo a post that could not be logged."""
-        self.book(-price, day)
-        self._hold(amount, day)
-
-    def post_carried(self, amount: int, price: int, day: int) -> bool:
-        """An impression of an earlier run's bid; False if it cannot have been open."""
-        if amount > self.carried:
-            return False
-        if self.family is not None and amount > self.family.carried:
-            return False  # none of the family's that was out: the grant was logged before the bid
+    def hold_carried(self, amount: int, day: int) -> bool:
+        """Reserve what a bid of an earlier run may cost; False if it cannot have been open."""
+        if not self.covers_carried(amount):
+            return False  # none that was out: the grant was logged before the bid
         if self.daily is not None and amount > self.daily - sum(self._days.get(day, (0, 0))):
             return False  # was lost or had expired: its day's money went out again since
-        self.carried -= amount
-        if self.family is not None:
-            self.family.carried -= amount
-        self.book(price, day)
+        self.release_carried(amount)
+        self._hold(amount, day)
         return True
+
+    def unhold_carried(self, amount: int, day: int) -> None:
+        """Undo `hold_carried`."""
+        self.release(amount, day)
+        self.carried += amount
+        if self.family is not None:
+            self.family.carried += amount
 
     def covers_carried(self, amount: int) -> bool:
         """Whether a bid of an earlier run of this amount can be out."""
@@ -226,13 +224,6 @@ class Account:
         for account in (self, self.family):
             if account is not None:
                 account.carried = max(account.carried - amount, 0)  # expired meanwhile, if less
-
-    def unpost_carried(self, amount: int, price: int, day: int) -> None:
-        """Undo `post_carried`."""
-        self.book(-price, day)
-        self.carried += amount
-        if self.family is not None:
-            self.family.carried += amount
 
     def book(self, price: int, day: int) -> None:
         """Add to the spend, and to the family's."""

@@ -6,6 +6,7 @@ honoured any more (the fence): by their own times they might be valid for years.
 """
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,11 +79,21 @@ def _iso(seconds: float) -> str | None:
     return from_seconds(seconds).isoformat(timespec="seconds") if seconds else None
 
 
-def repair_clock(folder: Path, now: float, log: Log) -> ClockFacts:
-    """Move everything in the future to now; returns the facts from before. No bidder may run."""
+def repair_clock(
+    folder: Path,
+    now: float,
+    log: Log,
+    machine: tuple[int, float] | None = None,
+    open_journal: Callable[[Path, Log], Journal] = Journal,
+) -> ClockFacts:
+    """Move everything in the future to now; returns the facts from before. No bidder may run.
+
+    `machine`: its boot and the clock since then, if not of this one.
+    """
     facts = clock_facts(folder, now)
     at_us = int(now * MICROS)
-    journal = Journal(folder, log)  # refused while a bidder has it
+    boot, uptime = machine or (boot_number(), boot_seconds())
+    journal = open_journal(folder, log)  # refused while a bidder has it
     try:
         moved = _rewrite_files(journal, folder, at_us)
 
@@ -90,7 +101,7 @@ def repair_clock(folder: Path, now: float, log: Log) -> ClockFacts:
             _move_rows(connection, at_us)
             for old, new in moved:
                 connection.execute("UPDATE compacted SET file = ? WHERE file = ?", (new, old))
-            _set_time(connection, at_us, journal.epoch)
+            _set_time(connection, at_us, journal.epoch, boot, int(uptime * MICROS))
 
         error = journal.run_now(repair)
     finally:
@@ -119,14 +130,16 @@ def _move_rows(connection: sqlite3.Connection, at_us: int) -> None:
     connection.execute("DELETE FROM steps WHERE after > ?", (at_us,))
 
 
-def _set_time(connection: sqlite3.Connection, at_us: int, epoch: int) -> None:
+def _set_time(
+    connection: sqlite3.Connection, at_us: int, epoch: int, boot: int, uptime_us: int
+) -> None:
     end_doubt(connection, at_us, "repaired")
     connection.execute("DELETE FROM losses")  # of bids that are behind the fence
     values = {
         "moment": at_us,
         "mark": at_us,
-        "boot": boot_number(),
-        "uptime": int(boot_seconds() * MICROS),
+        "boot": boot,
+        "uptime": uptime_us,
         "fence": epoch,
     }
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
@@ -137,11 +150,14 @@ def _future_files(
 ) -> list[tuple[str, int]]:
     """Files with rows in the future, and the money in those rows."""
     today = from_seconds(at_us / MICROS).date().isoformat()
-    rows = connection.execute("SELECT file FROM compacted WHERE file >= ?", (f"day={today}",))
+    listed = connection.execute("SELECT file FROM compacted WHERE file >= ?", (f"day={today}",))
+    files = listed.fetchall()
+    if not files:
+        return []
     found = []
     engine = new_engine()
     try:
-        for (file,) in rows.fetchall():
+        for (file,) in files:
             path = sql_text(folder / LOG_FOLDER / file)
             late = f"greatest(epoch_us(ts), epoch_us(bid_ts)) > {at_us}"
             count, micros = engine.execute(
@@ -160,6 +176,8 @@ def _rewrite_files(journal: Journal, folder: Path, at_us: int) -> list[tuple[str
     with closing(open_reader(folder)) as reader:
         late = _future_files(reader, folder, at_us)
     today = from_seconds(at_us / MICROS).date().isoformat()
+    if not late:
+        return []
     moved = []
     engine = new_engine()
     try:

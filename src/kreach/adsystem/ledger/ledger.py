@@ -159,7 +159,11 @@ class Ledger:
         return outcome
 
     def post(self, claim: Claim, price: int, now: float) -> Outcome:
-        """A billing notice: spend the price, once."""
+        """A billing notice, once. Then call `posted`, or `unpost`.
+
+        The money stays reserved until the log has the price: if that fails, the bid is out again,
+        and nothing of it may have been bid elsewhere.
+        """
         outcome = self._check(claim, now)
         if outcome is not Outcome.DONE:
             return outcome
@@ -168,28 +172,31 @@ class Ledger:
         account = self.accounts[claim.campaign]
         day = account.day_of(claim.issued_micros)
         if claim.epoch != self.epoch:
-            if not account.post_carried(claim.micros, price, day):
+            if not account.hold_carried(claim.micros, day):
                 return Outcome.UNKNOWN
             self._before[claim.impression] = claim.expires
             return Outcome.DONE
-        account.post(claim.micros, price, day)
         self._add_out(claim, day, -claim.micros, -1)
         self._set(claim, _POSTED)
         return Outcome.DONE
+
+    def posted(self, claim: Claim, price: int) -> None:
+        """The log has the price: spend it, free the rest."""
+        account = self.accounts[claim.campaign]
+        account.post(claim.micros, price, account.day_of(claim.issued_micros))
 
     def was_won(self, claim: Claim) -> bool:
         """Whether a win notice came first; forgets it."""
         return claim.epoch == self.epoch and self._wins.pop(claim.sequence, None) is not None
 
-    def unpost(self, claim: Claim, price: int, *, won: bool) -> None:
+    def unpost(self, claim: Claim, *, won: bool) -> None:
         """Undo a post that could not be logged: the bid is open again."""
         account = self.accounts[claim.campaign]
         day = account.day_of(claim.issued_micros)
         if claim.epoch != self.epoch:
-            account.unpost_carried(claim.micros, price, day)
+            account.unhold_carried(claim.micros, day)
             self._before.pop(claim.impression, None)
             return
-        account.unpost(claim.micros, price, day)
         self._add_out(claim, day, claim.micros, 1)
         self._set(claim, _WON if won else _OUT)
         if won:
