@@ -15,7 +15,7 @@ from kreach.adsystem.ledger.ledger import Ledger
 from kreach.adsystem.sharing import fleet_member
 from kreach.service import steady_clock
 
-SCHEDULES = 1_000  # more by `make soak`
+SCHEDULES = 1_200  # more by `make soak`
 _TO_CATCH = 600  # schedules within which a mistake must be noticed
 
 
