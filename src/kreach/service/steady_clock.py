@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -31,12 +32,10 @@ _TRIES = 10
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def boot_seconds() -> float:
-    """Seconds since the machine was booted, those in suspension too where the system has them."""
-    return time.clock_gettime(_SINCE_BOOT)
-
-
-_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+boot_seconds: Clock = partial(
+    time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+)
+"""Seconds since the machine was booted, those in suspension too where the system has them."""
 
 
 def boot_number() -> int:

@@ -56,10 +56,7 @@ def clock_facts(folder: Path, now: float) -> ClockFacts:
         rows, micros = log.execute(_FUTURE, (at_us,)).fetchone()
         files = _future_files(log, folder, at_us)
         micros += sum(money for _, money in files)
-        doubts, doubtful = log.execute(
-            "SELECT count(*), coalesce(sum(max(last_row - first_row + 1, 0)), 0) FROM doubts"
-        ).fetchone()
-        steps = log.execute("SELECT count(*) FROM steps").fetchone()[0]
+        doubts, doubtful, steps = _tables(log)
         mark = Journal.mark_of(log)
     clock = SteadyClock(mark, lambda: now, boot=boot_number())
     return ClockFacts(
@@ -73,6 +70,17 @@ def clock_facts(folder: Path, now: float) -> ClockFacts:
         doubtful,
         steps,
     )
+
+
+def _tables(log: sqlite3.Connection) -> tuple[int, int, int]:
+    """Times in doubt, rows written meanwhile, and steps."""
+    try:
+        doubts, rows = log.execute(
+            "SELECT count(*), coalesce(sum(max(last_row - first_row + 1, 0)), 0) FROM doubts"
+        ).fetchone()
+        return doubts, rows, log.execute("SELECT count(*) FROM steps").fetchone()[0]
+    except sqlite3.OperationalError:  # a log of an older kreach has none
+        return 0, 0, 0
 
 
 def _iso(seconds: float) -> str | None:
