@@ -7,7 +7,6 @@ acknowledged is lost, nothing is there twice, no limit is passed.
 
 import argparse
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -74,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
