@@ -97,7 +97,6 @@ class SimulatedBidder:
         self._family_budget, self._redis, self._loop = family_budget, redis, loop
         self.alive = False
         self.start()
-        self.journal.step()  # of a store without a reading of the clocks any time is believed
 
     def start(self) -> None:
         """Start from the log, as `BidderState` does."""

@@ -212,7 +212,10 @@ class Schedule:
         self.redis.restart()
 
     def _clock(self, chance: random.Random) -> None:
-        machine = chance.choice(self.bidders).machine
+        bidder = chance.choice(self.bidders)
+        machine = bidder.machine
+        if not bidder.alive:
+            return  # after a reboot nobody could know
         if machine.wrong:
             machine.wrong = 0.0
         else:
@@ -227,7 +230,7 @@ class Schedule:
         if chance.random() < 0.3:
             machine = bidder.machine
             if 0.0 < machine.wrong <= _MONTH + DAY:
-                machine.wrong = 0.0  # after a reboot nobody could know
+                machine.wrong = 0.0
             machine.reboot()
             self._note("and the machine reboots")
 
@@ -287,8 +290,7 @@ class Schedule:
         for bidder in self.bidders:
             if bidder.clock.doubt is not None:  # a wrong clock was believed for long
                 self._repair(bidder, chance)
-        day = (self.real - START.timestamp()) // DAY + 1
-        self.real = START.timestamp() + day * DAY + 60.0
+        self.real += 25 * 3_600.0  # whenever a day begins, one has
         for _ in range(4):
             self.real += 62.0
             self._rest(chance)

@@ -251,6 +251,7 @@ class Sold:
     price: str = ""
     micros: int = 0
     fate: str = "out"  # lost, billing (sent, no answer), billed (acknowledged), refused
+    lost: bool = False  # and it was acknowledged
 
     @property
     def billing(self) -> str:
@@ -323,6 +324,7 @@ class Exchange:
         if chance.random() < self.lost:
             sold.fate = "lost"
             reply = await client.ask(f"/openrtb2/loss/{sold.token}")
+            sold.lost = reply.status == 200
             self._count("loss", reply.status)
             return sold
         if chance.random() < 0.5:

@@ -167,6 +167,16 @@ def test_a_step_back_of_an_hour_is_caught_up_with() -> None:
     assert not in_doubt(clock)
 
 
+def test_a_machine_that_is_suspended_while_time_runs_slow() -> None:
+    machine = Machine()
+    clock = machine.clock()
+    machine.wall -= 3.0
+    clock.check()
+    machine.passes(8 * 3_600.0)  # and nobody compares the clocks
+    assert clock() == pytest.approx(machine.wall, abs=1e-3)
+    assert not in_doubt(clock)
+
+
 def test_one_of_a_day_is_not() -> None:
     machine = Machine()
     clock = machine.clock()

@@ -143,7 +143,7 @@ MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     free_before_the_commit: 45,
     use_grants_before_the_commit: 150,
     follow_the_wall: 0,
-    forget_steps: 30,
+    forget_steps: 130,
     ignore_steps: 0,
     lease_what_others_hold: 0,
     give_back_before_the_commit: 410,

@@ -80,6 +80,11 @@ class Doubt:
         )
 
 
+def _slowed(elapsed: float, slow: float) -> float:
+    """What a clock that runs slow for some seconds loses."""
+    return min(elapsed, slow) * (1.0 - _SLEW_RATE)
+
+
 class SteadyClock:
     """The wall clock without its steps.
 
@@ -110,7 +115,11 @@ class SteadyClock:
         self._slewing = 0.0  # how far the wall clock may be behind, until it has caught up
         self._lock = threading.Lock()
         first, passed = self._both()
-        self._anchor = (self._first(mark or ClockMark(), first, passed), passed, 1.0)
+        self._anchor = (
+            self._first(mark or ClockMark(), first, passed),
+            passed,
+            0.0,
+        )  # and how long to run slow
         self._offset, self._consistent_since = 0.0, passed  # of the wall clock, while in doubt
         self._next_check = passed
         self.check()
@@ -142,8 +151,11 @@ class SteadyClock:
         passed = self._monotonic()
         if passed >= self._next_check:
             self.check()
-        now, at, rate = self._anchor
-        return now + (passed - at) * rate if passed > at else now
+        now, at, slow = self._anchor
+        elapsed = passed - at
+        if slow or elapsed < 0.0:
+            elapsed -= _slowed(elapsed, slow) if elapsed > 0.0 else elapsed
+        return now + elapsed
 
     @property
     def uptime(self) -> float:
@@ -169,12 +181,13 @@ class SteadyClock:
         early = self._monotonic()
         wall = self._wall()
         late = self._monotonic()
-        now, at, rate = self._anchor
+        now, at, slow = self._anchor
         elapsed = max(late - at, 0.0)
-        now += elapsed * rate
-        self._anchor = (now, late, rate)
+        slowed = _slowed(elapsed, slow)
+        now += elapsed - slowed
+        self._anchor = (now, late, max(slow - elapsed, 0.0))
         self._next_check = late + _CHECK_SECONDS
-        gained = MAX_DRIFT * elapsed + (1.0 - rate) * elapsed
+        gained = MAX_DRIFT * elapsed + slowed
         self._allowance = max(min(self._allowance + gained, TOLERANCE_SECONDS), self._allowance)
         lead = max(wall - now, 0.0) or min(wall - now + late - early, 0.0)
         offset = wall - late
@@ -191,17 +204,18 @@ class SteadyClock:
         """Correct the time by a lead of the wall clock, or begin to doubt it."""
         now, at, _ = self._anchor
         if lead > self._allowance or -lead > max(self._slewing, TOLERANCE_SECONDS):
-            self._anchor = (now, at, 1.0)
+            self._anchor = (now, at, 0.0)
             self._slewing = 0.0
             self.doubt = Doubt(now, lead)
             self._offset, self._consistent_since = offset, at
         elif lead >= 0.0:
-            self._anchor = (now + lead, at, 1.0)
+            self._anchor = (now + lead, at, 0.0)
             self._allowance -= lead
             self._slewing = 0.0
         else:
-            rate = _SLEW_RATE if -lead > _SLEW_FROM_SECONDS else 1.0
-            self._anchor = (now, at, rate)
+            # so long and no longer, also if nobody compares the clocks before: a suspended machine
+            slow = -lead / (1.0 - _SLEW_RATE) if -lead > _SLEW_FROM_SECONDS else 0.0
+            self._anchor = (now, at, slow)
             self._slewing = min(self._slewing, TOLERANCE_SECONDS - lead)
 
     def _reconsider(self, lead: float, offset: float) -> None:
@@ -231,7 +245,7 @@ class SteadyClock:
         if self.proposal is None:
             return False
         now, at, _ = self._anchor
-        self._anchor = (now + (self.proposal.after - self.proposal.before), at, 1.0)
+        self._anchor = (now + (self.proposal.after - self.proposal.before), at, 0.0)
         self._allowance = TOLERANCE_SECONDS
         self.doubt = self.proposal = None
         return True

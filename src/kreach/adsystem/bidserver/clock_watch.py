@@ -44,8 +44,9 @@ class ClockWatch:
         self.steps = journal.steps
         at_us = int(clock() * MICROS)
         journal.run(lambda connection: end_doubt(connection, at_us, "restart"))
-        self._submit_mark(journal)  # before the first grant
+        self._submit_mark(journal)
         self._report(journal)
+        journal.run_now(lambda _: None)  # in this boot no other start has to believe the wall
         return clock
 
     def check(self) -> None:
