@@ -9,13 +9,14 @@ WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 # In the order of tests/schedule.py, not by how many tests a group has.
 SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test quick check bench docs clean
+.PHONY: demo test quick check bench soak docs clean
 
 demo: .venv/demo
 	$(RUN)kreach demo
 
 test: .venv/ready
 	@$(SHELL) tools/find_browser.sh
+	@$(SHELL) tools/find_faketime.sh
 	$(RUN)pytest $(SPREAD)
 
 # Everything that starts no JVM, browser, Redis or other process.
@@ -30,6 +31,11 @@ check: .venv/ready
 
 bench: .venv/bench
 	$(RUN)python -m benchmarks
+
+# Takes hours: 50,000 schedules of simulated faults, then 1,000 kills of real bidders.
+soak: .venv/ready
+	$(RUN)python -m simulations.money --schedules $(or $(SCHEDULES),50000) --first 1000000
+	$(RUN)python -m tests.faults.soak --kills $(or $(KILLS),1000)
 
 docs: .venv/ready
 	$(RUN)python -m tools.reference

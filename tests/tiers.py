@@ -85,6 +85,7 @@ SLOW = (
     "tests/publisher/test_replay.py",
     "tests/simulations/test_attacks.py",
     "tests/simulations/test_model_attack.py",
+    "tests/simulations/test_money.py",
     "tests/simulations/test_panel_attack.py",
 )
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,9 @@ class InProcessBidder:
             self._shared,
             self._settings,
             Log("bidder", lambda line: self.lines.append(json.loads(line))),
-            clock=lambda last: SteadyClock(last, lambda: self.wall, lambda: self.passed),
+            clock=lambda mark, **more: SteadyClock(
+                mark, lambda: self.wall, lambda: self.passed, boot=1, **more
+            ),
         )
         self._site = bidder_app(state, Metrics("bidder"))
         await state.start()
@@ -166,6 +169,11 @@ class InProcessBidder:
     def numbers(self) -> list[int]:
         """Impressions in the log."""
         return [number for number, *_ in all_rows(self.store)]
+
+    def read(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of the journal."""
+        with closing(sqlite3.connect(self.store / "live.sqlite3")) as connection:
+            return connection.execute(sql).fetchall()
 
     def troubles(self) -> list[dict[str, Any]]:
         """What was logged as wrong."""

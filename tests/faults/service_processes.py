@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import re
 import signal
@@ -85,7 +86,7 @@ def make_campaign(name: str, budget: float, **more: Any) -> Campaign:
 class Service:
     """`kreach serve` in a process; its log goes to a file, so that nothing waits for a reader."""
 
-    def __init__(self, kind: str, config: Path) -> None:
+    def __init__(self, kind: str, config: Path, **environment: str) -> None:
         self.log = config.parent / f"{kind}-{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -102,6 +103,7 @@ class Service:
                 ],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env=os.environ | environment,
             )
 
     def events(self) -> list[dict[str, Any]]:
@@ -253,6 +255,7 @@ class Sold:
     price: str = ""
     micros: int = 0
     fate: str = "out"  # lost, billing (sent, no answer), billed (acknowledged), refused
+    lost: bool = False  # and it was acknowledged
 
     @property
     def billing(self) -> str:
@@ -327,6 +330,7 @@ class Exchange:
         if chance.random() < self.lost:
             sold.fate = "lost"
             reply = await client.ask(f"/openrtb2/loss/{sold.token}")
+            sold.lost = reply.status == 200
             self._count("loss", reply.status)
             return sold
         if chance.random() < 0.5:

@@ -108,6 +108,9 @@ async def retry(bidder: Service, exchange: Exchange, chance: random.Random) -> N
                 await exchange.bill(client, sold)
                 if sold.fate != "billed":  # refused for its age, and not before its time
                     assert time.time() >= sold.expires
+        elif sold.lost and chance.random() < 0.3:  # acknowledged, and billed by mistake
+            reply = await client.ask(f"/openrtb2/billing/{sold.token}?price=0")
+            assert reply.status in {404, 410}
     client.close()
 
 

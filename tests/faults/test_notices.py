@@ -6,10 +6,15 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.ledger.journal import Done
+from kreach.adsystem.reports.pacing import applied_at, applied_revision, last_pace
 from tests.adsystem.ledger.sample_journals import all_rows
 from tests.faults.in_process_bidder import InProcessBidder, a_campaign
-from tests.faults.service_processes import bid_request, parse_bid
+from tests.faults.service_processes import Sold, bid_request, parse_bid
 
 Story = Callable[[InProcessBidder], Awaitable[None]]
 
@@ -125,6 +130,128 @@ def test_a_win_that_left_every_window_before_it_expired(tmp_path: Path) -> None:
         assert await room.tell("billing", second) == 410
 
     runtime(tmp_path, story, caps=spans)
+
+
+def test_a_loss_that_was_acknowledged_is_not_billed_after_a_crash(tmp_path: Path) -> None:
+    room = InProcessBidder(tmp_path, [a_campaign()])
+
+    async def main() -> None:
+        async with room.open(dies=True):
+            sold = [await room.bid(group) for group in range(20)]
+            told = await asyncio.gather(*(room.tell("loss", one) for one in sold[:10]))
+            assert told == [200] * 10
+            out = sum(one.bid_micros for one in sold[10:])
+            assert room.state.ledger.accounts[1].reserved == out
+        async with room.open(dies=True):
+            for one in sold[:10]:
+                assert await room.tell("billing", one) == 404
+                assert await room.tell("win", one) == 404
+            carried = room.state.ledger.accounts[1].carried
+            for one in sold[10:15]:  # told only now
+                assert await room.tell("loss", one) == 200
+                carried -= one.bid_micros
+                assert room.state.ledger.accounts[1].carried == carried
+        async with room.open():
+            for one in sold[:15]:
+                assert await room.tell("billing", one) == 404
+            for one in sold[15:]:
+                assert await room.tell("billing", one) == 200
+            room.pass_time(61.0)
+            await room.settled()
+            assert room.read("SELECT * FROM losses") == []  # nobody can bill them any more
+        assert room.numbers() == sorted(one.number for one in sold[15:])
+
+    asyncio.run(main())
+    assert not room.troubles()
+
+
+def test_a_loss_that_cannot_be_written_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = InProcessBidder(tmp_path, [a_campaign(budget=5_000.0)])
+
+    def fail(kind: str, values: object, done: Done) -> None:
+        assert kind == "losses"
+        done(OSError("the disk is full"))
+
+    async def main() -> None:
+        async with room.open():
+            account = room.state.ledger.accounts[1]
+            lost, won = await room.bid(1), await room.bid(2)
+            assert await room.tell("win", won) == 200
+            with monkeypatch.context() as patch:
+                patch.setattr(room.state.journal, "submit", fail)
+                told = await asyncio.gather(room.tell("loss", lost), room.tell("loss", won))
+            assert list(told) == [503, 503]
+            assert account.reserved == lost.bid_micros + won.bid_micros
+            assert await room.tell("loss", lost) == 200
+            assert await room.tell("billing", won) == 200
+            assert account.reserved == 0
+            assert await room.tell("billing", lost) == 404
+
+    asyncio.run(main())
+
+
+def test_a_second_price_is_kept_as_a_conflict(tmp_path: Path) -> None:
+    room = InProcessBidder(tmp_path, [a_campaign()])
+
+    async def billed(sold: Sold, price: float) -> object:
+        reply = await room.ask(f"/openrtb2/billing/{sold.token}?price={price}")
+        assert reply.status == 200
+        return reply.document["status"]
+
+    async def main() -> None:
+        async with room.open(dies=True):
+            sold, other = await room.bid(1), await room.bid(2)
+            for price, said in ((0.3, "done"), (0.3, "repeated"), (0.1, "conflict")):
+                assert await billed(sold, price) == said
+            said_at_once = await asyncio.gather(*(billed(other, 0.2 + at % 2) for at in range(6)))
+            assert sorted(map(str, said_at_once)) == ["conflict"] * 3 + ["done"] + ["repeated"] * 2
+            assert b'price_conflicts_total{campaign="one"} 4.0' in (await room.ask("/metrics")).body
+        async with room.open():  # nor does a crash forget the first one
+            assert await billed(sold, 0.2) == "conflict"
+            for at in range(50):  # of a token that went astray
+                assert await billed(sold, 0.5 + at / 1_000) == "conflict"
+        rows = room.read("SELECT micros, other_micros FROM conflicts WHERE micros = 300")
+        assert len(rows) == 8
+        assert {(300, 100), (300, 200)} <= set(rows)
+        pace = last_pace(room.store, 1)
+        assert pace is not None
+        assert pace.conflicts == 2
+        assert [price for _, _, price, _ in all_rows(room.store)] == [300, 200]
+
+    asyncio.run(main())
+    assert not room.troubles()
+
+
+def test_a_lowered_budget_says_when_it_is_in_force(tmp_path: Path) -> None:
+    """From then on nothing is bid beyond it; what bids that are out may cost is said."""
+    room = InProcessBidder(tmp_path, [a_campaign(budget=50.0)])
+
+    async def main() -> None:
+        store = CampaignStore(room.store)
+        async with room.open():
+            out = [await room.bid(group) for group in range(10)]
+            exposure = sum(one.bid_micros for one in out)
+            assert await room.tell("billing", await room.bid(11), 0.05) == 200
+            changed = store.change("one", {"budget": 0.0001})
+            applied = applied_revision(room.store)
+            assert applied is not None
+            assert applied < changed.revision
+            while (applied_revision(room.store) or 0) < changed.revision:
+                await room.settled()
+            assert applied_at(room.store, changed.number, changed.revision) is not None
+            for group in range(40):
+                assert await room.may_bid(group) is None
+            pace = last_pace(room.store, 1)
+            assert pace is not None
+            assert pace.open_exposure_micros == exposure
+            for one in out:  # they were made before
+                assert await room.tell("billing", one, 0.05) == 200
+            assert room.state.ledger.accounts[1].spent == 11 * 50
+        store.close()
+
+    asyncio.run(main())
 
 
 NO_PRICES = [

@@ -15,6 +15,7 @@ from kreach.cli.log import log
 from kreach.cli.measure import measure
 from kreach.cli.panel import panel
 from kreach.cli.plan import plan
+from kreach.cli.repair import repair
 from kreach.cli.reproduce import reproduce
 from kreach.cli.serve import serve
 from kreach.cli.studies import evaluate, tradeoff
@@ -62,5 +63,6 @@ groups.command()(renew)
 app.add_typer(groups, name="groups", no_args_is_help=True)
 app.add_typer(keys, name="keys", no_args_is_help=True)
 app.add_typer(log, name="log", no_args_is_help=True)
+app.add_typer(repair, name="repair", no_args_is_help=True)
 app.add_typer(serve, name="serve", no_args_is_help=True)
 app.add_typer(jobs, name="jobs", no_args_is_help=True)

@@ -156,6 +156,7 @@ class ServedBidder:
         gateway = self._gateways.get(runtime.number)
         if claim.micros < micros or (gateway is not None and not gateway.allows(person, now)):
             self._ledger.void(claim, now)
+            self._ledger.voided(claim)
             self.bidder.learn(runtime, claim.micros, 0, won=False, group=group, issued=now)
             return None
         if gateway is not None:
@@ -167,6 +168,7 @@ class ServedBidder:
     def _won(self, runtime: CampaignRuntime, claim: Claim, micros: int, now: float) -> None:
         """Book a billed impression."""
         self._ledger.post(claim, micros, now)
+        self._ledger.posted(claim, micros)
         runtime.bidder.valuation.record(claim.group, claim.issued_micros / MICROS)
         self.bidder.learn(runtime, claim.micros, micros, won=True, issued=now)
         self.deliveries[runtime.number].spend += micros / MICROS

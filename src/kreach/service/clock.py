@@ -1,51 +1,43 @@
-"""The clock of the services: never backwards, and faster in a demonstration."""
+"""The clock that a service runs on: the machine's, or a faster one in a demonstration."""
 
 import ipaddress
 import mmap
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from kreach.errors import KreachError
 from kreach.service.config import Settings
+from kreach.service.steady_clock import SETTLE_SECONDS, Clock, ClockMark, SteadyClock, boot_number
 
-__all__ = ["FASTEST", "Clock", "ClockSettings", "ReplayClock", "SteadyClock"]
+__all__ = [
+    "FASTEST",
+    "Clock",
+    "ClockMark",
+    "ClockSettings",
+    "FollowingClock",
+    "ReplayClock",
+    "SteadyClock",
+]
 
 _TIME = struct.Struct("d")
 FASTEST = 100_000.0  # simulated seconds per second
 
-Clock = Callable[[], float]
-"""Seconds since 1970, UTC."""
 
+class FollowingClock(SteadyClock):
+    """A clock that somebody sets, and that is believed: its time, without steps back."""
 
-class SteadyClock:
-    """The wall clock without its steps back.
-
-    Between two readings time passes as the monotonic clock says. The clock follows a wall clock
-    that steps forward but not one that steps back, so nothing expired becomes valid again and a
-    budget's day does not begin twice. After a restart pass the latest stored time as `not_before`.
-    """
-
-    def __init__(
-        self,
-        not_before: float = 0.0,
-        wall: Clock = time.time,
-        monotonic: Clock = time.monotonic,
-    ) -> None:
-        self._wall, self._monotonic = wall, monotonic
-        self._ahead = max(wall(), not_before) - monotonic()
+    def __init__(self, mark: ClockMark | None, clock: Clock) -> None:
+        self._latest = 0.0 if mark is None else mark.not_before
+        self._clock = clock
+        super().__init__(mark, clock, clock)
 
     def __call__(self) -> float:
-        passed = self._monotonic()
-        ahead = self._wall() - passed
-        self._ahead = max(self._ahead, ahead)
-        return passed + self._ahead
+        self._latest = max(self._latest, self._clock())
+        return self._latest
 
-    @property
-    def behind_seconds(self) -> float:
-        """How far the wall clock is behind this one, after a step back."""
-        return max(0.0, self() - self._wall())
+    def check(self) -> None:
+        """Nothing to compare with."""
 
 
 class ClockSettings(Settings, frozen=True, kw_only=True):
@@ -87,15 +79,20 @@ class ClockSettings(Settings, frozen=True, kw_only=True):
             rule = "be left out unless the host is a loopback address: it is for replays"
             raise KreachError.rule("time_file", rule, host)
 
-    def steady(self, not_before: float = 0.0) -> SteadyClock:
+    def steady(
+        self,
+        mark: ClockMark | None = None,
+        *,
+        settle_seconds: float = SETTLE_SECONDS,
+        confirm: bool = False,
+    ) -> SteadyClock:
         """A clock with these settings."""
         if self.time_file is not None:
-            # the file alone moves it, and never back
-            return SteadyClock(not_before, ReplayClock(self.time_file), lambda: 0.0)
-        if self.start_file is None:
-            return SteadyClock(not_before)
-        clock = _SimulatedClock(self.speed, self.start_seconds, self.start_file)
-        return SteadyClock(not_before, clock, clock)
+            return FollowingClock(mark, ReplayClock(self.time_file))
+        if self.start_file is not None:
+            clock = _SimulatedClock(self.speed, self.start_seconds, self.start_file)
+            return FollowingClock(mark, clock)
+        return SteadyClock(mark, boot=boot_number(), settle_seconds=settle_seconds, confirm=confirm)
 
 
 class ReplayClock:

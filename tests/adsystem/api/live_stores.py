@@ -26,6 +26,7 @@ from kreach.adsystem.settings import AdSystemSettings, BidderSettings, Reporting
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.numeric.types import IntArray
+from kreach.service.clock import FollowingClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
@@ -109,7 +110,10 @@ class LiveStore:
             expiry_seconds=60, pacing_seconds=0.05, compaction_seconds=3600, first_bid_share=1.0
         )
         state = BidderState(
-            self.shared, settings, quiet("bidder"), clock=lambda _: lambda: self.now
+            self.shared,
+            settings,
+            quiet("bidder"),
+            clock=lambda mark, **_: FollowingClock(mark, lambda: self.now),
         )
         self._site = bidder_app(state, Metrics("bidder"))
         await state.start()

@@ -39,6 +39,25 @@ def assert_refused(answer: httpx.Response, status: int, part: str = "") -> None:
     assert len(document["error"]["message"]) < 400
 
 
+def test_a_change_says_when_it_is_in_force(tmp_path: Path) -> None:
+    async def work() -> None:
+        live = LiveStore(tmp_path, make_catalogue("disjoint"))
+        live.add(make_campaign("spring"))
+        async with live.open(), reporting(live) as client:
+            assert (await client.get("/v1/campaigns/spring")).json()["in_force"] is True
+            changed = await client.patch("/v1/campaigns/spring", json={"budget": 9.0})
+            assert changed.json()["in_force"] is False
+            shown = changed.json()
+            while not shown["in_force"]:
+                await asyncio.sleep(0.1)
+                shown = (await client.get("/v1/campaigns/spring")).json()
+            assert shown["status"]["in_force_since"] is not None
+            listed = (await client.get("/v1/campaigns")).json()
+            assert [one["in_force"] for one in listed["campaigns"]] == [True]
+
+    asyncio.run(work())
+
+
 def test_a_campaign_is_made_shown_and_changed(tmp_path: Path) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         without = {name: value for name, value in NEW.items() if name != "max_cpm"}

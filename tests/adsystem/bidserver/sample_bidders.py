@@ -20,6 +20,7 @@ from kreach.adsystem.settings import AdSystemSettings, BidderSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.boundary.openrtb import BidResponse
+from kreach.service.clock import FollowingClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 from kreach.service.web import App
@@ -247,7 +248,10 @@ def bidding(
     log = Log("bidder", (lambda _: None) if lines is None else lines.append)
     hands = clock or ManualClock()
     state = BidderState(
-        shared, BidderSettings(**({"first_bid_share": 1.0} | settings)), log, clock=lambda _: hands
+        shared,
+        BidderSettings(**({"first_bid_share": 1.0} | settings)),
+        log,
+        clock=lambda mark, **_: FollowingClock(mark, hands),
     )
     metrics = Metrics("bidder")
     site = bidder_app(state, metrics)

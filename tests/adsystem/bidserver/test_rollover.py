@@ -13,6 +13,7 @@ from kreach.adsystem.bidserver.app import bidder_app
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings
 from kreach.boundary.files import write_catalogue
+from kreach.service.clock import FollowingClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 from tests.adsystem.bidserver.sample_bidders import (
@@ -36,7 +37,13 @@ def playing(
 ) -> Iterator[Exchange]:
     log = Log("bidder", ([] if lines is None else lines).append)
     settings = BidderSettings(compaction_seconds=3_600)
-    state = BidderState(shared, settings, log, clock=lambda _: clock, reload=reload)
+    state = BidderState(
+        shared,
+        settings,
+        log,
+        clock=lambda mark, **_: FollowingClock(mark, clock),
+        reload=reload,
+    )
     metrics = Metrics("bidder")
     site = bidder_app(state, metrics)
     with asyncio.Runner() as runner:

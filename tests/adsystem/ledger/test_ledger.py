@@ -34,6 +34,7 @@ def test_bids_in_chunks_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
             bid = out.pop(chance.randrange(len(out)))
             assert ledger.post(bid, bid.micros // 2, now) is Outcome.DONE
             assert ledger.post(bid, bid.micros // 2, now) is Outcome.REPEATED
+            ledger.posted(bid, bid.micros // 2)
     assert len(ledger._states) < 20  # what has expired is forgotten
 
 
@@ -51,7 +52,7 @@ def test_a_bid_that_expired_while_it_was_written_is_taken_back(
         for _ in range(4):
             ledger.reserve(1, 1, 0, 1, NOW, 5)
         ledger.expire(NOW + 6.0)  # its chunk is gone
-        ledger.unpost(first, 600, won=won)
+        ledger.unpost(first, won=won)
         account = ledger.accounts[1]
         assert (account.spent, account.reserved) == (0, 700)
         assert ledger.post(first, 600, NOW + 6.0) is Outcome.EXPIRED
@@ -61,16 +62,32 @@ def test_a_bid_that_expired_while_it_was_written_is_taken_back(
         assert account.reserved == 0
 
 
+def test_what_a_bill_saves_is_not_bid_before_the_log_has_it() -> None:
+    """If the log refuses the bill, the whole bid is out again."""
+    ledger = made()
+    account = ledger.accounts[1]
+    claim = ledger.reserve(1, 1, 0, account.available(0), NOW, 5)
+    assert ledger.post(claim, 1, NOW) is Outcome.DONE
+    assert account.available(0) == 0
+    ledger.unpost(claim, won=False)
+    assert account.used() <= account.granted
+    assert ledger.post(claim, 1, NOW) is Outcome.DONE
+    ledger.posted(claim, 1)
+    assert account.available(0) == claim.micros - 1
+
+
 def test_an_earlier_runs_bid_that_could_not_be_written_is_carried_again() -> None:
     before = made()
     claim = before.reserve(1, 1, 0, 700, NOW, 5)
     ledger = made(epoch=2)
     ledger.accounts[1].carry(1_000, NOW + 6)
     assert ledger.post(claim, 600, NOW) is Outcome.DONE
-    ledger.unpost(claim, 600, won=False)
-    assert ledger.accounts[1].carried == 1_000
+    assert (ledger.accounts[1].reserved, ledger.accounts[1].carried) == (700, 300)
+    ledger.unpost(claim, won=False)
+    assert (ledger.accounts[1].reserved, ledger.accounts[1].carried) == (0, 1_000)
     assert ledger.post(claim, 600, NOW) is Outcome.DONE
     assert ledger.post(claim, 600, NOW) is Outcome.REPEATED
+    ledger.posted(claim, 600)
     assert (ledger.accounts[1].spent, ledger.accounts[1].carried) == (600, 300)
     assert ledger.expire(NOW + 6).carried == {1: 300}
 

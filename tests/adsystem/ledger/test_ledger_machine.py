@@ -7,6 +7,7 @@ the ledger keeps sums. What both say must be the same after every step.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -73,7 +74,6 @@ class Money(RuleBasedStateMachine):
         }
         self.bids: list[Bid] = []
         self.log: list[tuple[Claim, int]] = []  # of impressions that are written down
-        self.misled: set[int] = set()  # campaigns that were billed for a bid that was lost
         self.epoch = 0
         self._start_run()
 
@@ -91,6 +91,8 @@ class Money(RuleBasedStateMachine):
         self.ledger.remember(
             (claim.impression, claim.expires) for claim, _ in self.log if claim.expires > self.now
         )
+        lost = [bid.claim.impression for bid in self.bids if bid.state == "void"]
+        self.ledger.remember_lost(np.array(lost, dtype=np.int64))
 
     def _new_account(self, number: int) -> Account:
         known = self.known[number]
@@ -132,7 +134,7 @@ class Money(RuleBasedStateMachine):
         return [self.known[number]]
 
     def _doubtful(self, number: int) -> bool:
-        return number in self.misled or self.known[number].lowered
+        return self.known[number].lowered
 
     def _today(self, number: int) -> int:
         return self.ledger.accounts[number].day_of(int(self.now * 1e6))
@@ -183,8 +185,7 @@ class Money(RuleBasedStateMachine):
             return Outcome.EXPIRED
         if bid.state == "posted":
             return Outcome.REPEATED
-        mine = bid.claim.epoch == self.epoch
-        return Outcome.UNKNOWN if mine and bid.state == "void" else Outcome.DONE
+        return Outcome.UNKNOWN if bid.state == "void" else Outcome.DONE
 
     @precondition(lambda self: self.bids)
     @rule(pick=picks)
@@ -198,16 +199,33 @@ class Money(RuleBasedStateMachine):
             bid.state = "won"
 
     @precondition(lambda self: self.bids)
-    @rule(pick=picks)
-    def loss_notice(self, pick: int) -> None:
+    @rule(pick=picks, written=st.booleans(), told=picks)
+    def loss_notice(self, pick: int, written: bool, told: int) -> None:
         bid = self._pick(pick)
+        claim, mine = bid.claim, bid.claim.epoch == self.epoch
         expected = self._expected(bid)
-        if expected is Outcome.DONE and bid.claim.epoch != self.epoch:
-            expected = Outcome.UNKNOWN  # waits for its expiry
-        assert self.ledger.void(bid.claim, self.now) is expected
-        if expected is Outcome.DONE:
-            assert self.ledger.was_won(bid.claim) == (bid.state == "won")
-            bid.state = "void"
+        outcome = self.ledger.void(claim, self.now)
+        if not mine and self._doubtful(claim.campaign):
+            assert outcome in {expected, Outcome.UNKNOWN}
+        else:
+            assert outcome is expected
+        if outcome is not Outcome.DONE:
+            return
+        assert self.ledger.void(claim, self.now) is Outcome.UNKNOWN
+        assert self.ledger.post(claim, 0, self.now) is Outcome.UNKNOWN
+        won = self.ledger.was_won(claim)
+        assert won == (mine and bid.state == "won")
+        if not written:
+            self.ledger.unvoid(claim, won=won)
+            return
+        bid.state = "void"
+        if told % 5 == 4:
+            self._start_run()  # killed before anybody was told
+            return
+        self.ledger.voided(claim)
+        if not mine:
+            for one in self._sharing(claim.campaign):
+                one.carried -= claim.micros
 
     @precondition(lambda self: self.bids)
     @rule(pick=picks, share=st.sampled_from([0.0, 0.3, 1.0, 1.1]), written=st.booleans())
@@ -219,22 +237,19 @@ class Money(RuleBasedStateMachine):
         if expected is Outcome.DONE and share > 1.0:
             expected = Outcome.OVERPRICED
         outcome = self.ledger.post(claim, price, self.now)
-        mine, voided = claim.epoch == self.epoch, bid.state == "void"
-        if not mine and (voided or self._doubtful(claim.campaign)):
-            # Billed after a loss that the crash made us forget: taken only if the money is there,
-            # which may be that of another. So it is if an advertiser takes money away.
+        if claim.epoch != self.epoch and self._doubtful(claim.campaign):
+            # an advertiser took money away: taken only if it is there
             assert outcome in {expected, Outcome.UNKNOWN}
         else:
             assert outcome is expected
         if outcome is not Outcome.DONE:
             return
-        if voided and written:
-            self.misled.add(claim.campaign)
         won = self.ledger.was_won(claim)
         assert won == (bid.state == "won" and claim.epoch == self.epoch)
         if not written:
-            self.ledger.unpost(claim, price, won=won)
+            self.ledger.unpost(claim, won=won)
             return
+        self.ledger.posted(claim, price)
         bid.state, bid.price = "posted", price
         if claim.epoch != self.epoch:
             for one in self._sharing(claim.campaign):
@@ -303,7 +318,7 @@ class Money(RuleBasedStateMachine):
         for _ in range(2):
             self.bid(4 * pick, 1.0, EXPIRY_SECONDS)
             if len(self.bids) == before + 1:
-                self.loss_notice(0)
+                self.loss_notice(0, True, 0)
         if len(self.bids) == before + 2:
             self.billing_notice(0, 1.0, True)
             self._start_run()
@@ -370,8 +385,6 @@ class Money(RuleBasedStateMachine):
     def whatever_may_still_be_billed_is_covered(self) -> None:
         """Bids of any run that somebody may still bill never come to more than the grant."""
         for number, known in self.known.items():
-            if number in self.misled:
-                continue
             owed = sum(
                 bid.claim.micros
                 for bid in self.bids
@@ -409,9 +422,7 @@ class FamilyMoney(Money):
 
     def _doubtful(self, number: int) -> bool:
         shared = number in self.members
-        return super()._doubtful(number) or (
-            shared and (self.family.lowered or bool(self.misled & self.members))
-        )
+        return super()._doubtful(number) or (shared and self.family.lowered)
 
     def _start_run(self) -> None:
         family = Account(self.family.budget, None, 0.0)

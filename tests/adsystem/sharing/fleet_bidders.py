@@ -53,7 +53,9 @@ class FleetBidder(InProcessBidder):
             self._settings,
             Log("bidder", lambda line: self.lines.append(json.loads(line))),
             redis=self._redis,
-            clock=lambda last: SteadyClock(last, lambda: self.wall, lambda: self.passed),
+            clock=lambda mark, **more: SteadyClock(
+                mark, lambda: self.wall, lambda: self.passed, boot=1, **more
+            ),
         )
         self._site = bidder_app(self.state, Metrics("bidder"))
         await self.state.start()

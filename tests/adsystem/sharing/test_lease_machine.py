@@ -202,7 +202,8 @@ class Sharing(RuleBasedStateMachine):
         if bid.epoch == member.disk.epoch:
             member.account.post(bid.micros, price, bid.day)
         else:  # of the run before a crash: honoured, for the log knew of its money
-            assert member.account.post_carried(bid.micros, price, bid.day)
+            assert member.account.hold_carried(bid.micros, bid.day)
+            member.account.post(bid.micros, price, bid.day)
         member.disk.spent.append((price, bid.day))
 
     @precondition(lambda self: self.bids)

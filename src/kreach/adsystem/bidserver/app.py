@@ -61,11 +61,12 @@ def _readiness(state: BidderState) -> Response:
 
 
 def _health(state: BidderState, _: Request) -> Response:
-    failure = state.journal.failure
+    failure, doubt = state.journal.failure, state.clock.doubt
     running = (stored.campaign.state == "running" for stored in state.stored_campaigns.values())
     document: dict[str, Any] = {
-        "status": "ok" if state.ready and failure is None else "failing",
+        "status": "ok" if state.ready and failure is None and doubt is None else "failing",
         "log": failure or "ok",
+        "clock": "ok" if doubt is None else doubt.reason,
         "catalogues": list(state.catalogue_bidders),
         "campaigns": sum(running),
         "epoch": state.ledger.epoch,
@@ -135,6 +136,16 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     for name, what, now in (
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),
+        (
+            "clock_doubtful",
+            "1 while the machine's clock is not believed and no bids are made",
+            lambda: float(state.clock.doubt is not None),
+        ),
+        (
+            "clock_lead_seconds",
+            "How far the machine's clock is ahead of the bidder's",
+            lambda: state.clock.lead_seconds,
+        ),
         ("log_commits", "Commits to the log", lambda: state.journal.commits),
         ("plans", "Plans computed", lambda: state.plan_count),
         ("plan_lag_seconds", "Seconds since all plans were current", plan_lag),

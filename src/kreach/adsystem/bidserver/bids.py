@@ -21,7 +21,9 @@ from kreach.service.web import JSON_HEADERS, Request, Response
 __all__ = ["PUBLIC_REASONS", "Bids"]
 
 _MAX_IMPS = 100
-_VISITS = frozenset({"log cannot be written", "tmax too short", "currency", "seat"})
+_VISITS = frozenset(
+    {"log cannot be written", "clock in doubt", "tmax too short", "currency", "seat"}
+)
 """Reasons for no bid on requests that are visits all the same: they count as traffic."""
 PUBLIC_REASONS = frozenset(
     {
@@ -186,8 +188,8 @@ class Bids:
         state = self._state
         if not request.imp or not state.ready:
             return "not ready" if request.imp else "no imp"
-        if state.journal.failure is not None:
-            return "log cannot be written"
+        if state.journal.failure is not None or state.clock.doubt is not None:
+            return "clock in doubt" if state.journal.failure is None else "log cannot be written"
         if request.tmax is not None and 0 < request.tmax < state.min_tmax_ms:
             return "tmax too short"
         if request.wseat or request.bseat:

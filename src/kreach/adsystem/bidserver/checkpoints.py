@@ -44,6 +44,7 @@ class CheckpointStore:
         state = self._state
         stamp = int(state.clock() * MICROS)
         state.journal.submit("moment", (stamp,))
+        state.clock_watch.write_mark()
         for number in state.stored_campaigns:
             account = state.accounts[number]
             if state.stored_campaigns[number].campaign.state == "ended" and not account.reserved:
@@ -68,6 +69,7 @@ class CheckpointStore:
             state.journal.submit("pacing", (*row, requests, bids, wins, losses))
         oldest = stamp - int(state.settings.pacing_days * DAY_SECONDS * MICROS)
         state.journal.submit("forget_pacing", (oldest,))
+        state.journal.submit("forget_losses", (stamp // MICROS,))
 
     def _write_plan(self, row: tuple[str, int, bytes]) -> None:
         """Write what a plan comes to, if it has changed."""

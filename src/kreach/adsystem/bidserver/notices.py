@@ -1,11 +1,14 @@
-"""Win, loss and billing notices. Only billing waits for the log."""
+"""Win, loss and billing notices. Losses and billing wait for the log."""
 
 import asyncio
+import sqlite3
 from math import ceil, isfinite
 from urllib.parse import parse_qs
 
+from kreach.adsystem.bidserver.loss_writer import LossWriter
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.ledger import Outcome
+from kreach.adsystem.ledger.notice_rows import add_conflict
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.currencies import MICROS_PER_CPM, paid_micros
 from kreach.boundary.macros import plain_value
@@ -19,6 +22,7 @@ __all__ = ["Notices"]
 _STATUS = {
     Outcome.DONE: 200,
     Outcome.REPEATED: 200,
+    Outcome.CONFLICT: 200,  # sending it again would change nothing
     Outcome.EXPIRED: 410,
     Outcome.UNKNOWN: 404,
     Outcome.OVERPRICED: 400,
@@ -40,7 +44,13 @@ class Notices:
             "impressions", "Impressions billed, by campaign", "campaign"
         )
         self._spend = metrics.count("spend_micros", "Money spent, by campaign", "campaign")
-        self._losses = metrics.count("losses", "Losses, by OpenRTB's reason code", "reason")
+        self._loss_reasons = metrics.count("losses", "Losses, by OpenRTB's reason code", "reason")
+        self._conflicts = metrics.count(
+            "price_conflicts",
+            "Billing notices that named another price than the first, by campaign",
+            "campaign",
+        )
+        self._losses = LossWriter(state)
         self._notices = metrics.count("notices", "Notices, by kind and outcome", "notice")
 
     def _claim(self, kind: str, token: str) -> Claim | None:
@@ -66,29 +76,37 @@ class Notices:
             self._record(claim)
         return self._answer("win", outcome)
 
-    def loss(self, request: Request) -> Response:
-        """GET /openrtb2/loss/{token}: release the money."""
+    async def loss(self, request: Request) -> Response:
+        """GET /openrtb2/loss/{token}: release the money, once the log has it.
+
+        A loss that was acknowledged is never billed, also after a crash.
+        """
         claim = self._claim("loss", request.rest)
         if claim is None:
             return error_response(403, "the token is not one of ours")
         state = self._state
         outcome = state.ledger.void(claim, state.clock())
-        if outcome is Outcome.DONE:
-            self._losses.add(_loss_reason(request.query))
-            if state.ledger.was_won(claim):
-                state.revert(claim)
-            bidder = state.bidder_of(claim)
-            if bidder is not None and claim.campaign in bidder.runtimes:
-                runtime = bidder.runtimes[claim.campaign]
-                bidder.learn(
-                    runtime,
-                    claim.micros,
-                    0,
-                    won=False,
-                    venue=claim.venue,
-                    group=claim.group,
-                    issued=claim.issued_micros / MICROS,
-                )
+        if outcome is not Outcome.DONE:
+            return self._answer("loss", outcome)
+        won = state.ledger.was_won(claim)
+        failure = await self._losses.write(claim, won=won)
+        if failure is not None:
+            return self._finish("loss", failure, outcome)
+        self._loss_reasons.add(_loss_reason(request.query))
+        if won:
+            state.revert(claim)
+        bidder = state.bidder_of(claim)
+        if bidder is not None and claim.campaign in bidder.runtimes:
+            runtime = bidder.runtimes[claim.campaign]
+            bidder.learn(
+                runtime,
+                claim.micros,
+                0,
+                won=False,
+                venue=claim.venue,
+                group=claim.group,
+                issued=claim.issued_micros / MICROS,
+            )
         return self._answer("loss", outcome)
 
     async def billing(self, request: Request) -> Response:
@@ -97,23 +115,24 @@ class Notices:
         if claim is None:
             return error_response(403, "the token is not one of ours")
         price = _price(request.query, claim.rate)
-        same = self._posting.get(claim.impression)
-        if same is not None:
-            return self._finish(await asyncio.shield(same), Outcome.REPEATED)
         state = self._state
         now = state.clock()
-        outcome = state.ledger.post(claim, price, now)
+        if claim.impression in self._posting:
+            outcome = Outcome.REPEATED
+        else:
+            outcome = state.ledger.post(claim, price, now)
+        if outcome is Outcome.REPEATED:
+            return await self._repeated(claim, price)
         if outcome is not Outcome.DONE:
             return self._answer("billing", outcome)
         won = state.ledger.was_won(claim)
         if not won:
             self._record(claim)
-        failure = await self._write(claim, price, now)
+        failure = await self._write(claim, price, now, won=won)
         if failure is not None:
-            state.ledger.unpost(claim, price, won=won)
             if not won:
                 state.revert(claim)
-            return self._finish(failure, outcome)
+            return self._finish("billing", failure, outcome)
         campaign = state.stored_campaigns[claim.campaign].campaign.id
         self._impressions.add(campaign)
         self._spend.add(campaign, price)
@@ -122,12 +141,40 @@ class Notices:
             runtime = bidder.runtimes[claim.campaign]
             issued = claim.issued_micros / MICROS
             bidder.learn(runtime, claim.micros, price, won=True, venue=claim.venue, issued=issued)
-        return self._finish(None, outcome)
+        return self._finish("billing", None, outcome)
 
-    def _finish(self, failure: str | None, outcome: Outcome) -> Response:
+    async def _repeated(self, claim: Claim, price: int) -> Response:
+        """The price that came first stands; another one is kept as a conflict."""
+        same = self._posting.get(claim.impression)
+        failure = None if same is None else await asyncio.shield(same)
+        if failure is not None:
+            return self._finish("billing", failure, Outcome.REPEATED)
+        state = self._state
+        waiting: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        at_us = int(state.clock() * MICROS)
+        conflict = False
+
+        def compare(connection: sqlite3.Connection) -> None:
+            nonlocal conflict
+            conflict = add_conflict(connection, claim, price, at_us)
+
+        def done(error: Exception | None) -> None:
+            if not waiting.done():
+                waiting.set_result(None if error is None else state.journal.failure or "failed")
+
+        state.journal.run(compare, state.on_loop(done))
+        failure = await waiting
+        if failure is not None:
+            return self._finish("billing", failure, Outcome.REPEATED)
+        if not conflict:
+            return self._answer("billing", Outcome.REPEATED)
+        self._conflicts.add(state.stored_campaigns[claim.campaign].campaign.id)
+        return self._answer("billing", Outcome.CONFLICT)
+
+    def _finish(self, kind: str, failure: str | None, outcome: Outcome) -> Response:
         if failure is None:
-            return self._answer("billing", outcome)
-        self._notices.add("billing not written")
+            return self._answer(kind, outcome)
+        self._notices.add(f"{kind} not written")
         return error_response(
             503, f"not recorded, send again: the log cannot be written ({failure})"
         )
@@ -138,13 +185,17 @@ class Notices:
             valuation = bidder.runtimes[claim.campaign].bidder.valuation
             valuation.record(claim.group, claim.issued_micros / MICROS)
 
-    async def _write(self, claim: Claim, price: int, now: float) -> str | None:
-        """Wait until the impression is in the log; returns the error, if any."""
+    async def _write(self, claim: Claim, price: int, now: float, *, won: bool) -> str | None:
+        """Wait until the impression is in the log and its price spent; the error, if any."""
         state = self._state
         waiting: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._posting[claim.impression] = waiting
 
-        def done(error: Exception | None) -> None:
+        def done(error: Exception | None) -> None:  # the money moves even if nobody waits
+            if error is None:
+                state.ledger.posted(claim, price)
+            else:
+                state.ledger.unpost(claim, won=won)
             if not waiting.done():
                 waiting.set_result(None if error is None else state.journal.failure or "failed")
 

@@ -12,6 +12,7 @@ from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidserver.background import BackgroundTasks, Task
 from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.checkpoints import CheckpointStore
+from kreach.adsystem.bidserver.clock_watch import ClockWatch, MakeClock
 from kreach.adsystem.bidserver.compactor import LogCompactor
 from kreach.adsystem.bidserver.exchanges import Exchanges
 from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
@@ -20,6 +21,7 @@ from kreach.adsystem.campaigns.family import Family, counts_by_time, longest_spa
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, StoredFamily
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.ledger.account import NO_LIMIT, Account
+from kreach.adsystem.ledger.applied_rows import applied_row
 from kreach.adsystem.ledger.compaction import GroupNames, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Done, Journal, open_reader
@@ -32,7 +34,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
 from kreach.boundary.times import HOUR_SECONDS, MICROS
 from kreach.errors import KreachError
-from kreach.service.clock import Clock, SteadyClock
+from kreach.service.clock import ClockSettings
 from kreach.service.logs import Log
 from kreach.service.sqlite import OtherSchema
 
@@ -55,11 +57,12 @@ class BidderState:
         log: Log,
         *,
         redis: RedisSettings | None = None,
-        clock: Callable[[float], Clock] = SteadyClock,
+        clock: MakeClock | None = None,
         reload: Callable[[], AdSystemSettings] | None = None,
     ) -> None:
         self.shared, self.settings, self.log = shared, settings, log
-        self._make_clock, self._reload = clock, reload
+        self._reload = reload
+        self.clock_watch = ClockWatch(self, clock or ClockSettings().steady)
         self._redis = redis if redis is not None and redis.url is not None else None
         (self._redis or RedisSettings()).check_name(settings.name)
         self.fleet: FleetMember | None = None
@@ -111,10 +114,10 @@ class BidderState:
             self.journal = Journal(store, self.log)
         self.tokens = Tokens(token_key(self.settings, store), self.settings.name or "")
         self.campaigns = CampaignStore(store)
-        self.clock = self._make_clock(self.journal.last_moment())
+        self.clock = self.clock_watch.start(self.journal)
         reader = open_reader(store)
         swept = sweep_unlisted(reader, store)
-        self.ledger = Ledger(self.journal.epoch)
+        self.ledger = Ledger(self.journal.epoch, self.journal.fenced_epoch)
         self.grants = LocalGrants(self.journal, self.accounts, self.on_loop, self.set_low_funds)
         now = self._planned = self.clock()
         for catalogue in read_catalogues(self.shared):
@@ -130,7 +133,9 @@ class BidderState:
         self.checkpoints.read(reader)  # first: how many draws an impression is
         self._apply_log(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
         reader.close()
+        self._write_applied()
         self.ledger.remember(folded.repeatable)
+        self.ledger.remember_lost(folded.lost)
         self.log.info(
             "log loaded",
             epoch=self.journal.epoch,
@@ -243,7 +248,8 @@ class BidderState:
             daily = as_micros("daily_budget", campaign.daily_budget)
         account = self.accounts.get(stored.number)
         if account is None:
-            account = Account(budget, daily, campaign.start.timestamp())
+            start = campaign.start.timestamp()
+            account = Account(budget, daily, start, self.clock_watch.steps)
             if self._redis is not None:
                 account.day_grants = {}
             if campaign.family is not None:
@@ -291,10 +297,19 @@ class BidderState:
             self.log.info("family loaded", family=family.family.id, revision=family.revision)
         for stored in campaigns:
             self._load_campaign(stored)
+            self._write_applied(stored)
             if stored.number not in self.accounts:
                 continue
             self.request_money(stored.number)
             self.log.info("campaign loaded", campaign=stored.campaign.id, revision=stored.revision)
+
+    def _write_applied(self, stored: StoredCampaign | None = None) -> None:
+        """Say by which changes bids are made from now on."""
+        at_us = int(self.clock() * MICROS)
+        if stored is not None:
+            row = applied_row(stored.revision, at_us, stored.number)
+            self.journal.submit("memory", row)
+        self.journal.submit("memory", applied_row(self._revision, at_us))
 
     async def reload(self) -> None:
         """Read the settings again; only catalogues and audiences can change while a bidder runs."""
@@ -427,6 +442,7 @@ class BidderState:
         await asyncio.sleep(_TICK_SECONDS)
         self.loop_lag_seconds = max(self._loop.time() - begun - _TICK_SECONDS, 0.0)
         self.min_tmax_ms = self.settings.min_tmax_ms + 1e3 * self.loop_lag_seconds
+        self.clock_watch.check()
         now = self.clock()
         self._expire(now)
         self.exchanges.refresh(now)

@@ -1,5 +1,8 @@
 """The money of one campaign, or of a family, in integer micros (millionths of the currency)."""
 
+from collections.abc import Sequence
+
+from kreach.adsystem.ledger.clock_rows import Step, skipped_micros
 from kreach.boundary.times import DAY_SECONDS
 from kreach.boundary.times import MICROS as MICROSECONDS
 from kreach.errors import KreachError
@@ -16,7 +19,8 @@ class Account:
     """What a campaign spent, what is out on bids, and what may still go out.
 
     At every instant, for the flight and for each day of it (days count from the start of the
-    flight, and a bid belongs to the day it was made on):
+    flight, and a bid belongs to the day it was made on; they are 24 hours that passed, so where
+    the machine's clock made a step, `steps`, later days begin and end by so much later):
 
         spent + reserved + carried ≤ granted ≤ budget        spent + reserved + carried ≤ daily
 
@@ -37,9 +41,12 @@ class Account:
     its own budget where its plan cannot spend that, None if that is not known.
     """
 
-    def __init__(self, budget: int, daily: int | None, start: float) -> None:
+    def __init__(
+        self, budget: int, daily: int | None, start: float, steps: Sequence[Step] = ()
+    ) -> None:
         self.budget, self.daily = budget, daily
         self._start_micros = round(start * MICROSECONDS)
+        self.steps = tuple(steps)
         self.spent = 0
         self.reserved = 0
         self.carried = 0
@@ -63,7 +70,10 @@ class Account:
 
     def day_of(self, moment_micros: int) -> int:
         """The day of the flight that a moment (in millionths of a second) is on."""
-        return (moment_micros - self._start_micros) // (DAY_SECONDS * MICROSECONDS)
+        passed = moment_micros - self._start_micros
+        if self.steps:
+            passed -= skipped_micros(self.steps, self._start_micros, moment_micros)
+        return passed // (DAY_SECONDS * MICROSECONDS)
 
     def day_at(self, now: float) -> int:
         """The day of the flight at a time in seconds."""
@@ -187,31 +197,33 @@ class Account:
         self.release(amount, day)
         self.book(price, day)
 
-    def unpost(self, amount: int, price: int, day: int) -> None:
-        """Undo a post that could not be logged."""
-        self.book(-price, day)
-        self._hold(amount, day)
-
-    def post_carried(self, amount: int, price: int, day: int) -> bool:
-        """An impression of an earlier run's bid; False if it cannot have been open."""
-        if amount > self.carried:
-            return False
-        if self.family is not None and amount > self.family.carried:
-            return False  # none of the family's that was out: the grant was logged before the bid
+    def hold_carried(self, amount: int, day: int) -> bool:
+        """Reserve what a bid of an earlier run may cost; False if it cannot have been open."""
+        if not self.covers_carried(amount):
+            return False  # none that was out: the grant was logged before the bid
         if self.daily is not None and amount > self.daily - sum(self._days.get(day, (0, 0))):
             return False  # was lost or had expired: its day's money went out again since
-        self.carried -= amount
-        if self.family is not None:
-            self.family.carried -= amount
-        self.book(price, day)
+        self.release_carried(amount)
+        self._hold(amount, day)
         return True
 
-    def unpost_carried(self, amount: int, price: int, day: int) -> None:
-        """Undo `post_carried`."""
-        self.book(-price, day)
+    def unhold_carried(self, amount: int, day: int) -> None:
+        """Undo `hold_carried`."""
+        self.release(amount, day)
         self.carried += amount
         if self.family is not None:
             self.family.carried += amount
+
+    def covers_carried(self, amount: int) -> bool:
+        """Whether a bid of an earlier run of this amount can be out."""
+        family = self.family
+        return amount <= self.carried and (family is None or amount <= family.carried)
+
+    def release_carried(self, amount: int) -> None:
+        """A bid of an earlier run was lost: free its part of what that run had out."""
+        for account in (self, self.family):
+            if account is not None:
+                account.carried = max(account.carried - amount, 0)  # expired meanwhile, if less
 
     def book(self, price: int, day: int) -> None:
         """Add to the spend, and to the family's."""

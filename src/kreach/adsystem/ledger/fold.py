@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from kreach.adsystem.ledger.clock_rows import Step, passed_sql, read_steps
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import Journal, open_reader
+from kreach.adsystem.ledger.notice_rows import read_losses
 from kreach.boundary.duckdb import new_engine, sql_text
 from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.numeric.types import IntArray
@@ -27,6 +29,9 @@ class Folded:
     times: dict[int, list[tuple[int, int, float]]] = field(default_factory=dict)
     """Campaigns with rolling caps: (catalogue, group, seconds) of the impressions in the window."""
     repeatable: list[tuple[int, int]] = field(default_factory=list)  # impression, expires
+    steps: tuple[Step, ...] = ()  # of the clock
+    lost: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Bids that were lost and whose notices may still come."""
     rows: int = 0
 
 
@@ -47,9 +52,11 @@ def fold_log(
     connection.execute("BEGIN")  # files and rows of one instant
     files, _ = listed_files(connection, folder)
     parts: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = {}
+    folded.steps = read_steps(connection)
     if files:
         _fold_files(files, folded, parts, starts, since)
     _fold_rows(connection, folded, parts, starts, since, now)
+    folded.lost = read_losses(connection, now)
     connection.close()
     for key, pieces in parts.items():
         folded.counts[key] = (
@@ -83,8 +90,9 @@ def _fold_files(
             parts.setdefault(key, []).append((groups.astype(np.int64), counts.astype(np.int64)))
     folded.rows += int(found["n"].sum())
     flights = ", ".join(f"({number}, {round(start * MICROS)})" for number, start in starts.items())
+    passed = passed_sql(folded.steps, "epoch_us(bid_ts)", "begins", "greatest")
     spend = engine.execute(
-        f"""SELECT campaign_number, (epoch_us(bid_ts) - begins) // {DAY_SECONDS * MICROS},
+        f"""SELECT campaign_number, {passed} // {DAY_SECONDS * MICROS},
             sum(price_micros)::BIGINT FROM {source}
             JOIN (VALUES {flights or "(-1, 0)"}) AS flight(number, begins)
             ON number = campaign_number GROUP BY ALL"""
@@ -128,9 +136,10 @@ def _fold_rows(
         key = (place >> 12, catalogues[place & (1 << 12) - 1])
         parts.setdefault(key, []).append((keys[here] & (1 << 32) - 1, counts[here]))
     flights = ", ".join(f"({number}, {round(start * MICROS)})" for number, start in starts.items())
+    passed = passed_sql(folded.steps, "bid_ts", "begins", "max")
     spend = connection.execute(
         f"""WITH flight(number, begins) AS (VALUES {flights or "(-1, 0)"})
-        SELECT campaign, (bid_ts - begins) / {DAY_SECONDS * MICROS}, sum(micros)
+        SELECT campaign, {passed} / {DAY_SECONDS * MICROS}, sum(micros)
         FROM impressions JOIN flight ON number = campaign GROUP BY 1, 2"""
     )
     for campaign, day, micros in spend:

@@ -10,6 +10,10 @@ budgets and counters are folds of it.
     memory        what was learned (multipliers, markets, traffic), and requests by hour
                   (`request_rows.py`): useful, never needed
     compacted     Parquet files that took rows over; a file that is not listed does not exist
+    losses        bids that were lost, many to a row, until the last of them expires
+    conflicts     billing notices that named another price than the one that was booked
+    steps         steps of the machine's clock that were accepted: no time passed in between
+    doubts        when the machine's clock was not believed, and the rows written meanwhile
 """
 
 import fcntl
@@ -25,8 +29,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from kreach.adsystem.ledger.clock_rows import read_steps
 from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
+from kreach.service.clock import ClockMark
 from kreach.service.logs import Log
 from kreach.service.sqlite import (
     OtherSchema,
@@ -65,8 +71,20 @@ CREATE TABLE IF NOT EXISTS compacted (
     file TEXT PRIMARY KEY, first_row INTEGER NOT NULL, last_row INTEGER NOT NULL,
     rows INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS losses (
+    batch INTEGER PRIMARY KEY, until INTEGER NOT NULL, impressions BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS conflicts (
+    impression INTEGER NOT NULL, campaign INTEGER NOT NULL, micros INTEGER NOT NULL,
+    other_micros INTEGER NOT NULL, ts INTEGER NOT NULL, PRIMARY KEY (impression, other_micros)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS steps (before INTEGER NOT NULL, after INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS doubts (
+    number INTEGER PRIMARY KEY, began INTEGER NOT NULL, lead_seconds REAL NOT NULL,
+    ended INTEGER, outcome TEXT, first_row INTEGER NOT NULL, last_row INTEGER
+);
 """
-_SCHEMA = Schema(1, _TABLES)
+_SCHEMA = Schema(2, _TABLES, {1: lambda connection: None})  # 2: only new tables
 
 _WRITES = {
     "grant": "INSERT OR REPLACE INTO grants VALUES (?, ?)",
@@ -75,6 +93,9 @@ _WRITES = {
     "memory": "INSERT OR REPLACE INTO memory VALUES (?, ?, ?)",
     "moment": """INSERT INTO meta VALUES ('moment', ?)
         ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)""",
+    "losses": "INSERT INTO losses (until, impressions) VALUES (?, ?)",
+    "forget_losses": "DELETE FROM losses WHERE until < ?",
+    "mark": "INSERT OR REPLACE INTO meta VALUES ('mark', ?), ('boot', ?), ('uptime', ?)",
 }
 # one statement for all impressions of a commit: with one for each, this thread would wait for the
 # interpreter lock, beside the thread that answers requests, once for every row
@@ -91,7 +112,9 @@ _Record = tuple[str, Any, Done | None]
 def open_reader(folder: Path) -> sqlite3.Connection:
     """A connection that only reads; a store without a journal has no rows."""
     path = folder / FILE
-    return open_read_only(path, _SCHEMA) if path.exists() else open_empty(_SCHEMA)
+    if not path.exists():
+        return open_empty(_SCHEMA)
+    return open_read_only(path, _SCHEMA, older=True)  # which lacks only tables
 
 
 class Journal:
@@ -106,6 +129,9 @@ class Journal:
             check_intact(self._connection)
             self.epoch = self._next_epoch()
             self.id = format(self._meta("id"), "x")
+            self.clock_mark = self.mark_of(self._connection)
+            self.steps = read_steps(self._connection)  # of the clock, that were accepted
+            self.fenced_epoch = self._meta("fence")  # whose bids a repair of the clock ended
         except sqlite3.Error as error:
             os.close(self._lock)
             if isinstance(error, OtherSchema):
@@ -114,6 +140,9 @@ class Journal:
         self.failure: str | None = None
         self.commits = 0
         self._queue: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
+        self._start_writer()
+
+    def _start_writer(self) -> None:
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()
 
@@ -130,14 +159,20 @@ class Journal:
         return self._meta("epoch")
 
     def _meta(self, name: str) -> int:
-        found = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,))
-        row = found.fetchone()
-        return 0 if row is None else int(row[0])
+        return _read_meta(self._connection, name)
 
     def last_moment(self) -> float:
         """The latest time in the log, in seconds."""
-        last = self._connection.execute("SELECT max(ts) FROM impressions").fetchone()[0] or 0
-        return max(last, self._meta("moment")) / MICROS
+        return self.mark_of(self._connection).not_before
+
+    @staticmethod
+    def mark_of(connection: sqlite3.Connection) -> ClockMark:
+        """What a log knows of time."""
+        last = connection.execute("SELECT max(ts) FROM impressions").fetchone()[0] or 0
+        moment, mark, boot, uptime = (
+            _read_meta(connection, name) for name in ("moment", "mark", "boot", "uptime")
+        )
+        return ClockMark(max(last, moment) / MICROS, mark / MICROS, boot, uptime / MICROS)
 
     def catalogue_number(self, version: str) -> int:
         """The number under which a catalogue's rows are stored; waits for the log.
@@ -185,6 +220,10 @@ class Journal:
         self._queue.put(None)
         self._writer.join()
         self._connection.close()
+        self.release()
+
+    def release(self) -> None:
+        """Let others open the store."""
         os.close(self._lock)
 
     def _write(self) -> None:
@@ -243,6 +282,11 @@ class Journal:
         if self.failure != reason:
             self._log.error("log cannot be written", reason=reason)
         self.failure = reason
+
+
+def _read_meta(connection: sqlite3.Connection, name: str) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _lock(folder: Path) -> int:

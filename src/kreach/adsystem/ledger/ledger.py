@@ -1,4 +1,4 @@
-"""Open bids: reserved when made, then posted once, voided or expired.
+"""Open bids: reserved when made, then posted once, voided (lost) or expired.
 
 A bid takes one byte of memory: all else is in its token. Reserved money is summed by the second it
 expires in, so expiring bids does not visit single ones.
@@ -8,15 +8,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.tokens import Claim
 from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
+from kreach.numeric.types import IntArray
 
 __all__ = ["Expired", "Ledger", "Outcome", "family_key"]
 
 _CHUNK = 1 << 16
-_OUT, _WON, _POSTED, _VOID = 1, 2, 3, 4
+_OUT, _WON, _POSTED, _VOID, _LOSING = 1, 2, 3, 4, 5
 
 
 def family_key(number: int) -> int:
@@ -33,6 +36,7 @@ class Outcome(Enum):
 
     DONE = "done"
     REPEATED = "repeated"  # a duplicate; nothing changes
+    CONFLICT = "conflict"  # a duplicate with another price; the first one stands
     EXPIRED = "expired"
     UNKNOWN = "unknown"  # no such bid is open: never made, or voided already
     OVERPRICED = "overpriced"  # dearer than the bid
@@ -53,8 +57,9 @@ class Ledger:
     Accounts are by the number of the campaign; those of families by `family_key`.
     """
 
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
+    def __init__(self, epoch: int, fenced_epoch: int = 0) -> None:
+        """Bids of runs up to `fenced_epoch` are no longer honoured: time was set back since."""
+        self.epoch, self._fenced_epoch = epoch, fenced_epoch
         self.accounts: dict[int, Account] = {}
         self._sequence = 0
         self._states: dict[int, bytearray] = {}
@@ -64,6 +69,8 @@ class Ledger:
         self._out: dict[int, dict[tuple[int, int, int], list[int]]] = {}
         self._wins: dict[int, Claim] = {}
         self._before: dict[int, int] = {}  # impressions of earlier runs: when their tokens expire
+        self._lost_before: IntArray = np.zeros(0, dtype=np.int64)  # the same for losses, sorted,
+        self._voided: dict[int, int] = {}  # and those told since: when their tokens expire
         self._swept = 0
 
     @property
@@ -79,6 +86,10 @@ class Ledger:
     def remember(self, impressions: Iterable[tuple[int, int]]) -> None:
         """Impressions of earlier runs whose notices may still be repeated: id and expiry."""
         self._before.update(impressions)
+
+    def remember_lost(self, impressions: IntArray) -> None:
+        """Bids of earlier runs that were lost: they are not open."""
+        self._lost_before = np.sort(impressions)
 
     def reserve(
         self, campaign: int, catalogue: int, group: int, micros: int, now: float, seconds: int
@@ -148,7 +159,11 @@ class Ledger:
         return outcome
 
     def post(self, claim: Claim, price: int, now: float) -> Outcome:
-        """A billing notice: spend the price, once."""
+        """A billing notice, once. Then call `posted`, or `unpost`.
+
+        The money stays reserved until the log has the price: if that fails, the bid is out again,
+        and nothing of it may have been bid elsewhere.
+        """
         outcome = self._check(claim, now)
         if outcome is not Outcome.DONE:
             return outcome
@@ -157,44 +172,70 @@ class Ledger:
         account = self.accounts[claim.campaign]
         day = account.day_of(claim.issued_micros)
         if claim.epoch != self.epoch:
-            if not account.post_carried(claim.micros, price, day):
+            if not account.hold_carried(claim.micros, day):
                 return Outcome.UNKNOWN
             self._before[claim.impression] = claim.expires
             return Outcome.DONE
-        account.post(claim.micros, price, day)
         self._add_out(claim, day, -claim.micros, -1)
         self._set(claim, _POSTED)
         return Outcome.DONE
+
+    def posted(self, claim: Claim, price: int) -> None:
+        """The log has the price: spend it, free the rest."""
+        account = self.accounts[claim.campaign]
+        account.post(claim.micros, price, account.day_of(claim.issued_micros))
 
     def was_won(self, claim: Claim) -> bool:
         """Whether a win notice came first; forgets it."""
         return claim.epoch == self.epoch and self._wins.pop(claim.sequence, None) is not None
 
-    def unpost(self, claim: Claim, price: int, *, won: bool) -> None:
+    def unpost(self, claim: Claim, *, won: bool) -> None:
         """Undo a post that could not be logged: the bid is open again."""
         account = self.accounts[claim.campaign]
         day = account.day_of(claim.issued_micros)
         if claim.epoch != self.epoch:
-            account.unpost_carried(claim.micros, price, day)
+            account.unhold_carried(claim.micros, day)
             self._before.pop(claim.impression, None)
             return
-        account.unpost(claim.micros, price, day)
         self._add_out(claim, day, claim.micros, 1)
         self._set(claim, _WON if won else _OUT)
         if won:
             self._wins[claim.sequence] = claim
 
     def void(self, claim: Claim, now: float) -> Outcome:
-        """A loss notice: free the money. Those of an earlier run wait for their expiry."""
+        """A loss notice: the bid is not open any more. Then call `voided`, or `unvoid`."""
         outcome = self._check(claim, now)
-        if outcome is not Outcome.DONE or claim.epoch != self.epoch:
-            return Outcome.UNKNOWN if outcome is Outcome.DONE else outcome
+        if outcome is not Outcome.DONE:
+            return outcome
         account = self.accounts[claim.campaign]
-        day = account.day_of(claim.issued_micros)
-        account.release(claim.micros, day)
-        self._add_out(claim, day, -claim.micros, -1)
-        self._set(claim, _VOID)
+        if claim.epoch != self.epoch:
+            if not account.covers_carried(claim.micros):
+                return Outcome.UNKNOWN
+            self._voided[claim.impression] = claim.expires
+            return Outcome.DONE
+        self._add_out(claim, account.day_of(claim.issued_micros), -claim.micros, -1)
+        self._set(claim, _LOSING)
         return Outcome.DONE
+
+    def voided(self, claim: Claim) -> None:
+        """The log has the loss: free the money."""
+        account = self.accounts[claim.campaign]
+        if claim.epoch != self.epoch:
+            account.release_carried(claim.micros)
+            return
+        account.release(claim.micros, account.day_of(claim.issued_micros))
+        self._set(claim, _VOID)
+
+    def unvoid(self, claim: Claim, *, won: bool) -> None:
+        """Undo a void that could not be logged: the bid is open again."""
+        if claim.epoch != self.epoch:
+            self._voided.pop(claim.impression, None)
+            return
+        day = self.accounts[claim.campaign].day_of(claim.issued_micros)
+        self._add_out(claim, day, claim.micros, 1)
+        self._set(claim, _WON if won else _OUT)
+        if won:
+            self._wins[claim.sequence] = claim
 
     def expire(self, now: float) -> Expired:
         """Free what no notice came for in time."""
@@ -217,20 +258,29 @@ class Ledger:
         if now - self._swept > 60:
             self._swept = int(now)
             self._before = {i: until for i, until in self._before.items() if until > now}
+            self._voided = {i: until for i, until in self._voided.items() if until > now}
         return expired
 
     def _check(self, claim: Claim, now: float) -> Outcome:
         """Whether a bid is open."""
-        if claim.expires <= now:
+        if claim.expires <= now or claim.epoch <= self._fenced_epoch:
             return Outcome.EXPIRED
         if claim.campaign not in self.accounts:
             return Outcome.UNKNOWN
         if claim.epoch != self.epoch:
-            return Outcome.REPEATED if claim.impression in self._before else Outcome.DONE
+            if claim.impression in self._before:
+                return Outcome.REPEATED
+            return Outcome.UNKNOWN if self._was_lost(claim.impression) else Outcome.DONE
         state = self._state(claim)
         if state == _POSTED:
             return Outcome.REPEATED
         return Outcome.DONE if state in {_OUT, _WON} else Outcome.UNKNOWN
+
+    def _was_lost(self, impression: int) -> bool:
+        if impression in self._voided:
+            return True
+        at = int(np.searchsorted(self._lost_before, impression))
+        return at < len(self._lost_before) and int(self._lost_before[at]) == impression
 
     def _state(self, claim: Claim) -> int:
         states = self._states.get(claim.sequence // _CHUNK)

@@ -7,20 +7,22 @@ from typing import Any
 
 import msgspec
 
+from kreach.adsystem.ledger.applied_rows import read_applied, read_applied_at
+from kreach.adsystem.ledger.notice_rows import count_conflicts
 from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall
 from kreach.adsystem.log.snapshot import journal_reader
 from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.times import Window, iso_micros, to_micros
 
-__all__ = ["last_pace", "pacing_of"]
+__all__ = ["applied_at", "applied_revision", "last_pace", "pacing_of"]
 
 _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 
 def last_pace(store: Path, campaign: int) -> Pace | None:
     """The newest entry of a campaign, if there is one; summed over bidders."""
-    rows, reasons, limits = [], [], []
+    rows, reasons, limits, conflicts = [], [], [], 0
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
             if reader is not None:
@@ -31,14 +33,39 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
                 ).fetchall()
                 reasons.append(read_shortfall(reader, campaign))
                 limits.append(read_cost_limit(reader, campaign))
+                conflicts += count_conflicts(reader, campaign)
     if not rows:
         return None
     # of several bidders all must fall short: what one cannot spend another may
     reason = reasons[0] if all(reasons) else None
     limit = max((most for most in limits if most is not None), default=None)
     return msgspec.structs.replace(
-        _pace(_together(rows)), under_delivery=reason, max_cost_per_reach=limit
+        _pace(_together(rows)),
+        under_delivery=reason,
+        max_cost_per_reach=limit,
+        conflicts=conflicts,
     )
+
+
+def applied_revision(store: Path) -> int | None:
+    """The newest revision of campaigns that all bidders bid by; None if there is no bidder."""
+    found = []
+    for folder in log_folders(store):
+        with journal_reader(folder) as reader:
+            if reader is not None:
+                found.append(read_applied(reader))
+    return min(found, default=None)
+
+
+def applied_at(store: Path, campaign: int, revision: int) -> str | None:
+    """When the last bidder loaded a change; None if one did not, or had it when it started."""
+    found = []
+    for folder in log_folders(store):
+        with journal_reader(folder) as reader:
+            if reader is not None:
+                found.append(read_applied_at(reader, campaign, revision))
+    known = [at_us for at_us in found if at_us is not None]
+    return iso_micros(max(known)) if known and len(known) == len(found) else None
 
 
 def pacing_of(store: Path, campaign: int, window: Window, points: int) -> tuple[Pace, ...]:
@@ -129,5 +156,6 @@ def _pace(row: tuple[Any, ...]) -> Pace:
         bids=bids,
         wins=wins,
         losses=losses,
+        open_exposure_micros=reserved + carried,
         win_rate=wins / bids if bids else None,
     )

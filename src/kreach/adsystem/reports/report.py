@@ -192,7 +192,11 @@ class Creative(Document, frozen=True, kw_only=True):
 
 
 class CampaignDefinition(Document, frozen=True, kw_only=True):
-    """A campaign as it is stored. Money is in the ad system's currency, bid limits are CPM."""
+    """A campaign as it is stored. Money is in the ad system's currency, bid limits are CPM.
+
+    `in_force` says whether all bidders bid by it: after a change it is false for a moment, and once
+    it is true nothing is bid beyond a lowered budget. Null while there is no bidder.
+    """
 
     id: str
     budget: float
@@ -214,6 +218,7 @@ class CampaignDefinition(Document, frozen=True, kw_only=True):
     deals_only: bool = False
     state: str
     family: str | None = None
+    in_force: bool | None = None
 
 
 class FamilyDefinition(Document, frozen=True, kw_only=True):
@@ -443,7 +448,9 @@ class Pace(Document, frozen=True, kw_only=True):
     of a campaign also has the limit of that, `max_cost_per_reach`: the campaign's own, or the
     default by the market as it is known. `under_delivery` says why the plan cannot spend the
     budget: too few eligible requests, the bid limit, other campaigns, that limit, or the budget
-    or the cap of the campaign's family.
+    or the cap of the campaign's family. `open_exposure_micros` is what bids that are out may still
+    cost, also beyond a budget that was lowered since. `conflicts` counts impressions for which
+    notices named several prices: the first one is booked.
     """
 
     ts: str
@@ -460,6 +467,8 @@ class Pace(Document, frozen=True, kw_only=True):
     losses: MayWithhold[int] = None
     win_rate: MayWithhold[float] = None
     under_delivery: MayWithhold[str] = None
+    open_exposure_micros: MayWithhold[int] = None
+    conflicts: MayWithhold[int] = None
 
 
 class PacingDocument(Document, frozen=True, kw_only=True):
@@ -472,11 +481,15 @@ class PacingDocument(Document, frozen=True, kw_only=True):
 
 
 class Status(Summary, frozen=True, kw_only=True):
-    """Delivery of a campaign, reach so far by cap, and the bidder's last pacing record."""
+    """Delivery of a campaign, reach so far by cap, and the bidder's last pacing record.
+
+    `in_force_since` is when the last change came into force, if it came while bidders ran.
+    """
 
     people: MayWithhold[int] = None
     reach: tuple[CapReport, ...] = ()
     pace: MayWithhold[Pace] = None
+    in_force_since: str | None = None
     noise: NoiseInfo | None = None
     correction: MayWithhold[CorrectionInfo] = None
 

@@ -29,6 +29,7 @@ from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.live_panel_together import panel_document
+from kreach.adsystem.reports.pacing import applied_at, applied_revision
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
 from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
@@ -104,7 +105,7 @@ class ReportService:
         stored = self.store.campaigns.add(
             campaign, self._quota(limits), review_required=self._review_required
         )
-        return _definition(stored.campaign)
+        return self._definition(stored)
 
     def _family_of(self, campaign: Campaign) -> Family:
         assert campaign.family is not None
@@ -121,7 +122,17 @@ class ReportService:
             campaign_id, changes, self._quota(limits), review_required=self._review_required
         )
         self.policy.campaign_changed(stored)
-        return _definition(stored.campaign)
+        return self._definition(stored)
+
+    def _definition(self, stored: StoredCampaign) -> CampaignDefinition:
+        return _definition(stored.campaign, self._in_force(stored))
+
+    def _in_force(self, stored: StoredCampaign) -> bool | None:
+        try:
+            applied = applied_revision(self.store.settings.store)
+        except LogUnavailable:  # a change is stored all the same
+            return None
+        return _in_force(stored, applied)
 
     def _quota(self, limits: AdvertiserLimits | None) -> Quota | None:
         return None if limits is None else Quota(limits, self._clock())
@@ -131,7 +142,7 @@ class ReportService:
     ) -> CampaignDefinition:
         """Approve or reject a creative."""
         stored = self.store.campaigns.review(campaign_id, creative, decision, reason)
-        return _definition(stored.campaign)
+        return self._definition(stored)
 
     def create_family(
         self, document: dict[str, Any], limits: AdvertiserLimits | None = None
@@ -172,6 +183,7 @@ class ReportService:
         """
         page, following = _page(self.store.campaigns.all(owner=owner), after, limit)
         summaries = []
+        applied = applied_revision(self.store.settings.store)
         with self.policy.view(page) as view:
             unique = view.unique_reach(page)
             for stored in page:
@@ -181,7 +193,7 @@ class ReportService:
                 notes = self._reach_notes(view, stored, version) if visible else ()
                 summaries.append(
                     CampaignSummary(
-                        **_fields(_definition(stored.campaign)),
+                        **_fields(_definition(stored.campaign, _in_force(stored, applied))),
                         status=Summary(
                             **_money(stored, delivery, notes),
                             not_bidding=_not_bidding(stored),
@@ -219,10 +231,11 @@ class ReportService:
             people=people if reports else None,
             reach=reports,
             pace=pace,
+            in_force_since=applied_at(self.store.settings.store, stored.number, stored.revision),
             noise=figures.noise,
             correction=figures.correction,
         )
-        return CampaignStatus(**_fields(_definition(stored.campaign)), status=status)
+        return CampaignStatus(**_fields(self._definition(stored)), status=status)
 
     def _delivery(self, view: View, stored: StoredCampaign, question: str) -> Delivery:
         delivery = view.delivery(stored)
@@ -462,14 +475,18 @@ class ReportService:
             return str(error)
 
 
-def _definition(campaign: Campaign) -> CampaignDefinition:
-    document = campaign.document()
+def _definition(campaign: Campaign, in_force: bool | None = None) -> CampaignDefinition:
+    document = campaign.document() | {"in_force": in_force}
     keys = [creative.key for creative in campaign.creatives]
     for key, creative in zip(keys, document["creatives"], strict=True):
         creative["key"] = key
     if keys:
         document["creative"]["key"] = keys[0]
     return msgspec.convert(document, CampaignDefinition)
+
+
+def _in_force(stored: StoredCampaign, applied: int | None) -> bool | None:
+    return None if applied is None else stored.revision <= applied
 
 
 def _family_definition(family: Family, members: Sequence[str]) -> FamilyDefinition:

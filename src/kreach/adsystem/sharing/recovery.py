@@ -170,7 +170,8 @@ def _read_log(
     finally:
         store.close()
     starts = {stored.number: stored.campaign.start.timestamp() for stored in campaigns}
-    spent = fold_log(journal, folder, starts, {}, now).spent
+    folded = fold_log(journal, folder, starts, {}, now)
+    spent = folded.spent
     reader = open_reader(folder)
     grants: dict[int, int] = dict(reader.execute("SELECT campaign, micros FROM grants"))
     reader.close()
@@ -179,7 +180,7 @@ def _read_log(
     for stored in campaigns:
         number, campaign = stored.number, stored.campaign
         limit = as_micros("budget", campaign.budget)
-        account = Account(limit, None, starts[number])
+        account = Account(limit, None, starts[number], folded.steps)
         if campaign.family is not None:
             account.join(shared[campaign.family])
         for day, micros in spent.get(number, {}).items():

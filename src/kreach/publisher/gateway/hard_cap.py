@@ -10,7 +10,7 @@ from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.publisher.gateway.pseudonyms import Pseudonyms
 from kreach.publisher.gateway.settings import FamilyCap, HardCap
 from kreach.publisher.gateway.showings import Showing, ShowingStore
-from kreach.service.clock import Clock, SteadyClock
+from kreach.service.clock import Clock, ClockMark, SteadyClock
 
 __all__ = ["UNLISTED_SECONDS", "HardCaps", "Holds"]
 
@@ -96,7 +96,7 @@ class HardCaps:
         self._clock: Clock = clock or SteadyClock()
         self.showings = ShowingStore(folder, self._prune_before)
         if clock is None:
-            self._clock = SteadyClock(self.showings.latest_us / MICROS)
+            self._clock = SteadyClock(ClockMark(self.showings.latest_us / MICROS))
         names = {one.name: None for some in self._counters.values() for one in some}
         self._pseudonyms = Pseudonyms(self.showings.key, tuple(names))
         self.holds = Holds(hold_seconds)

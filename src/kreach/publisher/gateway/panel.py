@@ -41,7 +41,7 @@ from kreach.publisher.panel.offline import LEDGER, panel_key
 from kreach.publisher.panel.release import Floors, PanelPublisher, TooSmall
 from kreach.publisher.panel.sample import Panel, choose_panel
 from kreach.publisher.store import PanelBuild, read_panel_build
-from kreach.service.clock import Clock, SteadyClock
+from kreach.service.clock import Clock, ClockMark, SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
 
@@ -83,7 +83,7 @@ class GatewayPanel:
         self._written: tuple[Correction, ...] = ()
         self._earlier = _read_earlier(settings.out, log)  # also of catalogues served no longer
         self.showings = ShowingStore(store / PANEL_FOLDER, self._prune_before)
-        self._clock: Clock = clock or SteadyClock(self.showings.latest_us / MICROS)
+        self._clock: Clock = clock or SteadyClock(ClockMark(self.showings.latest_us / MICROS))
         self._ledger = PanelLedger(store / PANEL_FOLDER / LEDGER)
         self._lock = threading.RLock()  # of the ledger and the samples
         self._builds: dict[str, PanelBuild] = {}

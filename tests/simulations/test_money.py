@@ -1,0 +1,169 @@
+"""Schedules of faults: the books are right in all of them, and wrong when the code is."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulations.money.redis import SimulatedRedis
+from simulations.money.run import fast_folder, run_schedules, run_seed
+
+from kreach.adsystem.bidserver import clock_watch, local_grants
+from kreach.adsystem.ledger import fold, journal
+from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.ledger import Ledger
+from kreach.adsystem.sharing import fleet_member
+from kreach.service import steady_clock
+
+SCHEDULES = 1_200  # more by `make soak`
+_TO_CATCH = 600  # schedules within which a mistake must be noticed
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with fast_folder() as made:
+        yield made
+
+
+def test_the_books_are_right_whatever_happens(folder: Path) -> None:
+    failures = run_schedules(range(SCHEDULES), folder)
+    assert not failures, "\n".join(failure.text() for failure in failures)
+
+
+def test_a_seed_is_a_schedule(folder: Path) -> None:
+    for seed in (3, 4, 5):
+        assert run_seed(seed, folder) == run_seed(seed, folder)
+
+
+def forget_losses(patch: pytest.MonkeyPatch) -> None:
+    """A crash forgets which bids were lost."""
+    patch.setattr(Ledger, "remember_lost", lambda self, lost: None)
+
+
+def forget_bills(patch: pytest.MonkeyPatch) -> None:
+    """A crash forgets which bids were billed."""
+    patch.setattr(Ledger, "remember", lambda self, impressions: None)
+
+
+def forget_what_is_out(patch: pytest.MonkeyPatch) -> None:
+    """A crash forgets that bids are out."""
+
+    def carry(self: Account, granted: int, until: float) -> None:
+        self.granted, self.carried_until = max(granted, self.spent), until
+
+    patch.setattr(Account, "carry", carry)
+
+
+def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Notices are acknowledged before they are on the disk."""
+    submit = journal.Journal.submit
+
+    def early(self: Any, kind: str, values: Any, done: Any = None) -> None:
+        submit(self, kind, values, None)
+        if done is not None:
+            done(None)
+
+    patch.setattr(journal.Journal, "submit", early)
+
+
+def free_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """What a bill saves is bid again before the log has the bill."""
+    post, posted, unpost = Ledger.post, Ledger.posted, Ledger.unpost
+
+    def early(self: Ledger, claim: Any, price: int, now: float) -> Any:
+        outcome = post(self, claim, price, now)
+        if outcome.value == "done":
+            posted(self, claim, price)
+        return outcome
+
+    def undo(self: Ledger, claim: Any, *, won: bool) -> None:
+        account = self.accounts[claim.campaign]
+        day = account.day_of(claim.issued_micros)
+        account.book(-claim.micros, day)
+        account._hold(claim.micros, day)
+        unpost(self, claim, won=won)
+
+    patch.setattr(Ledger, "post", early)
+    patch.setattr(Ledger, "posted", lambda self, claim, price: None)
+    patch.setattr(Ledger, "unpost", undo)
+
+
+def use_grants_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Money is bid before the log knows that it may be out."""
+    request = local_grants.LocalGrants.request
+
+    def early(self: Any, number: int) -> None:
+        account = self._accounts[number]
+        wanted = account.wanted_grant(local_grants.grant_size(account))
+        request(self, number)
+        account.granted = max(account.granted, wanted or 0)
+
+    patch.setattr(local_grants.LocalGrants, "request", early)
+
+
+def follow_the_wall(patch: pytest.MonkeyPatch) -> None:
+    """The clock believes every step forward, as it once did."""
+    patch.setattr(steady_clock, "TOLERANCE_SECONDS", 1e12)
+
+
+def forget_steps(patch: pytest.MonkeyPatch) -> None:
+    """Accepted steps of the clock are forgotten by a restart."""
+    patch.setattr(journal, "read_steps", lambda connection: ())
+    patch.setattr(fold, "read_steps", lambda connection: ())
+
+
+def ignore_steps(patch: pytest.MonkeyPatch) -> None:
+    """Days of budgets are days of the wall clock."""
+    patch.setattr(clock_watch.ClockWatch, "steps", (), raising=False)
+    patch.setattr(Account, "day_of", lambda self, at: (at - self._start_micros) // 86_400_000_000)
+
+
+def lease_what_others_hold(patch: pytest.MonkeyPatch) -> None:
+    """Redis looks at what others spent, not at what they hold."""
+    lease = SimulatedRedis._lease
+
+    def generous(self: SimulatedRedis, key: str, me: str, limit: int, *rest: Any) -> list[int]:
+        others = sum(held - used for name, (held, used) in self.money.get(key, {}).items())
+        return lease(self, key, me, limit + others, *rest)
+
+    patch.setattr(SimulatedRedis, "_lease", generous)
+
+
+def give_back_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Others lease what this bidder's log still holds."""
+    patch.setattr(fleet_member, "_set_aside", lambda budgets, minimum: budgets)
+
+
+# and the seed from which on to look: most schedules do not come near a given mistake
+MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    forget_losses: 30,
+    forget_bills: 0,
+    forget_what_is_out: 0,
+    answer_before_the_commit: 0,
+    free_before_the_commit: 45,
+    use_grants_before_the_commit: 150,
+    follow_the_wall: 0,
+    forget_steps: 130,
+    ignore_steps: 0,
+    lease_what_others_hold: 0,
+    give_back_before_the_commit: 410,
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mistake_is_noticed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, mutant: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutant(monkeypatch)
+    seeds = range(MUTANTS[mutant], MUTANTS[mutant] + _TO_CATCH)
+    assert any(run_seed(seed, folder)[0] is not None for seed in seeds), mutant.__doc__
+
+
+def test_a_failure_is_cut_down_to_what_matters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_bills(monkeypatch)
+    seed = next(seed for seed in range(_TO_CATCH) if run_seed(seed, folder)[0] is not None)
+    (failure,) = run_schedules([seed], folder)
+    assert len(failure.trace) < 40
+    assert f"--seed {seed}" in failure.text()
