@@ -212,7 +212,7 @@ def test_overlapping_groups_are_looked_at_in_every_partition_and_combination() -
     assert (seen.min_distinct, seen.homogeneous_people) == (1, 8)
 
 
-SEED = SeedView("drawn", 128, True, None, 17, True, False, False)
+SEED = SeedView("drawn", 128, True, False, 17, True, False, False)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ SEED = SeedView("drawn", 128, True, None, 17, True, False, False)
     [
         ({}, "ok"),
         ({"released": True}, "danger"),
-        ({"guessed": 3}, "danger"),
-        ({"guessed": 3, "by_chance": False}, "warning"),
+        ({"guessed": True}, "danger"),
+        ({"guessed": True, "by_chance": False}, "warning"),
         ({"origin": "given", "bits": 40}, "danger"),
         ({"origin": "given", "bits": 40, "reproduced": False}, "warning"),
         ({"origin": "given"}, "warning"),

@@ -209,9 +209,9 @@ def _seed_findings(seed: SeedView) -> Iterator[Finding]:
     if not seed.by_chance:
         text = "these groups follow from visits and columns alone: whoever has both can form them"
         yield Finding("warning", text, check, "any seed", floor)
-    elif seed.guessed is not None:
+    elif seed.guessed:
         text = f"of {seed.tried} obvious seeds one gives exactly these groups"
-        yield Finding("danger", f"{text}: {again}", check, f"seed {seed.guessed}", floor)
+        yield Finding("danger", f"{text}: {again}", check, "guessed", floor)
     elif seed.reproduced and seed.bits < GUESSABLE_BITS:
         text = f"the seed has {seed.bits} bits and can be found by trying"
         yield Finding("danger", f"{text}: {again}", check, number, floor)

@@ -94,15 +94,15 @@ class SeedView:
     """Whether others who have the visits could form the same groups again.
 
     `origin`: "drawn" at random, "given" by whoever built, or "unknown". `bits` of the seed.
-    `reproduced`: groups formed again with it are these. `guessed`: an obvious seed, of `tried`
-    ones, that gives these groups. `by_chance`: not every seed does. `released`: it stands in the
+    `reproduced`: groups formed again with it are these. `guessed`: an obvious seed, one of
+    `tried`, gives these groups. `by_chance`: not every seed does. `released`: it stands in the
     release. `readable`: others on the machine may read the publisher's half.
     """
 
     origin: str
     bits: int
     reproduced: bool
-    guessed: int | None
+    guessed: bool
     tried: int
     by_chance: bool
     released: bool

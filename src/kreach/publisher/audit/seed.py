@@ -36,9 +36,9 @@ def seed_view(
     origin = str(facts.get("seed_origin") or ("unknown" if seed is None else "given"))
     strategy = NamedStrategy.of_facts(facts).strategy()
     obvious = _obvious(str(facts["version"]), people.count)
-    guessed = next((s for s in obvious if _forms(people, assignment, strategy, s)), None)
+    guessed = any(_forms(people, assignment, strategy, obvious_seed) for obvious_seed in obvious)
     reproduced = seed is not None and _forms(people, assignment, strategy, seed)
-    by_chance = guessed is None or not _forms(people, assignment, strategy, draw_seed())
+    by_chance = not guessed or not _forms(people, assignment, strategy, draw_seed())
     return SeedView(
         origin,
         0 if seed is None else seed.bit_length(),
