@@ -4,6 +4,7 @@ It shares no code with the bidder. It reads the request and the response as JSON
 what it is: VAST is parsed, native responses are compared with the assets that were asked for.
 """
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ def violations(
     """
     rates = rates or {"USD": 1.0}
     found = list(_response(request, response, rates, seat))
+    if any(seatbid.get("bid") for seatbid in response.get("seatbid", ())):
+        found += _consent(request)
     seen: set[str] = set()
     for seatbid in response.get("seatbid", ()):
         for bid in seatbid.get("bid", ()):
@@ -55,6 +58,42 @@ def _response(request: Any, response: Any, rates: Mapping[str, float], seat: str
             yield "seat is on bseat"
         if seatbid.get("seat", seat) != seat:
             yield "seat is not ours"
+
+
+def _consent(request: Any) -> Iterator[str]:
+    """Why nobody may bid on a request at all, with the bidder's default policy."""
+    regs, user = _object(request.get("regs")), _object(request.get("user"))
+    older = _object(regs.get("ext"))
+
+    def signal(name: str) -> Any:
+        return regs.get(name) or older.get(name)
+
+    if signal("coppa") == 1:
+        yield "a bid for a child (coppa)"
+    text = user.get("consent") or _object(user.get("ext")).get("consent")
+    if signal("gdpr") == 1:
+        if not isinstance(text, str) or not text:
+            yield "a bid under the GDPR without a TC string"
+        elif not {2, 4, 7} <= _consented_purposes(text):
+            yield "a bid under the GDPR without consent to its purposes"
+    usp = signal("us_privacy")
+    if isinstance(usp, str) and len(usp) == 4 and usp[2] in "Yy":
+        yield "a bid after an opt-out of sale (us_privacy)"
+
+
+def _consented_purposes(text: str) -> set[int]:
+    """Purposes with consent: 24 bits from bit 152 of the core segment of a TC string."""
+    core = text.split(".", maxsplit=1)[0]
+    try:
+        data = base64.urlsafe_b64decode(core + "=" * (-len(core) % 4))
+    except ValueError:
+        return set()
+    bits = "".join(f"{byte:08b}" for byte in data)
+    return {at + 1 for at, bit in enumerate(bits[152:176]) if bit == "1"}
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _bid(

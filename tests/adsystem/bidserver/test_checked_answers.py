@@ -13,6 +13,7 @@ from simulations.openrtb_requests import RATES, requests_in
 from tests.adsystem.bidserver.sample_bidders import NOW, bidding, sample_request
 
 REQUESTS = 500
+REGS = ({"coppa": 1}, {"gdpr": 1}, {"ext": {"us_privacy": "1YYN"}}, {"us_privacy": "1YNN"})
 SIZES = [(300, 250), (728, 90), (320, 50), (1, 1), (999, 999), (300, 600)]
 
 
@@ -98,6 +99,7 @@ def generated_request(chance: Random, number: int) -> dict[str, Any]:
         badv=some(chance, ["shop.example", "www.shop.example", "x.example"], 0.2),
         bapp=some(chance, ["1234", "5"]),
         wlang=some(chance, ["en", "de"]),
+        regs=chance.choice(REGS) if chance.random() < 0.1 else None,
         wseat=some(chance, ["kreach", "other"], 0.1),
         bseat=some(chance, ["other", "third"], 0.1),
     )
@@ -139,6 +141,14 @@ def test_the_checker_finds_what_is_wrong() -> None:
     wrong: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         (place | {"bidfloor": 2.01}, {}, {}),
         (place | {"secure": 1}, {"adm": "<img src=http://x>"}, {}),
+        (place, {}, {"regs": {"coppa": 1}}),
+        (place, {}, {"regs": {"ext": {"gdpr": 1}}}),
+        (
+            place,
+            {},
+            {"regs": {"gdpr": 1}, "user": {"consent": "CPXxRfAPXxRfAAfKABENB-CgAAAAAAAAAAY"}},
+        ),
+        (place, {}, {"regs": {"us_privacy": "1YYN"}}),
         (place | {"pmp": {"private_auction": 1}}, {}, {}),
         (place, {"dealid": "d"}, {}),
         (place, {"w": 301}, {}),

@@ -30,7 +30,7 @@ PUBLIC_REASONS = frozenset(
         *("no imp", "no user", "no group", "unknown catalogue", "unknown group"),
         *("tmax too short", "currency", "floor currency", "seat", "test"),
         *("duplicate imp id", "no media type", "private auction"),
-        *("not ready", "log cannot be written"),
+        *("not ready", "log cannot be written", "clock in doubt"),
         *REASONS,
     }
 )
