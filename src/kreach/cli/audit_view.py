@@ -125,12 +125,12 @@ def _show_visible(console: Any, report: "Audit") -> None:
 
     if not report.visible:
         return
-    heads = ("audience", "people", "fewest", "5 %", "median", "effective")
-    table = _table(
-        "People whom a campaign sees in a group", (*heads, "guess", "worst", "below floor")
-    )
-    for name, *numbers in visible_rows(report.visible[:_MAX_SEGMENTS]):
-        table.add_row(_safe(name), *map(str, numbers))
+    heads = ("audience", "people", "min", "median", "guess", "worst", "below floor")
+    table = _table("People whom a campaign sees in a group, and a guess who visits", heads)
+    for name, people, fewest, _, median, _, *guesses in visible_rows(
+        report.visible[:_MAX_SEGMENTS]
+    ):
+        table.add_row(_safe(name), *map(str, (people, fewest, median, *guesses)))
     console.print(table)
 
 
