@@ -32,6 +32,7 @@ NOT_RUN = {
     r"^kreach measure .*--engine spark": "starts Spark; tests/contract runs it on every engine",
     r"^kreach jobs .*(--last|\[)": "needs a bidder's store; tests/cli/test_jobs.py runs it",
     r"^kreach keys (rotate|revoke) ": "needs the id of a key; tests/adsystem/access runs it",
+    r"^kreach keys limit ": "needs a store with keys; tests/adsystem/access runs it",
     r"^kreach groups audience ": "needs people who match; tests/publisher/test_audience_file.py"
     " runs it",
     r"^kreach groups apply ": "needs who saw what; tests/cli/test_groups_apply.py runs it",

@@ -128,11 +128,7 @@ class ReportService:
         return _definition(stored.campaign, self._in_force(stored))
 
     def _in_force(self, stored: StoredCampaign) -> bool | None:
-        try:
-            applied = applied_revision(self.store.settings.store)
-        except LogUnavailable:  # a change is stored all the same
-            return None
-        return _in_force(stored, applied)
+        return _in_force(stored, applied_revision(self.store.settings.store))
 
     def _quota(self, limits: AdvertiserLimits | None) -> Quota | None:
         return None if limits is None else Quota(limits, self._clock())
