@@ -7,7 +7,15 @@ import numpy as np
 from kreach.errors import KreachError
 from kreach.publisher.people import Attribute, People
 
-__all__ = ["OTHER", "ValueCrowds", "pool_small_values", "refuse_identifying", "value_crowds"]
+__all__ = [
+    "OTHER",
+    "ValueCrowds",
+    "pool_small_values",
+    "pooling_warnings",
+    "publishable_columns",
+    "refuse_identifying",
+    "value_crowds",
+]
 
 OTHER = "(other)"
 _ALONE = 2  # a value of at most so many people is nearly a name
@@ -38,6 +46,26 @@ def value_crowds(attribute: Attribute, group_size: int) -> ValueCrowds:
     alone = int(counts[counts <= _ALONE].sum())
     identifying = len(counts) > 1 and alone > _IDENTIFYING_SHARE * len(attribute.codes)
     return ValueCrowds(len(counts), len(small), int(small.sum()), alone, identifying)
+
+
+def publishable_columns(
+    people: People, segments: tuple[str, ...], group_size: int
+) -> tuple[People, dict[str, int]]:
+    """People as a build keeps them: no identifying column, no segment of fewer than k people.
+
+    The second value counts the people whose value was pooled, by column.
+    """
+    refuse_identifying(people)
+    return pool_small_values(people, segments, group_size)
+
+
+def pooling_warnings(pooled: dict[str, int], group_size: int) -> list[str]:
+    """What was pooled, for people."""
+    return [
+        f"{name}: {count:,} people have values that fewer than {group_size} people share; they "
+        "are pooled and cannot be targeted on their own"
+        for name, count in pooled.items()
+    ]
 
 
 def refuse_identifying(people: People) -> None:
