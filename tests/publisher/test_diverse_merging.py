@@ -21,7 +21,7 @@ def merged(values: list[object], groups: list[int], floors: DiversityFloors) -> 
     floor = DiverseMerging(people_with(values), ("illness",), floors)
     counts = np.ones(len(groups), dtype=np.bool_)
     floor.merge(result, counts, np.zeros(max(groups) + 1, dtype=np.int64), min_counted=3)
-    return result.tolist()
+    return [int(group) for group in result]
 
 
 def test_two_groups_that_help_each_other_are_merged_and_no_others() -> None:

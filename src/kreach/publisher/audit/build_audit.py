@@ -1,9 +1,11 @@
-"""The audit of a folder that `kreach groups build` wrote."""
+"""The audit of a folder that `kreach groups build` or `kreach groups renew` wrote."""
 
 from collections.abc import Callable
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
+
+import numpy as np
 
 from kreach.publisher.audience_file import declared_audiences
 from kreach.publisher.audit.assess import audit
@@ -11,9 +13,11 @@ from kreach.publisher.audit.report import Audit, Subject
 from kreach.publisher.audit.seed import seed_view
 from kreach.publisher.audit.visit_model import model_view
 from kreach.publisher.grouping.named import NamedStrategy
-from kreach.publisher.store import read_build
+from kreach.publisher.lineage import Crowds
+from kreach.publisher.renewed_people import PAST
+from kreach.publisher.store import Build, read_build, read_private_columns
 
-__all__ = ["audit_build"]
+__all__ = ["audit_build", "past_crowds"]
 
 
 def audit_build(
@@ -56,4 +60,14 @@ def audit_build(
         ),
         columns_not_kept=tuple(facts.get("columns_not_kept") or ()),
         declared=declared_audiences(folder),
+        past=past_crowds(stored),
     )
+
+
+def past_crowds(build: Build) -> Crowds | None:
+    """What linking a renewed build with its earlier versions gives away; None for a first one."""
+    stored = read_private_columns(build.folder, PAST)
+    if not stored or build.assignment.overlapping:
+        return None
+    columns = [stored[name] for name in sorted(stored)]
+    return Crowds.of(np.stack([*columns, build.assignment.group_of()], axis=1))
