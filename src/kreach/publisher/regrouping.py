@@ -101,10 +101,11 @@ def regroup(
             sizes, occupied, cell_of_group, everybody[len(staying) :], k, generator
         )
         groups = np.concatenate([staying, seats])
-    cell_of_group = _main_cell(groups, everybody)
-    merged = _merge(groups, counts, cell_of_group, k)
-    merges = 0 if diverse is None else diverse.merge(groups, counts, cell_of_group, k)
+    merged = _merge(groups, counts, _main_cell(groups, everybody), k)
     split = _split(groups, before, counts, k, generator, diverse)
+    merges = 0  # after splits: what is merged here is not split again at once
+    if diverse is not None:
+        merges = diverse.merge(groups, counts, _main_cell(groups, everybody), k)
     moved = int(np.count_nonzero(groups[: len(staying)] != staying))
     _, compact = np.unique(groups, return_inverse=True)
     renewed = Assignment(compact.reshape(-1, 1), assignment.group_size, assignment.strategy)
