@@ -1,6 +1,7 @@
 """The next version of a build: who leaves, who joins, and that nobody else moves."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -420,3 +421,18 @@ def test_a_first_seed_that_can_be_guessed_stays_a_danger(tmp_path: Path) -> None
         facts["renewal"]["first"] = first
         path.write_text(json.dumps(facts))
         assert seed_findings(third)[1] == {"seed of the first version": level}
+
+
+@pytest.mark.parametrize(("floors", "required"), [(Floors(min_visible=9), 9), (Floors(10, 1), 5)])
+def test_the_audit_holds_a_build_to_its_floors_or_the_defaults(
+    tmp_path: Path, floors: Floors, required: int
+) -> None:
+    """Ten people of a shoe size in four groups of ten: few in each."""
+    visits = write_visits(tmp_path / "v.parquet", people(*OLD, week=0.5))
+    users = with_illness(tmp_path / "u.csv", dict.fromkeys(OLD, "none"))
+    options = BuildOptions(visits, 10, "random", tmp_path / "b", users, floors=floors, seed=1)
+    options = replace(options, segments=("shoe_size",), knowledge="dispersion")
+    build_groups(options, at(1), lambda _: None)
+    report = audit_build(tmp_path / "b", at(2), lambda _: None)
+    floor = next(f.floor for f in report.findings if f.check.startswith("visible people: shoe"))
+    assert floor.startswith(f"{required} people")

@@ -1,4 +1,11 @@
-"""Columns that a build keeps about people: what may not be kept, and values that too few share."""
+"""Columns that a build keeps about people: what may not be kept, and values that too few share.
+
+A build has one value per person and all people, so a column identifies if most values have at most
+two people behind them. `identifying.py` judges columns of a log, which is another question: there
+a value stands in many rows, may change from row to row, and is seen for some groups only. So it
+asks whether equal values are one person's. Counting people per value, as here, would refuse a town
+that has two people in the sample, and pass a session id that joins the rows of one person.
+"""
 
 from dataclasses import dataclass
 

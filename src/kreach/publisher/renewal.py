@@ -154,10 +154,7 @@ def renew_groups(
 
 def _floors(options: RenewOptions, old: Build) -> Floors:
     """The floors of the old build, unless others are named."""
-    try:
-        floors = Floors(**(old.facts.get("floors") or {}))
-    except TypeError:
-        raise KreachError.rule("old", "record floors that exist", old.facts["floors"]) from None
+    floors = Floors.of_facts(old.facts)
     if options.effective_anonymity is not None:
         floors = replace(floors, effective_anonymity=options.effective_anonymity)
     return (

@@ -14,6 +14,7 @@ from kreach.publisher.audit.seed import seed_view
 from kreach.publisher.audit.visit_model import model_view
 from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.lineage import Crowds
+from kreach.publisher.release import Floors
 from kreach.publisher.renewed_people import PAST
 from kreach.publisher.store import Build, read_build, read_private_columns
 
@@ -30,7 +31,11 @@ def audit_build(
     churn: float = 0.05,
     seed: int = 0,
 ) -> Audit:
-    """Audit a build: its columns as they were declared, and more `sensitive` and `segments`."""
+    """Audit a build: its columns as they were declared, and more `sensitive` and `segments`.
+
+    Floors are those of the build, and never less than the defaults: a build that promised less
+    does not pass for that.
+    """
     progress("reading the build")
     stored = read_build(folder)
     facts, people, assignment = stored.facts, stored.people, stored.assignment
@@ -45,6 +50,7 @@ def audit_build(
         assignment,
         sensitive=tuple(dict.fromkeys(all_sensitive)),
         segments=tuple(dict.fromkeys((*known, *segments))),
+        floors=Floors.of_facts(facts).or_stricter(Floors()),
         churn=churn,
         seed=seed,
         visit_model=model_view(folder, facts),

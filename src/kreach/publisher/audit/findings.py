@@ -58,6 +58,8 @@ def _effective_findings(report: Audit, floors: Floors) -> Iterator[Finding]:
     check, floor = "effective anonymity", f"at least {floors.effective_anonymity:g}"
     if report.strategy in FORMED_BY_VISITS:
         text = "groups were formed by these visits, so effective anonymity is overstated"
+        if report.past is not None:
+            text = "if these visits formed the first groups too, effective anonymity is overstated"
         yield Finding("warning", text, check)
     if report.effective is None:
         return
