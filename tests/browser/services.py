@@ -110,6 +110,16 @@ async def _sell(shop: LiveStore) -> None:
         shop.compact()
 
 
+_SEEN = {
+    "people": 192,
+    "min_visible": 4,
+    "median_visible": 5.5,
+    "people_in_small_groups": 0,
+    "worst_guess": 0.42,
+    "mean_guess": 0.3,
+}
+
+
 def _write_input_files(folder: Path) -> None:
     """An audit, a study, and the truth of a simulation."""
     spread = {"least": 5.0, "p05": 5.0, "median": 6.0, "mean": 6.4}
@@ -120,11 +130,21 @@ def _write_input_files(folder: Path) -> None:
         "strategy": "random",
         "sizes": spread,
         "effective": spread | {"least": 3.2},
+        "verdict": "This catalogue must not be released: 1 danger was found.",
         "findings": [
-            {"level": "ok", "text": "every group has at least 5 members"},
+            {
+                "level": "ok",
+                "text": "every group has at least 5 members",
+                "check": "group size",
+                "number": "5 people",
+                "floor": "at least 5",
+            },
             {"level": "danger", "text": "<img src=x onerror=alert(1)> is text"},
         ],
         "linkage": [{"method": "sticky", "versions": [1, 2], "unique_share": [0.0, 0.0125]}],
+        "visible": [{"audience": "everyone", "kind": "everyone", "seen": _SEEN}],
+        "past": {"versions": 3, "singled_out": 0, "in_small_crowds": 2, "smallest": 4, "median": 9},
+        "not_examined": ["What observers know from elsewhere."],
     }
     (folder / "audit.json").write_text(json.dumps(audit))
     (folder / "tradeoff").mkdir()

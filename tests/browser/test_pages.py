@@ -175,10 +175,16 @@ def test_privacy(services: Services, page: Page) -> None:
     expect(named(page, "People")).to_contain_text(whole(release["people"]))
     assert "3.2" in text(named(page, "Smallest group, effective"))
     expect(named(page, "Catalogue")).to_contain_text(services.api("/healthz")["catalogues"][-1])
-    audit = named(page, "audit")
-    expect(audit).to_contain_text("every group has at least 5 members")
-    expect(audit).to_contain_text("<img src=x onerror=alert(1)> is text")
+    expect(named(page, "verdict")).to_contain_text("must not be released: 1 danger was found")
+    assert table(page, "checks") == [
+        ["danger", "–", "–", "–", "<img src=x onerror=alert(1)> is text"],
+        ["ok", "group size", "5 people", "at least 5", "every group has at least 5 members"],
+    ]
+    seen = ["everyone", "192", "4", "5.5", "30%", "42%", "0"]
+    assert table(page, "audited audiences") == [seen]
     assert table(page, "linkage") == [["sticky", "0.00%", "1.25%"]]
+    expect(named(page, "past linkage")).to_contain_text("Over the 3 versions so far: 0 people")
+    expect(named(page, "not examined")).to_contain_text("What observers know from elsewhere.")
     expect(named(page, "withheld").first).to_contain_text("Reporting runs without keys")
     assert table(page, "publisher knows") == [["4,321", CANARY]]
     assert table(page, "ad system knows") == [["4,321", "v1-g0003", "one of 5 or more people"]]

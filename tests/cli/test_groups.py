@@ -82,13 +82,14 @@ def test_audit_prints_one_document(built: Path) -> None:
         *("verdict", "safe", "people", "groups", "group_size", "strategy", "sizes", "effective"),
         *("groups_below_effective_floor", "columns", "segments", "linkage", "intersection"),
         *("findings", "visit_model", "seed", "subject", "diversity_floors", "not_examined"),
-        *("assumptions", "visible"),
+        *("assumptions", "visible", "past"),
     }
     assert document["safe"] is True
     assert document["verdict"].startswith("This catalogue may be released")
     assert [view["segment"] for view in document["segments"]] == ["town=A", "town=B", "town=C"]
     assert [link["method"] for link in document["linkage"]] == [
         "formed anew each version",
+        "sticky, newcomers fill gaps",
         "sticky",
     ]
     assert {finding["level"] for finding in document["findings"]} <= {"ok", "warning"}

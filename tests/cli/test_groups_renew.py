@@ -35,8 +35,9 @@ def test_renew_prints_one_document(folder: Path, tmp_path: Path) -> None:
     assert set(facts["renewal"]) == {
         *("renews", "policy", "joined", "left", "moved", "merged_groups", "split_groups"),
         *("new_groups", "counted_people", "min_counted_in_group", "seen_up_to"),
-        *("attributes_changed", "pair", "series"),
+        *("attributes_changed", "pair", "series", "diversity_merges", "declare_again", "first"),
     }
+    assert (facts["seed"], facts["seed_origin"]) == (None, "drawn"), "the seed is a secret"
     assert facts["renewal"]["moved"] == 0
     assert kreach("groups", "audit", str(tmp_path / "next")).code == 0
 

@@ -18,6 +18,7 @@ from kreach.publisher.audit.report import SeedView
 from kreach.publisher.grouping import Assignment, AtRandom, BySegments, Overlapping, form_groups
 from kreach.publisher.grouping.diversity import DiversityFloors
 from kreach.publisher.grouping.named import NamedStrategy
+from kreach.publisher.lineage import Crowds
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.release import Floors
 from tests.publisher.populations import column, crowd, populations
@@ -68,8 +69,8 @@ def test_linkage_agrees_with_counting_tuples(
 
 def test_naive_regrouping_singles_people_out_and_sticky_groups_hold() -> None:
     report = audit(PEOPLE, AT_RANDOM, churn=0.05, seed=1)
-    anew, sticky = report.linkage
-    assert anew.versions == sticky.versions == (1, 2, 4, 8)
+    anew, gaps, sticky = report.linkage
+    assert anew.versions == gaps.versions == sticky.versions == (1, 2, 4, 8)
     assert anew.unique_share[0] == sticky.unique_share[0] == 0.0
     assert anew.unique_share[2] > 0.95
     assert all(share < 0.01 for share in sticky.unique_share)
@@ -79,11 +80,23 @@ def test_naive_regrouping_singles_people_out_and_sticky_groups_hold() -> None:
     assert levels(report, "sticky versions") == ["ok"]
 
 
+def test_newcomers_who_fill_gaps_are_counted_and_singled_out() -> None:
+    """Four in a hundred people are new each time; nearly all of them came from elsewhere, alone."""
+    _, gaps, sticky = audit(PEOPLE, AT_RANDOM, churn=0.05, seed=1).linkage
+    assert 0.03 < gaps.unique_share[1] < 0.05
+    assert 0.2 < gaps.unique_share[3] < 0.35
+    assert gaps.small_share >= gaps.unique_share
+    assert sticky.small_share == (0.0, 0.0, 0.0, 0.0)
+
+
 def test_groups_that_nobody_leaves_are_never_linked() -> None:
-    _, sticky = audit(PEOPLE, AT_RANDOM, churn=0.0).linkage
-    assert sticky.unique_share == (0.0, 0.0, 0.0, 0.0)
-    assert sticky.min_crowd == (20, 20, 20, 20)
-    assert sticky.moved_share == 0.0
+    """They have no room, so the first renewal merges them in pairs, whole."""
+    _, gaps, sticky = audit(PEOPLE, AT_RANDOM, churn=0.0).linkage
+    for link in (gaps, sticky):
+        assert link.unique_share == (0.0, 0.0, 0.0, 0.0)
+        assert link.min_crowd == (20, 20, 20, 20)
+    assert gaps.moved_share == 0.0
+    assert sticky.moved_share == pytest.approx(0.5 / 7)
 
 
 @pytest.mark.parametrize("churn", [0.05, 0.4])
@@ -104,6 +117,19 @@ def test_the_seed_alone_decides_the_attack() -> None:
     one, two, other = (audit(PEOPLE, AT_RANDOM, seed=seed).document() for seed in (1, 1, 2))
     assert one == two
     assert one["linkage"] != other["linkage"]
+
+
+@pytest.mark.parametrize(
+    ("alone", "small", "level"),
+    [(0, 0, "ok"), (0, 29, "ok"), (3, 3, "warning"), (30, 90, "danger")],
+)
+def test_linkage_over_past_versions_is_judged(alone: int, small: int, level: str) -> None:
+    past = Crowds(4, alone, small, 1 if alone else 3, 12.0)
+    report = audit(PEOPLE, AT_RANDOM, past=past)
+    assert levels(report, "in 4 versions") == [level]
+    assert "Releases to other buyers." in report.not_examined
+    assert f">{alone}</td>" in audit_page(report, "Audit")
+    assert report.document()["past"]["versions"] == 4
 
 
 # Counts

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kreach.boundary.times import as_instant
+from kreach.cli.audience import visible_lines
 from kreach.cli.common import Json, progress_spinner
 
 __all__ = ["renew"]
@@ -41,24 +42,30 @@ def renew(
         str | None, typer.Option(help="Visit statistics to release [default: as the build].")
     ] = None,
     effective_floor: Annotated[
-        float, typer.Option(help="Minimum effective (equally active) people per group.")
-    ] = 2.0,
+        float | None,
+        typer.Option(help="Minimum effective people per group [default: as the build]."),
+    ] = None,
+    min_visible: Annotated[
+        int | None,
+        typer.Option(help="Minimum people of an audience in a group [default: as the build]."),
+    ] = None,
     memory_hours: Annotated[
         float | None, typer.Option(help="Tell the buyer how long the gateway's cap remembers.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Random seed [default: random, kept by the publisher].")
+        int | None,
+        typer.Option(help="Repeatable groups, for studies. By default a secret seed is drawn."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the next version of a build: leavers out, newcomers in, groups as they were.
 
-    Renew every four weeks. Group ids are new in every version. The result says who moved and what
-    somebody learns who follows people over the versions. Example:
+    Renew every four weeks. Floors are those of the build. Group ids are new in every version, so
+    declare audiences again. The result says who moved and what somebody learns who follows people
+    over the versions. Example:
 
     kreach groups renew groups/ --visits visits.parquet --out groups-next/
     """
-    from kreach.publisher.release import Floors
     from kreach.publisher.renewal import RenewOptions, renew_groups
     from kreach.publisher.renewed_people import RenewalPolicy
 
@@ -72,12 +79,15 @@ def renew(
         knowledge,
         memory_hours,
         group_size,
-        Floors(effective_anonymity=effective_floor),
+        effective_floor,
+        min_visible,
         RenewalPolicy(forget_weeks, seen_weeks, room, newcomers),
         seed,
     )
     with progress_spinner() as progress:
         facts = renew_groups(options, datetime.now(UTC), progress)
+    if seed is None:
+        facts["seed"] = None  # it stays in publisher/build.json
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -99,11 +109,18 @@ def _show(facts: dict[str, Any], out: Path) -> None:
     )
     for name, people in renewal["attributes_changed"].items():
         typer.echo(f"changed {name}: {people:,} people")
+    if renewal["diversity_merges"]:
+        typer.echo(f"merged to hold diversity floors: {renewal['diversity_merges']:,} times")
+    for line in visible_lines(facts["visible"]):
+        typer.echo(line)
     for what, crowds in (("the last two versions", pair), (f"all {series['versions']}", series)):
         typer.echo(
             f"linking {what}: {crowds['singled_out']:,} people singled out, smallest crowd "
             f"{crowds['smallest']:,}, median {crowds['median']:,.0f}"
         )
+    if renewal["declare_again"]:
+        names = ", ".join(renewal["declare_again"])
+        typer.echo(f"audiences to declare again, with `kreach groups audience`: {names}")
     for warning in facts["warnings"]:
         typer.echo(f"warning: {warning}")
     typer.echo(f"release: {out / 'release'}    keep private: {out / 'publisher'}")

@@ -28,11 +28,16 @@ from kreach.lab.demo_options import CampaignResult, DemoOptions
 from kreach.lab.exchange import Client, Placement, lognormal_prices
 from kreach.lab.live import LiveRun, NoticeFaults
 from kreach.lab.processes import ModuleProcess, ServiceProcess
-from kreach.lab.visitors import SiteVisitors, site_days, write_users, write_visits
+from kreach.lab.visitors import (
+    SiteVisitors,
+    site_days,
+    visitor_columns,
+    write_users,
+    write_visits,
+)
 from kreach.numeric.types import IntArray
-from kreach.publisher.audit import audit
+from kreach.publisher.audit.build_audit import audit_build
 from kreach.publisher.build import BuildOptions, build_groups
-from kreach.publisher.store import read_build
 from kreach.service.clock import ClockSettings
 from kreach.service.run import bind
 
@@ -102,14 +107,15 @@ class Demo:
         options, folder, begin = self.options, self.options.folder, from_seconds(self._start)
         user_ids = self.population.user_ids
         visits = write_visits(folder / "visits.csv", user_ids, self._history)
-        users = write_users(folder / "users.csv", user_ids)
+        columns = visitor_columns(options.people, options.seed)
+        users = write_users(folder / "users.csv", user_ids, columns)
+        groups = folder / "groups"
         build = BuildOptions(
-            visits, options.group_size, "random", folder / "groups", users, seed=options.seed
+            visits, options.group_size, "random", groups, users, sensitive=tuple(columns)
         )
         build_groups(build, begin, lambda _: None)
         self._say("auditing the groups before release")
-        groups = read_build(folder / "groups")
-        report = audit(groups.people, groups.assignment, seed=options.seed)
+        report = audit_build(groups, begin, lambda _: None, seed=options.seed)
         _write(folder / _AUDIT, json.dumps(report.document()))
         _write(folder / _TRUTH, json.dumps({"series": [], "requests": []}))
 

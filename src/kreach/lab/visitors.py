@@ -5,7 +5,7 @@ what a site would get. `IndependentVisitors` obey the paper's assumptions; tests
 of the paper's formulas use them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -23,6 +23,7 @@ __all__ = [
     "SiteVisitors",
     "Visitors",
     "site_days",
+    "visitor_columns",
     "write_users",
     "write_visits",
 ]
@@ -51,6 +52,10 @@ _REQUESTS_PER_SESSION = 2.0 + _FURTHER_REQUESTS[1] / (_FURTHER_REQUESTS[0] - 1.0
 _QUICK_GAPS = 0.54  # share of the gaps within a session
 _QUICK_LOG_SECONDS = (3.4, 0.15)  # half a minute
 _SLOW_LOG_SECONDS = (4.8, 1.4)
+_COLUMNS = {  # values and their shares
+    "age": (("18-24", "25-34", "35-49", "50-64", "65+"), (0.12, 0.2, 0.27, 0.25, 0.16)),
+    "device": (("phone", "desktop", "tablet"), (0.55, 0.37, 0.08)),
+}
 
 
 class Schedule(NamedTuple):
@@ -235,9 +240,23 @@ def _traffic_until(seconds: float) -> float:
     return float(7.0 * weeks + _WEEKDAYS[:weekday].sum() + today)
 
 
-def write_users(path: Path, user_ids: Sequence[str]) -> Path:
-    """Write a users file (CSV)."""
-    path.write_text("\n".join(["user_id", *user_ids]) + "\n")
+def visitor_columns(people: int, seed: int) -> dict[str, list[str]]:
+    """What a publisher may know of its people beside their visits, drawn at random."""
+    generator = generator_for(seed, 4)
+    return {
+        name: generator.choice(values, people, p=shares).tolist()
+        for name, (values, shares) in _COLUMNS.items()
+    }
+
+
+def write_users(
+    path: Path, user_ids: Sequence[str], columns: Mapping[str, Sequence[str]] | None = None
+) -> Path:
+    """Write a users file (CSV), with more columns if there are any."""
+    columns = columns or {}
+    rows = zip(user_ids, *columns.values(), strict=True)
+    lines = [("user_id", *columns), *rows]
+    path.write_text("".join(f"{','.join(line)}\n" for line in lines))
     return path
 
 

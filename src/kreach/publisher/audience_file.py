@@ -154,7 +154,7 @@ def _as_released(build: Build) -> Release:
     if str(build.facts["version"]) != catalogue.version:
         rule = f"be one build (publisher {build.facts['version']})"
         raise KreachError.rule("folder", rule, f"release {catalogue.version}")
-    floors = Floors(**build.facts.get("floors", {}))
+    floors = Floors.of_facts(build.facts)
     return Release(catalogue, build.group_indices, floors, (), build.people.visits)
 
 

@@ -1,29 +1,24 @@
 """Build groups from a visits file: read, group, fit, release, store."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kreach.errors import KreachError
-from kreach.publisher.audit.visible import visible_views
-from kreach.publisher.columns import pool_small_values, refuse_identifying
+from kreach.publisher.build_facts import formation_facts, group_facts, seed_or_drawn
+from kreach.publisher.columns import pooling_warnings, publishable_columns
 from kreach.publisher.crossfit import cross_fitted_dispersion
 from kreach.publisher.directory import Directory
-from kreach.publisher.diversity_cost import diversity_facts, grouping_quality
 from kreach.publisher.grouping import Diverse, DiversityFloors, Strategy, form_groups
-from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment
+from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.grouping.named import STRATEGIES, NamedStrategy
 from kreach.publisher.people import People
-from kreach.publisher.regrouping import RENEW_WEEKS
-from kreach.publisher.release import Floors, Release, new_key, release
-from kreach.publisher.seeds import draw_seed, fitting_seed
+from kreach.publisher.release import Floors, new_key, release
+from kreach.publisher.seeds import fitting_seed
 from kreach.publisher.site_model import SiteModel, fit_site_model
 from kreach.publisher.store import check_folder, write_build
-from kreach.publisher.visit_knowledge import fit_dispersion
 
 __all__ = ["STRATEGIES", "BuildOptions", "build_groups", "strategy_named"]
 
@@ -85,7 +80,7 @@ def build_groups(
         raise KreachError.rule("attributes", "name at least one column to group by", "none")
     people, pooled = _people(options, directory)
     progress(f"grouping {people.count:,} people ({strategy.name})")
-    seed = draw_seed() if options.seed is None else options.seed
+    seed, origin = seed_or_drawn(options.seed)
     assignment = form_groups(people, options.group_size, strategy, seed)
     like = strategy.lenient() if isinstance(strategy, Diverse) else strategy
     dispersion = _cross_fitted(options, directory, people, like, fitting_seed(seed), progress)
@@ -108,10 +103,14 @@ def build_groups(
         floors=options.floors,
         memory_hours=options.memory_hours,
     )
-    facts = _facts(options, people, assignment, released, site)
-    facts |= _formation_facts(options, directory, people, assignment, seed)
-    facts["pooled"] = pooled
-    facts["warnings"] += _pooling_warnings(pooled, options.group_size)
+    formed_by, plain = options.formed_by, assignment
+    if formed_by.sensitive:
+        plain = form_groups(people, options.group_size, formed_by.plain(), seed)
+    facts = group_facts(people, assignment, released, formed_by, site)
+    facts |= formation_facts(people, assignment, formed_by, plain, directory)
+    facts |= {"seed": seed, "seed_origin": origin, "pooled": pooled}
+    facts |= {"buyer": options.buyer, "knowledge": options.knowledge}
+    facts["warnings"] += pooling_warnings(pooled, options.group_size)
     progress("writing")
     write_build(options.out, directory.user_ids(), people, assignment, released, key, facts)
     return facts
@@ -121,33 +120,7 @@ def _people(options: BuildOptions, directory: Directory) -> tuple[People, dict[s
     """Everybody with the columns to keep; values that too few share are pooled."""
     named = (*options.attributes, *options.segments, *options.sensitive, *options.keep)
     people = directory.people(tuple(dict.fromkeys(named)), end=options.history_end)
-    refuse_identifying(people)
-    return pool_small_values(people, options.segments, options.group_size)
-
-
-def _formation_facts(
-    options: BuildOptions,
-    directory: Directory,
-    people: People,
-    assignment: Assignment,
-    seed: int,
-) -> dict[str, Any]:
-    """How the groups were formed, for the audit."""
-    return {
-        "seed": seed,
-        "seed_origin": "drawn" if options.seed is None else "given",
-        "formed_by": options.formed_by.document(),
-        "columns_not_kept": sorted(set(directory.attribute_names) - set(people.attributes)),
-        "diversity": diversity_facts(people, assignment, options.formed_by, seed),
-    }
-
-
-def _pooling_warnings(pooled: dict[str, int], group_size: int) -> list[str]:
-    return [
-        f"{name}: {count:,} people have values that fewer than {group_size} people share; they "
-        "are pooled and cannot be targeted on their own"
-        for name, count in pooled.items()
-    ]
+    return publishable_columns(people, options.segments, options.group_size)
 
 
 def _cross_fitted(
@@ -168,48 +141,3 @@ def _cross_fitted(
     return cross_fitted_dispersion(
         directory, people, strategy, options.group_size, seed, options.history_end
     )
-
-
-def _facts(
-    options: BuildOptions,
-    people: People,
-    assignment: Assignment,
-    released: Release,
-    site: SiteModel,
-) -> dict[str, Any]:
-    """The facts of the groups and of the release."""
-    quality = grouping_quality(people, assignment, options.formed_by)
-    return {
-        "version": released.catalogue.version,
-        "strategy": assignment.strategy,
-        "group_size": options.group_size,
-        "people": people.count,
-        "visits": int(people.visits.sum()),
-        "groups": assignment.group_count,
-        "smallest_group": int(assignment.group_sizes.min()),
-        "largest_group": int(assignment.group_sizes.max()),
-        "buyer": options.buyer,
-        "knowledge": options.knowledge,
-        "dispersion": released.catalogue.dispersion,
-        "likelihood_dispersion": _likelihood(people, assignment),
-        "information_kept": quality["information_kept"],
-        "coverage": quality["coverage"],
-        "floors": asdict(options.floors),
-        "visible": [
-            asdict(view)
-            for view in visible_views(people, assignment, options.segments, options.floors)
-        ],
-        "visit_model": site.facts(),
-        "renew_weeks": RENEW_WEEKS,
-        "warnings": [*released.warnings, *site.warnings],
-    }
-
-
-def _likelihood(people: People, assignment: Assignment) -> dict[str, float | None] | None:
-    """The maximum-likelihood dispersion with its standard error, where it is defined."""
-    if assignment.overlapping or people.visits.sum() == 0:
-        return None
-    fit = fit_dispersion(people.visits, assignment.group_of())
-    if not np.isfinite(fit.standard_error):
-        return {"value": None, "standard_error": None}
-    return {"value": fit.dispersion, "standard_error": fit.standard_error}

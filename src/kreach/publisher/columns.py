@@ -1,4 +1,11 @@
-"""Columns that a build keeps about people: what may not be kept, and values that too few share."""
+"""Columns that a build keeps about people: what may not be kept, and values that too few share.
+
+A build has one value per person and all people, so a column identifies if most values have at most
+two people behind them. `identifying.py` judges columns of a log, which is another question: there
+a value stands in many rows, may change from row to row, and is seen for some groups only. So it
+asks whether equal values are one person's. Counting people per value, as here, would refuse a town
+that has two people in the sample, and pass a session id that joins the rows of one person.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +14,15 @@ import numpy as np
 from kreach.errors import KreachError
 from kreach.publisher.people import Attribute, People
 
-__all__ = ["OTHER", "ValueCrowds", "pool_small_values", "refuse_identifying", "value_crowds"]
+__all__ = [
+    "OTHER",
+    "ValueCrowds",
+    "pool_small_values",
+    "pooling_warnings",
+    "publishable_columns",
+    "refuse_identifying",
+    "value_crowds",
+]
 
 OTHER = "(other)"
 _ALONE = 2  # a value of at most so many people is nearly a name
@@ -38,6 +53,26 @@ def value_crowds(attribute: Attribute, group_size: int) -> ValueCrowds:
     alone = int(counts[counts <= _ALONE].sum())
     identifying = len(counts) > 1 and alone > _IDENTIFYING_SHARE * len(attribute.codes)
     return ValueCrowds(len(counts), len(small), int(small.sum()), alone, identifying)
+
+
+def publishable_columns(
+    people: People, segments: tuple[str, ...], group_size: int
+) -> tuple[People, dict[str, int]]:
+    """People as a build keeps them: no identifying column, no segment of fewer than k people.
+
+    The second value counts the people whose value was pooled, by column.
+    """
+    refuse_identifying(people)
+    return pool_small_values(people, segments, group_size)
+
+
+def pooling_warnings(pooled: dict[str, int], group_size: int) -> list[str]:
+    """What was pooled, for people."""
+    return [
+        f"{name}: {count:,} people have values that fewer than {group_size} people share; they "
+        "are pooled and cannot be targeted on their own"
+        for name, count in pooled.items()
+    ]
 
 
 def refuse_identifying(people: People) -> None:

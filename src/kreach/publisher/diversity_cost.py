@@ -7,7 +7,7 @@ import numpy as np
 from kreach.numeric.types import IntArray
 from kreach.publisher.audit import coverage
 from kreach.publisher.grouping.attributes import information_kept
-from kreach.publisher.grouping.base import Assignment, form_groups
+from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.grouping.diversity import SensitiveValues
 from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.people import People
@@ -17,12 +17,11 @@ __all__ = ["diversity_facts", "grouping_quality", "rate_spread"]
 
 
 def diversity_facts(
-    people: People, assignment: Assignment, formed_by: NamedStrategy, seed: int
+    people: People, assignment: Assignment, formed_by: NamedStrategy, without_floors: Assignment
 ) -> dict[str, Any] | None:
     """The diversity of the groups, and their quality beside groups without floors; None if none."""
     if not formed_by.sensitive:
         return None
-    plain = form_groups(people, assignment.group_size, formed_by.plain(), seed)
     first = assignment.groups[:, 0]
     columns = {}
     for name in formed_by.sensitive:
@@ -34,7 +33,7 @@ def diversity_facts(
         }
     return {
         "columns": columns,
-        "without_floors": grouping_quality(people, plain, formed_by),
+        "without_floors": grouping_quality(people, without_floors, formed_by),
         "with_floors": grouping_quality(people, assignment, formed_by),
     }
 

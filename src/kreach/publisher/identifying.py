@@ -13,6 +13,10 @@ device id or a session that is always; for a country hardly more often than for 
 
 `linked` is the share of all pairs of rows of one person that the value joins. A column that is
 different in every row joins none; it can still be joined with another copy of the log.
+
+What a build keeps about people is judged by `columns.py`, by people per value. That test is not for
+a log: values change from row to row, and only some groups are looked at, in which many a harmless
+value has one or two people.
 """
 
 from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ import numpy as np
 
 from kreach.numeric.types import IntArray
 
-__all__ = ["Crowds", "crowds_over_versions"]
+__all__ = ["SMALL_CROWD", "Crowds", "crowds_over_versions"]
 
 SMALL_CROWD = 5
 

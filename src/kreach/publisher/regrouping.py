@@ -17,7 +17,8 @@ import numpy as np
 from kreach.boundary.checks import as_whole_number
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
-from kreach.publisher.grouping.base import Assignment, cut_evenly
+from kreach.publisher.diverse_merging import DiverseMerging
+from kreach.publisher.grouping.base import LARGEST_SEED, Assignment, cut_evenly
 
 __all__ = ["RENEW_WEEKS", "Regrouping", "regroup"]
 
@@ -39,6 +40,7 @@ class Regrouping:
     new_groups: int
     merged_groups: int
     split_groups: int
+    diversity_merges: int = 0
 
 
 def regroup(
@@ -51,6 +53,7 @@ def regroup(
     named: IntArray | None = None,
     cells: IntArray | None = None,
     repair_below: int | None = None,
+    diverse: DiverseMerging | None = None,
 ) -> Regrouping:
     """Remove leavers, append `joining` new people at the end, and repair groups below k.
 
@@ -63,7 +66,9 @@ def regroup(
     not been seen for long keep their group and hide nobody. `cells` are the targeting segments of
     the same people: gaps are filled and groups merged inside a cell as far as k allows.
     `repair_below` (k unless given) is the number of counted people that every group is to have:
-    more than k leaves room for those who stop coming before the next version.
+    more than k leaves room for those who stop coming before the next version. `diverse` are the
+    diversity floors of the same people: groups that break one are merged further, and none is split
+    into groups that do; refused if they cannot be held.
     """
     k = as_whole_number(
         "repair_below",
@@ -82,7 +87,7 @@ def regroup(
         raise KreachError.rule("people", rule, int(np.count_nonzero(counts)))
     everybody = np.zeros(total, dtype=np.int64) if cells is None else cells
     _check_shape("cells", everybody, total, np.int64)
-    generator = np.random.default_rng(as_whole_number("seed", seed, minimum=0))
+    generator = np.random.default_rng(as_whole_number("seed", seed, 0, LARGEST_SEED))
     before, new_groups = np.concatenate([staying, np.full(joining, -1)]), 0
     if named is not None:
         _check_named(named, joining, np.bincount(staying, minlength=assignment.group_count))
@@ -97,12 +102,15 @@ def regroup(
         )
         groups = np.concatenate([staying, seats])
     merged = _merge(groups, counts, _main_cell(groups, everybody), k)
-    split = _split(groups, before, counts, k, generator)
+    split = _split(groups, before, counts, k, generator, diverse)
+    merges = 0  # after splits: what is merged here is not split again at once
+    if diverse is not None:
+        merges = diverse.merge(groups, counts, _main_cell(groups, everybody), k)
     moved = int(np.count_nonzero(groups[: len(staying)] != staying))
     _, compact = np.unique(groups, return_inverse=True)
     renewed = Assignment(compact.reshape(-1, 1), assignment.group_size, assignment.strategy)
     left = len(old) - len(staying)
-    return Regrouping(renewed, joining, left, moved, new_groups, merged, split)
+    return Regrouping(renewed, joining, left, moved, new_groups, merged, split, merges)
 
 
 def _check_shape(name: str, array: BoolArray | IntArray, people: int, kind: type) -> None:
@@ -218,12 +226,13 @@ def _split(
     counts: BoolArray,
     k: int,
     generator: np.random.Generator,
+    diverse: DiverseMerging | None,
 ) -> int:
     """Split groups of 3k and more in two, repeatedly, as long as everybody keeps company.
 
     Members are ordered by the group they were in before, newcomers last. Of the cuts that leave
     both parts at least k and enough company of an old group to each of its members, the one
-    nearest the middle is taken.
+    nearest the middle is taken, unless a part would break a diversity floor.
     """
     split = 0
     queue = np.flatnonzero(np.bincount(groups[counts]) >= 3 * k).tolist()
@@ -233,6 +242,9 @@ def _split(
         members = members[np.lexsort((before[members], before[members] < 0))]
         cut = _safe_cut(before[members], counts[members], k)
         if cut is None:
+            continue
+        part = (np.arange(len(members)) >= cut).astype(np.int64)
+        if diverse is not None and not diverse.hold(part, members).all():
             continue
         fresh = int(groups.max()) + 1
         groups[members[cut:]] = fresh

@@ -6,9 +6,11 @@ This is the only way out of the publisher's side.
 import hashlib
 import secrets
 from base64 import b32encode
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +67,20 @@ class Floors:
         for name in ("effective_anonymity", "profile_anonymity"):
             if not getattr(self, name) >= 1.0:
                 raise KreachError.rule(name, "be a number ≥ 1", getattr(self, name))
+
+    @staticmethod
+    def of_facts(facts: Mapping[str, Any]) -> "Floors":
+        """Those of a build.json; builds of earlier versions say nothing."""
+        recorded = facts.get("floors") or {}
+        try:
+            return Floors(**recorded)
+        except TypeError:
+            raise KreachError.rule("folder", "record floors of a release", recorded) from None
+
+    def or_stricter(self, other: "Floors") -> "Floors":
+        """The higher of each floor."""
+        mine, others = asdict(self), asdict(other)
+        return Floors(**{name: max(mine[name], others[name]) for name in mine})
 
     def visible(self, group_size: int) -> tuple[int, float]:
         """The floors of visible and of effective visible people in groups of k.

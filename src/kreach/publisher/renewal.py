@@ -8,11 +8,12 @@ The policy is what held in a year of weekly visits (docs/renewal.md):
 * only people seen in the last four weeks count, and every group has at least 1.25 k of them, so
   that k are left when the next version comes. Form groups with 1.5 k, or most are merged at once.
 
-Ids are new: the key and the version are. What a person who is followed over all versions gives
+Floors are those of the old build. Groups that break a diversity floor are merged with others, or
+the renewal is refused. Ids are new: the key and the version are, so audiences must be declared
+again. What a person who is followed over all versions gives
 away is counted (`lineage.py`) and stated.
 """
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,11 +27,14 @@ from kreach.boundary.files import read_catalogue
 from kreach.boundary.times import from_micros
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
-from kreach.publisher.audit import coverage
+from kreach.publisher.audience_file import declared_audiences
+from kreach.publisher.build_facts import formation_facts, group_facts, seed_or_drawn
+from kreach.publisher.columns import pooling_warnings
 from kreach.publisher.directory import Directory, Visits
+from kreach.publisher.diverse_merging import DiverseMerging
 from kreach.publisher.grouping import Assignment, AtRandom
-from kreach.publisher.grouping.attributes import information_kept
 from kreach.publisher.grouping.base import FORMED_BY_VISITS
+from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.lineage import SMALL_CROWD, Crowds
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.regrouping import RENEW_WEEKS, Regrouping, regroup
@@ -45,6 +49,7 @@ from kreach.publisher.renewed_people import (
     people_of,
     population_of,
 )
+from kreach.publisher.seeds import fitting_seed
 from kreach.publisher.site_model import SiteModel, fit_site_model
 from kreach.publisher.store import (
     Build,
@@ -73,9 +78,10 @@ class RenewOptions:
     knowledge: str | None = None
     memory_hours: float | None = None
     group_size: int | None = None  # k from now on, at most that of the old build
-    floors: Floors = field(default_factory=Floors)
+    effective_anonymity: float | None = None  # floors, as in `Floors`
+    min_visible: int | None = None
     policy: RenewalPolicy = field(default_factory=RenewalPolicy)
-    seed: int | None = None  # random unless given
+    seed: int | None = None  # drawn unless given
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,22 +106,25 @@ def renew_groups(
     if version == old.facts["version"]:
         rule = f"be older than the new version ({version})"
         raise KreachError.rule("old", rule, old.facts["version"])
-    seed = secrets.randbelow(2**53) if options.seed is None else options.seed
-    seed = as_whole_number("seed", seed, minimum=0)
+    floors, formed_by = _floors(options, old), NamedStrategy.of_facts(old.facts)
+    seed, origin = seed_or_drawn(options.seed)
     progress("reading visits")
     directory = Directory(options.visits, options.users)
     population = population_of(options.policy, old, directory, options.history_end)
-    people, changed = people_of(old, directory, population, options.history_end)
+    renewed = people_of(old, directory, population, formed_by, options.history_end)
+    people = renewed.people
     progress(f"renewing the groups of {people.count:,} people")
     named = named_groups(old, population)
-    renewed = _regrouped(options.policy, old, population, people, named, seed)
+    regrouping, without_floors = _regrouped(
+        options.policy, old, population, people, named, formed_by, seed
+    )
     past = past_groups(old, population, named)
-    renewal = _renewal_facts(options, old, population, renewed, changed, past)
-    following = _in_id_order(population, people, renewed, past)
+    renewal = _renewal_facts(options, old, population, regrouping, renewed.changed, past)
+    following = _in_id_order(population, people, regrouping, past)
     knowledge = options.knowledge or str(old.facts.get("knowledge", "model"))
     site = SiteModel(None, None, ())
     if knowledge == "model":
-        site = _site_model(options.history_end, directory, following, seed, progress)
+        site = _site_model(options.history_end, directory, following, fitting_seed(seed), progress)
     progress("checking and releasing")
     key, buyer = new_key(), options.buyer or str(old.facts.get("buyer", "default"))
     released = release(
@@ -127,19 +136,30 @@ def renew_groups(
         now=now,
         knowledge=knowledge,
         model=site.model,
-        floors=options.floors,
+        floors=floors,
         memory_hours=_memory_hours(options),
     )
-    facts = _facts(old, following, released, site) | {
-        "seed": seed,
-        "buyer": buyer,
-        "knowledge": knowledge,
-        "renewal": renewal,
-    }
-    facts["warnings"] = [*facts["warnings"], *_warnings(renewal, people.count)]
+    facts = group_facts(following.people, following.assignment, released, formed_by, site)
+    facts |= formation_facts(
+        people, regrouping.assignment, formed_by, without_floors.assignment, directory
+    )
+    facts |= {"seed": seed, "seed_origin": origin, "pooled": renewed.pooled}
+    facts |= {"buyer": buyer, "knowledge": knowledge, "renewal": renewal}
+    facts["warnings"] += pooling_warnings(renewed.pooled, old.assignment.group_size)
+    facts["warnings"] += _warnings(renewal, people.count)
     progress("writing")
     _write(options.out, following, released, key, facts)
     return facts
+
+
+def _floors(options: RenewOptions, old: Build) -> Floors:
+    """The floors of the old build, unless others are named."""
+    floors = Floors.of_facts(old.facts)
+    if options.effective_anonymity is not None:
+        floors = replace(floors, effective_anonymity=options.effective_anonymity)
+    return (
+        floors if options.min_visible is None else replace(floors, min_visible=options.min_visible)
+    )
 
 
 def _regrouped(
@@ -148,18 +168,28 @@ def _regrouped(
     population: Population,
     people: People,
     named: IntArray,
+    formed_by: NamedStrategy,
     seed: int,
-) -> Regrouping:
-    return regroup(
-        old.assignment,
-        population.stays,
-        len(named),
-        seed,
-        counted=population.counted,
-        named=named if policy.newcomers == "named" else None,
-        cells=_cells(old, people),
-        repair_below=int(np.ceil(policy.room * old.assignment.group_size)),
-    )
+) -> tuple[Regrouping, Regrouping]:
+    """The next groups, and what they would be without diversity floors."""
+
+    def regrouped(diverse: DiverseMerging | None) -> Regrouping:
+        return regroup(
+            old.assignment,
+            population.stays,
+            len(named),
+            seed,
+            counted=population.counted,
+            named=named if policy.newcomers == "named" else None,
+            cells=_cells(old, people, formed_by),
+            repair_below=int(np.ceil(policy.room * old.assignment.group_size)),
+            diverse=diverse,
+        )
+
+    plain = regrouped(None)
+    if not formed_by.sensitive:
+        return plain, plain
+    return regrouped(DiverseMerging(people, formed_by.sensitive, formed_by.diversity)), plain
 
 
 def _in_id_order(
@@ -205,14 +235,11 @@ def _old_build(options: RenewOptions) -> Build:
     return replace(old, assignment=Assignment(old.assignment.groups, k, old.assignment.strategy))
 
 
-def _cells(old: Build, people: People) -> IntArray | None:
+def _cells(old: Build, people: People, formed_by: NamedStrategy) -> IntArray | None:
     """The targeting segments that the old groups were formed along."""
-    if not old.assignment.strategy.startswith("segments"):
+    if not old.assignment.strategy.startswith("segments") or not formed_by.segments:
         return None
-    names = [name for name in old.facts.get("coverage", {}) if name in people.attributes]
-    if not names:
-        return None
-    _, cells = np.unique(people.codes(tuple(names)), axis=0, return_inverse=True)
+    _, cells = np.unique(people.codes(formed_by.segments), axis=0, return_inverse=True)
     return cells.reshape(-1).astype(np.int64)
 
 
@@ -238,48 +265,6 @@ def _site_model(
         mine &= visits.at_us >= np.median(visits.at_us)
     used = Visits(user[mine], visits.at_us[mine])
     return fit_site_model(used, following.people, following.assignment, AtRandom(), seed, progress)
-
-
-def _facts(old: Build, following: _Next, released: Release, site: SiteModel) -> dict[str, Any]:
-    """The facts of a build, with those of the old one that still hold."""
-    assignment = following.assignment
-    return old.facts | {
-        "version": released.catalogue.version,
-        "strategy": assignment.strategy,
-        "group_size": assignment.group_size,
-        "people": following.people.count,
-        "visits": int(following.people.visits.sum()),
-        "groups": assignment.group_count,
-        "smallest_group": int(assignment.group_sizes.min()),
-        "largest_group": int(assignment.group_sizes.max()),
-        "dispersion": released.catalogue.dispersion,
-        "likelihood_dispersion": None,
-        "information_kept": _information_kept(old, following),
-        "coverage": {
-            name: _mean_coverage(following, name)
-            for name in old.facts.get("coverage", {})
-            if name in following.people.attributes
-        },
-        "visit_model": site.facts(),
-        "renew_weeks": RENEW_WEEKS,
-        "warnings": [*released.warnings, *site.warnings],
-    }
-
-
-def _information_kept(old: Build, following: _Next) -> dict[str, float]:
-    known = following.people.attributes
-    names = tuple(name for name in old.facts.get("information_kept", {}) if name in known)
-    return information_kept(following.people, following.assignment.group_of(), names)
-
-
-def _mean_coverage(following: _Next, name: str) -> float:
-    """The coverage of a targeting attribute's values, weighted by people."""
-    codes, group = following.people.attribute(name).codes, following.assignment.group_of()
-    total = 0.0
-    for code, people in enumerate(np.bincount(codes).tolist()):
-        if people:
-            total += people * coverage(group, (codes == code).astype(np.int64))
-    return total / following.people.count
 
 
 def _memory_hours(options: RenewOptions) -> float | None:
@@ -308,12 +293,31 @@ def _renewal_facts(
         "merged_groups": renewed.merged_groups,
         "split_groups": renewed.split_groups,
         "new_groups": renewed.new_groups,
+        "diversity_merges": renewed.diversity_merges,
         "counted_people": counted,
         "min_counted_in_group": int(sizes.min()),
         "seen_up_to": from_micros(int(population.last_seen_us.max())).isoformat(),
         "attributes_changed": changed,
+        "declare_again": [str(one["audience"]) for one in declared_audiences(old.folder)],
+        "first": _first_version(old),
         "pair": Crowds.of(groups[:, -2:]).document(),
         "series": Crowds.of(groups).document(),
+    }
+
+
+def _first_version(old: Build) -> dict[str, Any]:
+    """The build that all renewals go back to, and how safe its seed was.
+
+    The groups of this version are largely its groups, and whoever has its seed can form those.
+    """
+    first: dict[str, Any] | None = old.facts.get("renewal", {}).get("first")
+    if "renewal" in old.facts:
+        return first or {"version": None, "seed_origin": "unknown", "seed_bits": 0}
+    seed = old.facts.get("seed")
+    return {
+        "version": old.facts["version"],
+        "seed_origin": old.facts.get("seed_origin", "unknown" if seed is None else "given"),
+        "seed_bits": seed.bit_length() if isinstance(seed, int) else 0,
     }
 
 

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.checks import LARGEST_COUNT
 from kreach.boundary.files import read_catalogue
 from kreach.boundary.times import to_micros
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
+from kreach.publisher.columns import publishable_columns
 from kreach.publisher.directory import Directory
 from kreach.publisher.group_lookup import substitute_row
+from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.store import Build, read_private_columns
 
@@ -20,6 +23,7 @@ __all__ = [
     "PAST",
     "Population",
     "RenewalPolicy",
+    "RenewedPeople",
     "named_groups",
     "past_groups",
     "people_of",
@@ -119,29 +123,83 @@ def _last_seen_before(old: Build, since_us: int) -> IntArray:
     return np.full(len(old.user_ids), min(made, since_us - 1), dtype=np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class RenewedPeople:
+    """Visits and columns of the new version.
+
+    `changed` counts who stays with another value than before, `pooled` who has a value that too few
+    share, by column.
+    """
+
+    people: People
+    changed: dict[str, int]
+    pooled: dict[str, int]
+
+
 def people_of(
-    old: Build, directory: Directory, population: Population, end: datetime | None
-) -> tuple[People, dict[str, int]]:
-    """Visits and attributes of the new version; of how many who stay an attribute changed."""
+    old: Build,
+    directory: Directory,
+    population: Population,
+    formed_by: NamedStrategy,
+    end: datetime | None,
+) -> RenewedPeople:
+    """Everybody with the columns of the old build; where new visits lack one, as it was."""
     present = [name for name in old.people.attributes if name in directory.attribute_names]
     fresh = directory.people(present, end=end)
     in_new, in_old = population.new_row >= 0, population.old_row >= 0
+    _refuse_unknown_values(formed_by.sensitive, present, bool((~in_old).any()))
     visits = np.where(in_new, fresh.visits[population.new_row], 0)
-    attributes, changed = {}, {}
+    attributes = {}
     for name, before in old.people.attributes.items():
-        values = np.full(len(visits), None, dtype=object)
-        values[in_old] = _labels(before)[population.old_row[in_old]]
+        after = fresh.attribute(name) if name in present else before
+        numeric = before.numeric and after.numeric
+        values = np.full(len(visits), np.nan if numeric else None, float if numeric else object)
+        values[in_old] = _values(before, numeric)[population.old_row[in_old]]
         if name in present:
-            was = values.copy()
-            values[in_new] = _labels(fresh.attribute(name))[population.new_row[in_new]]
-            changed[name] = int(np.count_nonzero(in_old & (values != was)))
-        attributes[name] = Attribute.of(values)
-    return People(visits, attributes), changed
+            values[in_new] = _values(after, numeric)[population.new_row[in_new]]
+        attributes[name] = Attribute.of(_whole(values) if numeric else values)
+    people, pooled = publishable_columns(
+        People(visits, attributes), formed_by.segments, old.assignment.group_size
+    )
+    changed = {}
+    for name in present:
+        was = _values(old.people.attribute(name), numeric=False)[population.old_row[in_old]]
+        now = _values(people.attribute(name), numeric=False)[in_old]
+        changed[name] = int(np.count_nonzero(now != was))
+    return RenewedPeople(people, changed, pooled)
 
 
-def _labels(attribute: Attribute) -> Any:
-    labels = [None if label is None else str(label) for label in attribute.labels]
-    return np.array(labels, dtype=object)[attribute.codes]
+def _values(attribute: Attribute, numeric: bool) -> Any:
+    """Everybody's value: numbers with nan, or texts with None, for what is missing."""
+    if numeric:
+        labels = np.array([np.nan if v is None else v for v in attribute.labels], dtype=float)
+    else:
+        labels = np.array([_text(label) for label in attribute.labels], dtype=object)
+    return labels[attribute.codes]
+
+
+def _text(label: object) -> str | None:
+    """A label as text: 2 and 2.0, as files may have it, are the same."""
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    return None if label is None else str(label)
+
+
+def _whole(values: Any) -> Any:
+    """Numbers as whole ones if all are; what is missing is masked."""
+    known = values[~np.isnan(values)]
+    if not (known == np.round(known)).all() or np.abs(known).max(initial=0.0) > LARGEST_COUNT:
+        return values
+    missing = np.isnan(values)
+    return np.ma.masked_array(np.where(missing, 0, values).astype(np.int64), missing)
+
+
+def _refuse_unknown_values(sensitive: tuple[str, ...], present: list[str], newcomers: bool) -> None:
+    """A value that nobody knows would count as one more, and hide that a group has a single one."""
+    missing = [name for name in sensitive if name not in present]
+    if missing and newcomers:
+        rule = "have the sensitive columns of the old build, for newcomers"
+        raise KreachError.rule("visits", rule, f"no {', '.join(missing)}")
 
 
 def named_groups(old: Build, population: Population) -> IntArray:

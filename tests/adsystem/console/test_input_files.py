@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kreach.adsystem.console.input_files import (
@@ -19,7 +20,12 @@ from kreach.adsystem.console.input_files import (
     read_tradeoff,
     read_truth,
 )
+from kreach.adsystem.console.pages.audit_document import check_rows, visible_rows
 from kreach.errors import KreachError
+from kreach.publisher.audit import audit as audit_people
+from kreach.publisher.grouping import AtRandom, form_groups
+from kreach.publisher.lineage import Crowds
+from kreach.publisher.people import Attribute, People
 
 AUDIT: dict[str, Any] = {
     "people": 4000,
@@ -62,6 +68,32 @@ def test_an_audit_is_read(tmp_path: Path) -> None:
     assert audit.findings == [Finding("ok", "every group has at least 20 members")]
     assert (audit.groups, audit.effective) == (200, None)
     assert read_audit(write(tmp_path / "audit.html", "<p>x")) == AuditPage("<p>x")
+
+
+def test_what_the_audit_writes_is_read(tmp_path: Path) -> None:
+    """The whole document of a publisher, through the file."""
+    people = People(np.arange(200) % 7 + 1, {"town": Attribute.of(np.arange(200) % 2)})
+    groups = form_groups(people, 20, AtRandom(), seed=1)
+    report = audit_people(people, groups, segments=("town",), past=Crowds(2, 0, 3, 4, 20.0), seed=1)
+    read = read_audit(write(tmp_path / "audit.json", report.document()))
+    assert isinstance(read, Audit)
+    assert read.verdict == report.verdict
+    assert [one.check for one in read.findings] == [one.check for one in report.findings]
+    assert [one.audience for one in read.visible] == ["everyone", "town=0", "town=1"]
+    assert read.past is not None
+    assert (read.past.versions, read.past.smallest) == (2, 4)
+    assert read.not_examined == list(report.not_examined)
+    rows = check_rows(read.findings)
+    assert [row[0] for row in rows] == sorted(
+        (one.level for one in report.findings), key=["danger", "warning", "ok"].index
+    )
+    assert visible_rows(read.visible)[0][:2] == ("everyone", "200")
+
+
+def test_levels_that_nobody_knows_come_first() -> None:
+    rows = check_rows([Finding("danger", "a"), Finding("catastrophe", "b")])
+    assert [row[0] for row in rows] == ["catastrophe", "danger"]
+    assert rows[0][1:] == ("–", "–", "–", "b")
 
 
 @pytest.mark.parametrize(

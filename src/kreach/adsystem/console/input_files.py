@@ -19,7 +19,9 @@ __all__ = [
     "MISSING",
     "Audit",
     "AuditPage",
+    "AuditedAudience",
     "Band",
+    "Finding",
     "InputFile",
     "Linkage",
     "Tradeoff",
@@ -105,10 +107,13 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A sentence of an audit; `level` is ok, warning or danger."""
+    """The outcome of a check; `level` is ok, warning or danger. Old audits have no `check`."""
 
     level: str
     text: str
+    check: str = ""
+    number: str = ""
+    floor: str = ""
 
 
 class Linkage(msgspec.Struct, frozen=True):
@@ -117,6 +122,42 @@ class Linkage(msgspec.Struct, frozen=True):
     method: str
     versions: list[int]
     unique_share: list[float]
+
+
+class PastLinkage(msgspec.Struct, frozen=True):
+    """The same, counted over the versions that a renewed build goes back to."""
+
+    versions: int
+    singled_out: int
+    in_small_crowds: int
+    smallest: int
+
+
+class SeenPeople(msgspec.Struct, frozen=True):
+    """Whom a campaign on an audience can see; guesses are None without history."""
+
+    people: int
+    min_visible: int
+    median_visible: float
+    people_in_small_groups: int
+    worst_guess: float | None
+    mean_guess: float | None
+
+
+class AuditedAudience(msgspec.Struct, frozen=True):
+    """An audience that the audit looked at."""
+
+    audience: str
+    seen: SeenPeople
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What was audited, when, and by which version."""
+
+    catalogue: str
+    buyer: str
+    audited: str
+    kreach: str
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -128,6 +169,12 @@ class Audit(msgspec.Struct, frozen=True):
     effective: Spread | None
     findings: list[Finding]
     linkage: list[Linkage]
+    verdict: str = ""
+    subject: Subject | None = None
+    visible: list[AuditedAudience] = []
+    past: PastLinkage | None = None
+    not_examined: list[str] = []
+    assumptions: list[str] = []
 
 
 class AuditPage(msgspec.Struct, frozen=True):

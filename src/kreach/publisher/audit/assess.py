@@ -29,6 +29,7 @@ from kreach.publisher.audit.visible import visible_views
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.grouping.diversity import DiversityFloors
 from kreach.publisher.grouping.named import NamedStrategy
+from kreach.publisher.lineage import Crowds
 from kreach.publisher.people import People
 from kreach.publisher.release import Floors
 from kreach.publisher.visit_knowledge import anonymity_from_visits
@@ -52,13 +53,15 @@ def audit(
     subject: Subject | None = None,
     columns_not_kept: tuple[str, ...] = (),
     declared: Sequence[Mapping[str, Any]] = (),
+    past: Crowds | None = None,
 ) -> Audit:
     """Audit an assignment. `churn` is the share of people who leave from version to version.
 
     All columns of `people` are looked at; `sensitive` ones must hold the `diversity` floors.
     `formed_by` says which columns groups were formed along, `visit_model` and `seed_view` come from
     a build (`audit.visit_model.model_view`, `audit.seed.seed_view`), `subject` names it,
-    `declared` are the audiences declared on it (`audience_file.declared_audiences`).
+    `declared` are the audiences declared on it (`audience_file.declared_audiences`), `past` the
+    crowds over its earlier versions (`build_audit.past_crowds`).
     """
     floors, promised = floors or Floors(), diversity or DiversityFloors(1)
     if not 0.0 <= churn < 1.0:
@@ -83,9 +86,10 @@ def audit(
         seed_view,
         subject,
         diversity,
-        not_examined(people, assignment, seed_view, columns_not_kept),
+        not_examined(people, assignment, seed_view, columns_not_kept, past),
         ASSUMPTIONS,
         visible_views(people, assignment, segments, floors, declared),
+        past,
     )
     return replace(report, findings=tuple(findings_of(report, floors)))
 

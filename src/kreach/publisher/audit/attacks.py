@@ -1,8 +1,10 @@
 """Two attacks, run on the publisher's own data.
 
-*Linkage over time*: an observer sees a person's group in every version. *Intersection*: an observer
-compares overlapping groups or the audiences of campaigns.
+*Linkage over time*: an observer sees a person's group in every version (lineage.py).
+*Intersection*: an observer compares overlapping groups or the audiences of campaigns.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,12 +12,15 @@ from kreach.numeric.types import BoolArray, IntArray
 from kreach.publisher.audit.report import Intersection, Linkage, Spread
 from kreach.publisher.grouping.base import Assignment, form_groups
 from kreach.publisher.grouping.random import AtRandom
+from kreach.publisher.lineage import Crowds
 from kreach.publisher.people import People
 from kreach.publisher.regrouping import regroup
 from kreach.publisher.release import Floors
+from kreach.publisher.renewed_people import RenewalPolicy
 
-__all__ = ["intersection_attack", "linkage", "linkage_attack"]
+__all__ = ["STICKY", "intersection_attack", "linkage", "linkage_attack"]
 
+STICKY, GAPS = "sticky", "sticky, newcomers fill gaps"
 VERSIONS = (1, 2, 4, 8)
 _REPLACED = 0.8  # of those who leave; a shrinking population breaks groups and forces moves
 
@@ -40,49 +45,77 @@ def linkage(sequences: IntArray) -> list[tuple[float, int, float]]:
 
 
 def linkage_attack(assignment: Assignment, churn: float, seed: int) -> tuple[Linkage, ...]:
-    """Linkage over eight versions with churn: groups formed anew each time, and sticky groups."""
+    """Linkage over eight versions with churn, of everybody in the newest: newcomers too.
+
+    Newcomers have a past: before they were members the gateway named a group for them, that of a
+    member picked by a hash. "sticky" is what `kreach groups renew` does by default: they stay
+    there, and groups are merged below 1.25 k. Beside it, what groups formed anew, and newcomers who
+    fill gaps, would give away.
+    """
     if assignment.overlapping:
         return ()
-    last = VERSIONS[-1]
+    methods = (("formed anew each version", _formed_anew), (GAPS, _gaps_filled), (STICKY, _sticky))
+    return tuple(_followed(name, renew, assignment, churn, seed) for name, renew in methods)
+
+
+def _followed(
+    method: str, renew: "_Renew", assignment: Assignment, churn: float, seed: int
+) -> Linkage:
+    """Follow everybody from version to version; the churn is the same for every method."""
     generator = np.random.default_rng(seed)
-    count = len(assignment.groups)
-    anew, sticky = [assignment.group_of()], [assignment.group_of()]
-    person = np.arange(count)  # the person in each row of the sticky assignment, −1 if new
-    current, moved = assignment, 0
-    k = assignment.group_size
-    for _ in range(1, last):
-        stays = generator.random(len(current.groups)) >= churn
+    groups, current = assignment.groups, assignment  # groups: (people, versions so far)
+    crowds, moved, people = [Crowds.of(groups)], 0, [len(groups)]
+    for _ in range(1, VERSIONS[-1]):
+        stays = generator.random(len(groups)) >= churn
         joining = round(_REPLACED * np.count_nonzero(~stays))
-        if np.count_nonzero(stays) + joining < k:
+        named = current.group_of()[generator.integers(0, len(groups), joining)]
+        if np.count_nonzero(stays) + joining < assignment.group_size:
             break  # too few people are left
-        renewed = regroup(current, stays, joining, seed=int(generator.integers(2**31)))
-        person = np.concatenate([person[stays], np.full(renewed.joined, -1)])
-        current, moved = renewed.assignment, moved + renewed.moved
-        groups = np.full(count, -1)
-        groups[person[person >= 0]] = current.group_of()[person >= 0]
-        sticky.append(groups)
-        # formed anew: the same people, shuffled again (the paper's random groups)
-        fresh = People(np.zeros(count, dtype=np.int64))
-        anew.append(form_groups(fresh, k, AtRandom(), int(generator.integers(2**31))).group_of())
-    moved_share = moved / max(count * (len(sticky) - 1), 1)
-    present = np.cumprod(np.stack(sticky, axis=1) >= 0, axis=1).astype(np.bool_)
-    return tuple(
-        _linkage_by_versions(method, np.stack(columns, axis=1), present, share)
-        for method, columns, share in (
-            ("formed anew each version", anew, 1.0),
-            ("sticky", sticky, moved_share),
-        )
+        current, changed = renew(current, stays, named, int(generator.integers(2**31)))
+        past = np.full((joining, groups.shape[1]), -1)
+        past[:, -1] = named
+        groups = np.column_stack([np.concatenate([groups[stays], past]), current.group_of()])
+        crowds.append(Crowds.of(groups))
+        people.append(len(groups))
+        moved += changed
+    seen = [(v, crowds[v - 1], people[v - 1]) for v in VERSIONS if v <= len(crowds)]
+    return Linkage(
+        method,
+        tuple(v for v, _, _ in seen),
+        tuple(crowd.singled_out / count for _, crowd, count in seen),
+        tuple(crowd.in_small_crowds / count for _, crowd, count in seen),
+        tuple(crowd.smallest for _, crowd, _ in seen),
+        tuple(crowd.median for _, crowd, _ in seen),
+        moved / max(sum(people[:-1]), 1),
     )
 
 
-def _linkage_by_versions(
-    method: str, sequences: IntArray, present: BoolArray, moved_share: float
-) -> Linkage:
-    """The attack after each number of versions, on people who are in all of them."""
-    versions = tuple(v for v in VERSIONS if v <= sequences.shape[1])
-    seen = [linkage(sequences[present[:, v - 1], :v])[-1] for v in versions]
-    unique, smallest, median = zip(*seen, strict=True)
-    return Linkage(method, versions, unique, smallest, median, moved_share)
+def _formed_anew(
+    current: Assignment, stays: BoolArray, named: IntArray, seed: int
+) -> tuple[Assignment, int]:
+    """The paper's random groups, shuffled again."""
+    people = People(np.zeros(np.count_nonzero(stays) + len(named), dtype=np.int64))
+    return form_groups(people, current.group_size, AtRandom(), seed), len(stays)
+
+
+def _gaps_filled(
+    current: Assignment, stays: BoolArray, named: IntArray, seed: int
+) -> tuple[Assignment, int]:
+    renewed = regroup(current, stays, len(named), seed)
+    return renewed.assignment, renewed.moved
+
+
+def _sticky(
+    current: Assignment, stays: BoolArray, named: IntArray, seed: int
+) -> tuple[Assignment, int]:
+    k, people = current.group_size, int(np.count_nonzero(stays)) + len(named)
+    room = min(int(np.ceil(RenewalPolicy().room * k)), people)
+    renewed = regroup(current, stays, len(named), seed, named=named, repair_below=room)
+    return renewed.assignment, renewed.moved
+
+
+_Renew = Callable[[Assignment, BoolArray, IntArray, int], tuple[Assignment, int]]
+"""The next version, and how many of those who stay moved."""
 
 
 def intersection_attack(

@@ -2,11 +2,20 @@
 
 from collections.abc import Iterator
 
+from kreach.publisher.audit.attacks import STICKY
 from kreach.publisher.audit.columns import COMMON_SHARE
-from kreach.publisher.audit.report import Audit, ColumnView, Finding, ModelView, SeedView
+from kreach.publisher.audit.report import (
+    Audit,
+    ColumnView,
+    Finding,
+    FirstSeed,
+    ModelView,
+    SeedView,
+)
 from kreach.publisher.audit.visible import visible_findings
 from kreach.publisher.grouping.base import FORMED_BY_VISITS
 from kreach.publisher.grouping.diversity import DiversityFloors
+from kreach.publisher.lineage import SMALL_CROWD, Crowds
 from kreach.publisher.release import Floors
 from kreach.publisher.seeds import GUESSABLE_BITS
 from kreach.publisher.visit_history import MIN_PEOPLE
@@ -14,6 +23,7 @@ from kreach.publisher.visit_history import MIN_PEOPLE
 __all__ = ["findings_of"]
 
 _MAX_UNIQUE_SHARE = 0.01  # of people whom sticky versions single out, without a warning
+_BY_CHANCE = ("random", "segments")  # strategies whose groups no one can form without the seed
 
 
 def findings_of(report: Audit, floors: Floors) -> Iterator[Finding]:
@@ -26,8 +36,12 @@ def findings_of(report: Audit, floors: Floors) -> Iterator[Finding]:
     if report.visit_model is not None:
         yield from _model_findings(report.visit_model)
     yield from _linkage_findings(report)
+    if report.past is not None:
+        yield _past_finding(report.past, report.people)
     yield from _intersection_findings(report, floors)
     if report.seed is not None:
+        if report.seed.first is not None:
+            yield _first_seed_finding(report.seed, report.seed.first, report.strategy)
         yield from _seed_findings(report.seed)
 
 
@@ -44,6 +58,8 @@ def _effective_findings(report: Audit, floors: Floors) -> Iterator[Finding]:
     check, floor = "effective anonymity", f"at least {floors.effective_anonymity:g}"
     if report.strategy in FORMED_BY_VISITS:
         text = "groups were formed by these visits, so effective anonymity is overstated"
+        if report.past is not None:
+            text = "if these visits formed the first groups too, effective anonymity is overstated"
         yield Finding("warning", text, check)
     if report.effective is None:
         return
@@ -159,16 +175,34 @@ def _model_findings(model: ModelView) -> Iterator[Finding]:
 
 def _linkage_findings(report: Audit) -> Iterator[Finding]:
     for link in report.linkage:
-        if link.method == "sticky":
+        if link.method == STICKY:
             share, anew = link.unique_share[-1], report.linkage[0].unique_share[-1]
             yield Finding(
                 "ok" if share < _MAX_UNIQUE_SHARE else "warning",
-                f"after {link.versions[-1]} sticky versions {share:.2%} of people are singled "
-                f"out; formed anew each time, {anew:.1%} would be",
+                f"after {link.versions[-1]} sticky versions, renewed as `kreach groups renew` "
+                f"does, {share:.2%} of people are singled out and {link.small_share[-1]:.2%} are "
+                f"in crowds of fewer than {SMALL_CROWD}; formed anew each time, {anew:.1%} would "
+                "be singled out",
                 "linkage over time",
                 f"{share:.2%} of people",
                 f"below {_MAX_UNIQUE_SHARE:.0%}",
             )
+
+
+def _past_finding(past: Crowds, people: int) -> Finding:
+    """Linkage over the versions that were released: counted, not simulated."""
+    share = past.singled_out / max(people, 1)
+    small = past.in_small_crowds / max(people, 1)
+    level = "warning" if past.singled_out or small >= _MAX_UNIQUE_SHARE else "ok"
+    return Finding(
+        "danger" if share >= _MAX_UNIQUE_SHARE else level,
+        f"whoever saw everybody's group in {past.versions} versions, this one included, singles "
+        f"out {past.singled_out:,} people and leaves {past.in_small_crowds:,} in crowds of fewer "
+        f"than {SMALL_CROWD} (the smallest: {past.smallest:,})",
+        "linkage over past versions",
+        f"{share:.2%} of people",
+        f"below {_MAX_UNIQUE_SHARE:.0%}",
+    )
 
 
 def _intersection_findings(report: Audit, floors: Floors) -> Iterator[Finding]:
@@ -198,6 +232,27 @@ def _intersection_findings(report: Audit, floors: Floors) -> Iterator[Finding]:
         yield Finding("ok", text, "intersection of audiences", "0 people", "none")
 
 
+def _first_seed_finding(seed: SeedView, first: FirstSeed, strategy: str) -> Finding:
+    """Whether somebody else can form the groups that a renewed build goes back to."""
+    check, floor = "seed of the first version", f"secret, {GUESSABLE_BITS} bits or more"
+    number = f"{first.bits} bits, {first.origin}"
+    basis = "renewed groups follow from those of the first version, so no seed was tried; "
+    again = "whoever has its visits can form the groups of everybody who stayed"
+    if first.origin == "given" and first.bits < GUESSABLE_BITS:
+        text = f"{basis}its seed was given and has {first.bits} bits: {again}"
+        return Finding("danger", text, check, number, floor)
+    if first.origin == "given":
+        text = f"{basis}its seed was given, so somebody knows it: {again} with it"
+        return Finding("warning", text, check, number, floor)
+    if first.origin != "drawn":
+        text = f"{basis}its seed is not recorded: audit the first version"
+        return Finding("warning", text, check, "unknown", floor)
+    if strategy not in _BY_CHANCE:
+        text = f"{basis}its groups may follow from visits and columns alone: audit it"
+        return Finding("warning", text, check, "any seed", floor)
+    return Finding("ok", f"{basis}its seed was drawn at random", check, number, floor)
+
+
 def _seed_findings(seed: SeedView) -> Iterator[Finding]:
     """Whether the groups can be formed again by somebody else."""
     check, floor = "seed", f"secret, {GUESSABLE_BITS} bits or more"
@@ -206,7 +261,9 @@ def _seed_findings(seed: SeedView) -> Iterator[Finding]:
     if seed.released:
         text = "the seed of the groups stands in the release"
         yield Finding("danger", f"{text}: {again}", check, "in the release", floor)
-    if not seed.by_chance:
+    if seed.first is not None:
+        pass  # nothing was tried: the seed of the first version counts
+    elif not seed.by_chance:
         text = "these groups follow from visits and columns alone: whoever has both can form them"
         yield Finding("warning", text, check, "any seed", floor)
     elif seed.guessed:

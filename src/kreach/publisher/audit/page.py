@@ -176,10 +176,22 @@ def _linkage(report: Audit) -> str:
     ]
     note = (
         '<p class="note">An observer who sees somebody’s group in every version keeps only the '
-        "people who were in all of them. Run on these people, with some leaving and joining each "
-        "time. The last column is how many people change group per version.</p>"
+        "people who were in the same groups since. Run on these people, with some leaving and "
+        "joining each time; newcomers were in the group that the gateway named before. The last "
+        "column is how many people change group per version.</p>"
     )
-    return "<h2>Attack: linkage over time</h2>" + _table(heads, rows) + note
+    return "<h2>Attack: linkage over time</h2>" + _table(heads, rows) + note + _past(report)
+
+
+def _past(report: Audit) -> str:
+    if report.past is None:
+        return ""
+    past = report.past
+    heads = ["versions so far", "singled out", "in small crowds", "smallest crowd", "median"]
+    numbers = (past.singled_out, past.in_small_crowds, past.smallest)
+    row = [past.versions, *(f"{number:,}" for number in numbers), f"{past.median:,.0f}"]
+    note = '<p class="note">Counted on the versions that this one renews.</p>'
+    return _table(heads, [row]) + note
 
 
 def _intersection(report: Audit) -> str:

@@ -7,12 +7,14 @@ import numpy as np
 
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.publisher.grouping.diversity import DiversityFloors
+from kreach.publisher.lineage import Crowds
 from kreach.publisher.visible import VisibleSummary
 
 __all__ = [
     "Audit",
     "ColumnView",
     "Finding",
+    "FirstSeed",
     "Intersection",
     "Linkage",
     "ModelTable",
@@ -90,6 +92,15 @@ class ColumnView:
 
 
 @dataclass(frozen=True)
+class FirstSeed:
+    """The seed of the first of a series of versions; `version` is None where nobody recorded it."""
+
+    version: str | None
+    origin: str
+    bits: int
+
+
+@dataclass(frozen=True)
 class SeedView:
     """Whether others who have the visits could form the same groups again.
 
@@ -97,6 +108,9 @@ class SeedView:
     `reproduced`: groups formed again with it are these. `guessed`: an obvious seed, one of
     `tried`, gives these groups. `by_chance`: not every seed does. `released`: it stands in the
     release. `readable`: others on the machine may read the publisher's half.
+
+    Renewed groups do not follow from a seed and visits but from the groups of the first version:
+    nothing is tried, and `first` says where the seed of that came from.
     """
 
     origin: str
@@ -107,6 +121,7 @@ class SeedView:
     by_chance: bool
     released: bool
     readable: bool
+    first: FirstSeed | None = None  # of a renewed build
 
 
 @dataclass(frozen=True)
@@ -136,11 +151,16 @@ class SegmentView:
 
 @dataclass(frozen=True)
 class Linkage:
-    """Share of people whose sequence of group ids is theirs alone after so many versions."""
+    """Crowds that linking so many versions leaves, of all people of the newest one.
+
+    `unique_share`: people with nobody else in the same groups since they came; `small_share`: those
+    with fewer than four others.
+    """
 
     method: str
     versions: tuple[int, ...]
     unique_share: tuple[float, ...]
+    small_share: tuple[float, ...]
     min_crowd: tuple[int, ...]  # people with the same sequence, for the most exposed person
     median_crowd: tuple[float, ...]  # and for the median person
     moved_share: float  # of people, per version
@@ -225,6 +245,7 @@ class Audit:
     not_examined: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     visible: tuple[VisibleView, ...] = ()
+    past: Crowds | None = None  # linkage over the versions that were, of a renewed build
 
     def document(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -3,6 +3,7 @@
 from kreach.publisher.audit.report import SeedView
 from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.grouping.named import NamedStrategy
+from kreach.publisher.lineage import Crowds
 from kreach.publisher.people import People
 
 __all__ = ["ASSUMPTIONS", "column_roles", "not_examined"]
@@ -41,6 +42,7 @@ def not_examined(
     assignment: Assignment,
     seed_view: SeedView | None,
     columns_not_kept: tuple[str, ...],
+    past: Crowds | None,
 ) -> tuple[str, ...]:
     """What this audit says nothing about."""
     missing = []
@@ -55,6 +57,12 @@ def not_examined(
         missing.append("Effective anonymity: there were no visits before the groups were formed.")
     if seed_view is None:
         missing.append("Whether others could form the same groups again: the seed is not known.")
-    missing.append("Releases to other buyers and earlier versions.")
+    elif seed_view.first is not None:
+        first = seed_view.first.version or "which is not recorded"
+        missing.append(
+            f"Whether others could form the groups of the first version again ({first}): audit it."
+        )
+    linked = past is not None or assignment.overlapping
+    missing.append(f"Releases to other buyers{'' if linked else ' and earlier versions'}.")
     missing.append("What observers know from elsewhere.")
     return tuple(missing)

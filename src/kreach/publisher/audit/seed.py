@@ -2,6 +2,9 @@
 
 An observer who has the visits, say as a partner or after a leak, runs `kreach groups build` on
 them. With the right seed everybody is in the right group, and k protects nobody.
+
+Renewed groups cannot be formed again from visits and their own seed: newcomers are where a keyed
+hash put them, all others where the first version did. So it is the seed of that which counts.
 """
 
 import json
@@ -13,7 +16,7 @@ import numpy as np
 
 from kreach.boundary.duckdb import file_reader, scratch_connection, translate_errors
 from kreach.errors import KreachError
-from kreach.publisher.audit.report import SeedView
+from kreach.publisher.audit.report import FirstSeed, SeedView
 from kreach.publisher.grouping.base import Assignment, Strategy, form_groups
 from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.people import People
@@ -34,21 +37,30 @@ def seed_view(
     seed = facts.get("seed")
     seed = seed if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else None
     origin = str(facts.get("seed_origin") or ("unknown" if seed is None else "given"))
+    bits = 0 if seed is None else seed.bit_length()
+    exposed = _in_release(folder / "release", seed), _readable(folder / "publisher")
+    if "renewal" in facts:
+        return SeedView(origin, bits, False, False, 0, True, *exposed, _first_seed(facts))
     strategy = NamedStrategy.of_facts(facts).strategy()
     obvious = _obvious(str(facts["version"]), people.count)
     guessed = any(_forms(people, assignment, strategy, obvious_seed) for obvious_seed in obvious)
     reproduced = seed is not None and _forms(people, assignment, strategy, seed)
     by_chance = not guessed or not _forms(people, assignment, strategy, draw_seed())
-    return SeedView(
-        origin,
-        0 if seed is None else seed.bit_length(),
-        reproduced,
-        guessed,
-        len(obvious),
-        by_chance,
-        _in_release(folder / "release", seed),
-        _readable(folder / "publisher"),
-    )
+    return SeedView(origin, bits, reproduced, guessed, len(obvious), by_chance, *exposed)
+
+
+def _first_seed(facts: Mapping[str, Any]) -> FirstSeed:
+    """Where the seed of the first version came from, as its renewals recorded it."""
+    try:
+        first = facts["renewal"]["first"]
+        version = first["version"]
+        return FirstSeed(
+            None if version is None else str(version),
+            str(first["seed_origin"]),
+            int(first["seed_bits"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return FirstSeed(None, "unknown", 0)
 
 
 def _obvious(version: str, people: int) -> list[int]:

@@ -21,10 +21,21 @@ from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray, IntArray
 from kreach.publisher.grouping.diversity import DiversityFloors, GroupDiversity, SensitiveValues
 
-__all__ = ["DiversityRefused", "Line", "spread_values"]
+__all__ = [
+    "MAX_GROWTH",
+    "DiversityRefused",
+    "Line",
+    "diversity_refusal",
+    "refuse_impossible",
+    "spread_values",
+]
 
 MAX_GROWTH = 5  # times its size that a group may grow to hold the floors
 _BISECTIONS = 7  # of the number of groups: right within 1 %
+_ADVICE = (
+    f"groups may grow to {MAX_GROWTH} times group_size; raise it, lower the floor, or use coarser "
+    "values"
+)
 
 
 class DiversityRefused(KreachError):
@@ -57,13 +68,13 @@ def spread_values(
     With `best_effort`, groups that cannot hold them are left, spread as well as possible.
     """
     if not best_effort:
-        _refuse_impossible(names, columns, floors)
+        refuse_impossible(names, columns, floors)
     blocks = _Blocks(line, columns, floors)
     for depth in range(line.cells.shape[1], -1, -1):
         blocks.join_within(depth)
         blocks.grow()
     if not blocks.holds.all() and not best_effort:
-        raise _refusal(names, blocks.largest_groups(), floors)
+        raise diversity_refusal(names, blocks.largest_groups(), floors, _ADVICE)
     groups = np.empty(len(line.people), dtype=np.int64)
     groups[line.people] = blocks.group_of()
     return groups
@@ -301,7 +312,7 @@ def _round_robin(offset: IntArray, length: IntArray, groups: IntArray) -> IntArr
     return slot
 
 
-def _refuse_impossible(
+def refuse_impossible(
     names: tuple[str, ...], columns: list[SensitiveValues], floors: DiversityFloors
 ) -> None:
     """Refuse floors that all people together do not hold."""
@@ -323,8 +334,8 @@ def _refuse_impossible(
             )
 
 
-def _refusal(
-    names: tuple[str, ...], measured: list[GroupDiversity], floors: DiversityFloors
+def diversity_refusal(
+    names: tuple[str, ...], measured: list[GroupDiversity], floors: DiversityFloors, advice: str
 ) -> DiversityRefused:
     """Say which floors break in groups as large as allowed, and by how much."""
     reasons = []
@@ -340,6 +351,4 @@ def _refusal(
         if groups.t.max() > floors.max_t:
             said = f"t = {groups.t.max():.2f} (max_t {floors.max_t:g})"
             reasons.append(f"{name}: groups of {size} people are as far from everybody as {said}")
-    advice = f"groups may grow to {MAX_GROWTH} times group_size; raise it, lower the floor, "
-    advice += "or use coarser values"
     return DiversityRefused(f"diversity floors cannot be held: {'; '.join(reasons)}; {advice}")

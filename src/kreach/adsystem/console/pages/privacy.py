@@ -1,7 +1,6 @@
 """What the ad system can know: groups and their guarantee, the audit, and withheld reports."""
 
 import html
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -9,8 +8,9 @@ from nicegui import ui
 
 from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console.client import CATALOGUES, SUPPRESSIONS, RequestRefused
-from kreach.adsystem.console.input_files import Audit, AuditPage, Linkage
+from kreach.adsystem.console.input_files import Audit, AuditPage
 from kreach.adsystem.console.layout import Frame
+from kreach.adsystem.console.pages.audit_document import show_audit_document
 from kreach.adsystem.console.pages.boundary_view import BoundaryView
 from kreach.adsystem.console.poller import Answers, PolledAnswer
 from kreach.adsystem.console.widgets import (
@@ -40,7 +40,6 @@ _VISITS = {
 }
 _CATALOGUE_TILES = ("Catalogue", "Groups", "Smallest group", "People")
 _EFFECTIVE = "Smallest group, effective"
-_TONES = {"ok": "k-good", "warning": "k-warn", "danger": "k-bad"}
 
 
 class _PrivacyPage:
@@ -146,9 +145,7 @@ class _PrivacyPage:
                 frame = f'<iframe class="k-frame" sandbox title="Audit" srcdoc="{page}"></iframe>'
                 ui.html(frame, sanitize=False).style("width: 100%")
             elif isinstance(audit, Audit):
-                for one in audit.findings:
-                    Text(f"{one.level}: {one.text}", "p", f"k-note {_TONES.get(one.level, '')}")
-                _show_linkage(audit.linkage)
+                show_audit_document(audit)
             else:
                 text = "The publisher makes one. Set `groups_audit` to its file:"
                 command = "kreach groups audit groups/ --json > audit.json"
@@ -187,19 +184,6 @@ class _PrivacyPage:
 def _visible_row(one: VisiblePeople) -> tuple[str, ...]:
     numbers = (one.people, one.groups, one.min)
     return (one.audience, *map(fmt.count, numbers), fmt.decimal(one.median, 1), one.requests)
-
-
-def _show_linkage(linkage: Sequence[Linkage]) -> None:
-    """A table of the attack on successive versions of the groups."""
-    if not linkage:
-        return
-    text = "Linkage: share of people singled out by an observer of every version."
-    Text(text, "p", "k-sub")
-    heads = ["groups", *(fmt.plural(number, "version") for number in linkage[0].versions)]
-    table = Table(heads, numeric=range(1, len(heads)), name="linkage")
-    table.show(
-        [(one.method, *(fmt.percent(share, 2) for share in one.unique_share)) for one in linkage]
-    )
 
 
 def privacy_page(frame: Frame) -> None:
