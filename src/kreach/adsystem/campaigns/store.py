@@ -239,8 +239,10 @@ class CampaignStore:
             campaign = self._get(campaign_id).campaign
             if campaign.state == "ended":
                 raise CampaignEnded
-            changed = campaign_from(campaign.document() | _with_creatives(changes))
-            if _with_creatives(changes) is not changes:
+            whole = _with_creatives(changes)
+            new = whole is not changes
+            changed = campaign_from(campaign.document() | whole, new_creatives=new)
+            if new:
                 check_new_creatives(changed.creatives)
                 changed = with_reviews(changed, campaign, required=review_required)
             if quota is not None:

@@ -97,7 +97,7 @@ class ReportService:
             self._check_audience(
                 str(document.get("id")), name, newest, "a new campaign", field="audience"
             )
-        campaign = campaign_from(document)
+        campaign = campaign_from(document, new_creatives=True)
         audience = self.store.catalogues.audience(newest, campaign.audience)
         check_runnable(campaign, audience)
         if campaign.family is not None:
