@@ -145,6 +145,10 @@ def test_an_advertisers_creative_waits_for_an_operator(tmp_path: Path) -> None:
             reviews = [each["review"] for each in document["creatives"]]
             return document["status"]["not_bidding"], reviews
 
+        async def version() -> str:
+            shown = (await client.get(path, headers=mine)).json()["creatives"]
+            return str(shown[0]["version"])
+
         async def decide(headers: Any, **body: Any) -> int:
             answer = await client.post(f"{whole}/review", json=body, headers=headers)
             return answer.status_code
@@ -154,12 +158,20 @@ def test_an_advertisers_creative_waits_for_an_operator(tmp_path: Path) -> None:
         assert await state() == ("creative in review", ["pending"])
         assert await decide(mine, creative="a", decision="approve") == 403
         assert await decide(theirs, creative="z", decision="approve") == 404
+        assert await decide(theirs, creative="a", decision="approve") == 422
+        seen = await version()
+        swapped = {"creative": BANNER | {"markup": "<b>another</b>"}}
+        assert (await client.patch(path, json=swapped, headers=mine)).status_code == 200
+        assert await decide(theirs, creative="a", decision="approve", version=seen) == 409
+        assert await state() == ("creative in review", ["pending"])
+        back = await client.patch(path, json={"creative": BANNER}, headers=mine)
+        assert back.json()["creative"]["version"] == seen
         assert await decide(theirs, creative="a", decision="reject") == 422
         assert await decide(theirs, creative="a", decision="reject", reason="blinks") == 200
         assert await state() == ("creative rejected", ["rejected"])
         shown = (await client.get(path, headers=mine)).json()["creatives"][0]
         assert shown["review_reason"] == "blinks"
-        assert await decide(theirs, creative="a", decision="approve") == 200
+        assert await decide(theirs, creative="a", decision="approve", version=seen) == 200
         assert await state() == (None, ["approved"])
         # what comes back unchanged keeps its review, what is new waits
         change = {"creatives": [BANNER, VIDEO]}

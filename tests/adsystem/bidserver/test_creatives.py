@@ -336,7 +336,9 @@ def test_a_profile_that_does_not_exist(tmp_path: Path) -> None:
 
 def review(exchange: Exchange, name: str, decision: str, served: set[str]) -> None:
     """Decide on a creative, and wait until the bidder serves these."""
-    exchange.state.campaigns.review("spring", name, decision, "blinks")
+    store = exchange.state.campaigns
+    (version,) = (one.version for one in store.get("spring").campaign.creatives if one.key == name)
+    store.review("spring", name, decision, "blinks", version)
 
     def known() -> bool:
         return {each.key for each in exchange.state.stored_campaigns[1].campaign.servable} == served

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Response
 
 from kreach.adsystem.campaigns.campaign import REMOVED
-from kreach.adsystem.campaigns.review import UnknownCreative
+from kreach.adsystem.campaigns.review import CreativeChanged, UnknownCreative
 from kreach.adsystem.campaigns.store import (
     CampaignEnded,
     CampaignExists,
@@ -34,6 +34,7 @@ _STATUS: Mapping[type[KreachError], int] = {
     UnknownFamily: 404,
     FamilyExists: 409,
     UnknownCreative: 404,
+    CreativeChanged: 409,
 }
 _CODES = {"missing": "required", "extra_forbidden": "unknown"}
 _MAX_MESSAGE = 300

@@ -128,10 +128,11 @@ class CreativeIn(_In):
 
 
 class ReviewIn(_In):
-    """A decision on a creative, by its key. A rejection needs a reason."""
+    """A decision on a creative, by its key. A rejection needs a reason, an approval the version."""
 
     creative: Words
     decision: Literal["approve", "reject"]
+    version: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
     reason: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
 
 

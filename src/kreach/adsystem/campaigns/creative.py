@@ -232,8 +232,11 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def key(self) -> str:
         """Its id, or else one made from its content: what exchanges know it by (`crid`)."""
-        if self.id is not None:
-            return self.id
+        return self.version if self.id is None else self.id
+
+    @property
+    def version(self) -> str:
+        """Changes with everything in it but its review: what an operator has looked at."""
         content = msgspec.json.encode(self.content())
         return hashlib.blake2b(content, digest_size=8, person=b"kreach-creative").hexdigest()
 

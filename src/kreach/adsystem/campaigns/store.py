@@ -251,14 +251,19 @@ class CampaignStore:
         return self.get(campaign_id)
 
     def review(
-        self, campaign_id: str, creative: str, decision: str, reason: str | None
+        self,
+        campaign_id: str,
+        creative: str,
+        decision: str,
+        reason: str | None = None,
+        version: str | None = None,
     ) -> StoredCampaign:
-        """Approve or reject a creative of a campaign, by its key."""
+        """Approve or reject a creative of a campaign, by its key and version."""
         with self._transaction() as connection:
             campaign = self._get(campaign_id).campaign
             if campaign.state == "ended":
                 raise CampaignEnded
-            self._update(connection, decided(campaign, creative, decision, reason))
+            self._update(connection, decided(campaign, creative, decision, reason, version))
         return self.get(campaign_id)
 
     def _update(self, connection: sqlite3.Connection, campaign: Campaign) -> None:

@@ -1,13 +1,18 @@
 """Pacing: the spend records that bidders write every few seconds."""
 
 import sqlite3
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kreach.adsystem.ledger.applied_rows import read_applied, read_applied_at
+from kreach.adsystem.ledger.applied_rows import (
+    read_applied,
+    read_applied_at,
+    read_applied_families,
+)
 from kreach.adsystem.ledger.notice_rows import count_conflicts
 from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall
 from kreach.adsystem.log.snapshot import journal_reader
@@ -15,7 +20,13 @@ from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.times import Window, iso_micros, to_micros
 
-__all__ = ["applied_at", "applied_revision", "last_pace", "pacing_of"]
+__all__ = [
+    "applied_at",
+    "applied_family_revision",
+    "applied_revision",
+    "last_pace",
+    "pacing_of",
+]
 
 _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
@@ -49,11 +60,20 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
 
 def applied_revision(store: Path) -> int | None:
     """The newest revision of campaigns that all bidders bid by; None if there is no bidder."""
+    return _oldest(store, read_applied)
+
+
+def applied_family_revision(store: Path) -> int | None:
+    """The newest revision of families that all bidders bid by; None if there is no bidder."""
+    return _oldest(store, read_applied_families)
+
+
+def _oldest(store: Path, read: Callable[[sqlite3.Connection], int]) -> int | None:
     found = []
     for folder in log_folders(store):
         with journal_reader(folder) as reader:
             if reader is not None:
-                found.append(read_applied(reader))
+                found.append(read(reader))
     return min(found, default=None)
 
 
