@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from kreach.adsystem.ledger.applied_rows import (
 )
 from kreach.adsystem.ledger.notice_rows import count_conflicts
 from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall
-from kreach.adsystem.log.snapshot import journal_reader
+from kreach.adsystem.log.snapshot import LogUnavailable, journal_reader
 from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.times import Window, iso_micros, to_micros
@@ -28,6 +28,7 @@ __all__ = [
     "pacing_of",
 ]
 
+T = TypeVar("T")
 _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
 
 
@@ -59,31 +60,31 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
 
 
 def applied_revision(store: Path) -> int | None:
-    """The newest revision of campaigns that all bidders bid by; None if there is no bidder."""
-    return _oldest(store, read_applied)
+    """The newest revision of campaigns that all bidders bid by; None if that cannot be known."""
+    return min(_of_bidders(store, read_applied), default=None)
 
 
 def applied_family_revision(store: Path) -> int | None:
-    """The newest revision of families that all bidders bid by; None if there is no bidder."""
-    return _oldest(store, read_applied_families)
+    """The newest revision of families that all bidders bid by; None if that cannot be known."""
+    return min(_of_bidders(store, read_applied_families), default=None)
 
 
-def _oldest(store: Path, read: Callable[[sqlite3.Connection], int]) -> int | None:
+def _of_bidders(store: Path, read: Callable[[sqlite3.Connection], T]) -> list[T]:
+    """What each bidder's log says; nothing if one cannot be read: a campaign is stored anyway."""
     found = []
-    for folder in log_folders(store):
-        with journal_reader(folder) as reader:
-            if reader is not None:
-                found.append(read(reader))
-    return min(found, default=None)
+    try:
+        for folder in log_folders(store):
+            with journal_reader(folder) as reader:
+                if reader is not None:
+                    found.append(read(reader))
+    except LogUnavailable:
+        return []
+    return found
 
 
 def applied_at(store: Path, campaign: int, revision: int) -> str | None:
     """When the last bidder loaded a change; None if one did not, or had it when it started."""
-    found = []
-    for folder in log_folders(store):
-        with journal_reader(folder) as reader:
-            if reader is not None:
-                found.append(read_applied_at(reader, campaign, revision))
+    found = _of_bidders(store, lambda reader: read_applied_at(reader, campaign, revision))
     known = [at_us for at_us in found if at_us is not None]
     return iso_micros(max(known)) if known and len(known) == len(found) else None
 

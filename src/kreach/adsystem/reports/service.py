@@ -5,9 +5,8 @@ route whose campaigns a caller may name (`api.scope`). For use by several thread
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -130,13 +129,7 @@ class ReportService:
         return _definition(stored.campaign, self._in_force(stored))
 
     def _in_force(self, stored: StoredCampaign) -> bool | None:
-        return _in_force(stored, self._applied(applied_revision))
-
-    def _applied(self, read: Callable[[Path], int | None]) -> int | None:
-        try:
-            return read(self.store.settings.store)
-        except LogUnavailable:  # a change is stored all the same
-            return None
+        return _in_force(stored, applied_revision(self.store.settings.store))
 
     def _quota(self, limits: AdvertiserLimits | None) -> Quota | None:
         return None if limits is None else Quota(limits, self._clock())
@@ -174,7 +167,7 @@ class ReportService:
         for each in self.store.campaigns.all(owner=owner):
             if each.campaign.family is not None:
                 members.setdefault(each.campaign.family, []).append(each.campaign.id)
-        applied = self._applied(applied_family_revision)
+        applied = applied_family_revision(self.store.settings.store)
         found = [
             _family_definition(each, members.get(each.family.id, []), applied)
             for each in self.store.campaigns.families(owner=owner)
@@ -185,7 +178,8 @@ class ReportService:
         family = stored.family
         campaigns = self.store.campaigns.all(owner=owner_of(family.id))
         members = [each.campaign.id for each in campaigns if each.campaign.family == family.id]
-        return _family_definition(stored, members, self._applied(applied_family_revision))
+        applied = applied_family_revision(self.store.settings.store)
+        return _family_definition(stored, members, applied)
 
     def listing(self, after: str | None, limit: int, owner: str | None = None) -> CampaignList:
         """Campaigns in the order they were created, with the delivery of each.
