@@ -32,8 +32,9 @@ check: .venv/ready
 bench: .venv/bench
 	$(RUN)python -m benchmarks
 
-# Takes hours: 50,000 schedules of simulated faults, then 1,000 kills of real bidders.
+# Takes hours: odd requests, 50,000 schedules of simulated faults, 1,000 kills of real bidders.
 soak: .venv/ready
+	$(RUN)python -m simulations.fuzz_bidder --requests 100000
 	$(RUN)python -m simulations.money --schedules $(or $(SCHEDULES),50000) --first 1000000
 	$(RUN)python -m tests.faults.soak --kills $(or $(KILLS),1000)
 

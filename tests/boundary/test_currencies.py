@@ -22,12 +22,22 @@ def test_what_is_billed_is_within_what_was_reserved(micros: int, rate: float) ->
     assert micros - paid < max(rate, 1.0) + 1  # less than a micro of either currency is lost
 
 
+@given(rates)
+def test_the_smallest_bid_is_not_zero_in_its_currency(rate: float) -> None:
+    table = Rates("USD", {"KWD": rate})
+    smallest = table.smallest_bid("KWD")
+    assert table.bid_micros(smallest, "KWD") >= 1
+    assert table.bid_micros(smallest - 1, "KWD") == 0
+    assert table.smallest_bid("USD") == 1
+
+
 @given(st.floats(0.0, 1e6), rates, rates)
 def test_the_lowest_bid_reaches_the_floor(floor: float, floor_rate: float, bid_rate: float) -> None:
     table = Rates("USD", {"EUR": floor_rate, "JPY": bid_rate})
     lowest = table.min_micros(floor, "EUR", "JPY")
     assert lowest is not None
     bid = table.bid_micros(lowest, "JPY")
+    assert bid > 0
     asked = max(ceil(floor * MICROS_PER_CPM - 1e-6), 0)
     assert bid * table.nanos("JPY") >= asked * table.nanos("EUR")
 

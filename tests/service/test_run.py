@@ -68,7 +68,7 @@ BAD = [
     ("bidder", "[bidder]\nsegtax = 4", "segtax"),
     ("bidder", "[adsystem]\nrates = {EUR = 1.1}", "rates_date"),
     ("bidder", "[adsystem]\nrates = {EUR = 0.0}\nrates_date = 2026-11-01", "rates"),
-    ("bidder", "[adsystem]\ncreative_review = 'maybe'", "creative_review"),
+    ("bidder", "[adsystem]\ncreative_review = 'maybe'", "creative_review must be"),
     ("bidder", "[bidder\n", "TOML"),
     ("bidder", "", "catalogues"),
     ("bidder", '[adsystem]\ncatalogues = ["nowhere"]', "catalogue"),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
@@ -55,10 +55,12 @@ class AdSystemSettings(Settings, frozen=True, kw_only=True):
     currency: str = "USD"
     rates: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     rates_date: date | None = None
-    creative_review: Literal["required", "off"] = "required"
+    creative_review: str = "required"
 
     def __post_init__(self) -> None:
         Rates(self.currency, self.rates)
+        if self.creative_review not in ("required", "off"):
+            raise KreachError.rule("creative_review", "be required or off", self.creative_review)
         if self.rates and self.rates_date is None:
             raise KreachError("rates_date is required where rates are given", field="rates_date")
 

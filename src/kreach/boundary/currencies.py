@@ -61,10 +61,16 @@ class Rates:
         if rate is None or bid_rate is None or not (isfinite(floor) and floor < _MAX_CPM):
             return None
         asked = ceil(floor * MICROS_PER_CPM - 1e-6)  # micros of the floor's currency
-        if asked <= 0 or rate == bid_rate == _NANOS:
-            return max(asked, 0)
+        if asked <= 0:
+            return 0 if bid_rate == _NANOS else self.smallest_bid(bid_currency)
+        if rate == bid_rate == _NANOS:
+            return asked
         bid = -(-asked * rate // bid_rate)  # of the bid's
         return -(-bid * bid_rate // _NANOS)
+
+    def smallest_bid(self, currency: str) -> int:
+        """The lowest bid, in micros of ours, that is not zero in a known currency."""
+        return -(-self._nanos[currency] // _NANOS)
 
     def bid_micros(self, micros: int, currency: str) -> int:
         """Micros of ours in another currency, rounded down."""

@@ -77,7 +77,10 @@ def test_every_wrong_field_of_every_creative_is_named(tmp_path: Path) -> None:
         silent = {"id": "s", "kind": "video", "markup": "<VAST/>"}
         lone = {"id": "l", "width": 300, "language": "en"}
         both = await refused(silent, lone, budget=1.0, daily_budget=5.0)
-        assert both == ["creatives.0.duration_seconds", "creatives.1", "daily_budget"]
+        assert both == [
+            *("creatives.0.duration_seconds", "creatives.0.mimes", "creatives.0.protocols"),
+            *("creatives.1", "daily_budget"),
+        ]
         assert await refused(BANNER, BANNER) == ["creatives"]
         page = VIDEO | {"markup": "<html>"}
         assert await refused(page) == ["creatives.0.markup"]
@@ -88,6 +91,42 @@ def test_every_wrong_field_of_every_creative_is_named(tmp_path: Path) -> None:
         assert await refused(mixed) == ["creatives.0.markup"]
         insecure = BANNER | {"markup": "<img src=http://x.example>", "secure": True}
         assert await refused(insecure) == ["creatives.0.secure"]
+        macro = insecure | {"id": "m", "domains": ["https://x.example/"]}
+        macro["markup"] = "<img src=http://x.example/${AUCTION_PRIZE}>"
+        three = ["domains", "markup", "secure"]
+        assert await refused(macro) == [f"creatives.0.{name}" for name in three]
+        single = {"creative": macro, "creatives": [], "budget": 1.0, "daily_budget": 5.0}
+        assert await refused(**single) == [*(f"creative.{name}" for name in three), "daily_budget"]
+        made = await client.post("/v1/campaigns", json=NEW | {"id": "winter"})
+        assert made.status_code == 201
+        changed = await client.patch("/v1/campaigns/winter", json={"creatives": [macro]})
+        assert fields_of(changed) == [f"creatives.0.{name}" for name in three]
+
+    with_client(tmp_path, work)
+
+
+def test_wrong_creatives_are_told_in_plain_words(tmp_path: Path) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        async def message(creative: dict[str, Any], **more: Any) -> str:
+            new = NEW | {"id": "autumn", "creatives": [creative]} | more
+            answer = await client.post("/v1/campaigns", json=new)
+            assert answer.status_code == 422
+            return str(answer.json()["error"]["message"])
+
+        language = "creatives.0.language must be two small letters (ISO 639-1), such as en, got"
+        assert await message(BANNER | {"language": "english"}) == f"{language} 'english'"
+        image = {"url": "ftp://x", "width": 1, "height": 1}
+        icon = NATIVE | {"native": {"link": "https://shop.example", "icon": image}}
+        assert (await message(icon)).startswith("creatives.0.native.icon.url must be an address")
+        assert await message(BANNER, state="over") == (
+            "state must be one of running, paused, ended, got 'over'"
+        )
+        size = "creatives.0 must have width and height, or neither, got 300"
+        assert await message({"markup": "<b>", "width": 300}) == size
+        assert await message(VIDEO | {"mimes": []}) == (
+            "creatives.0.mimes is required for kind video"
+        )
+        assert (await message(BANNER | {"id": ""})).startswith("creatives.0.id must have at least")
 
     with_client(tmp_path, work)
 
@@ -106,6 +145,10 @@ def test_an_advertisers_creative_waits_for_an_operator(tmp_path: Path) -> None:
             reviews = [each["review"] for each in document["creatives"]]
             return document["status"]["not_bidding"], reviews
 
+        async def version() -> str:
+            shown = (await client.get(path, headers=mine)).json()["creatives"]
+            return str(shown[0]["version"])
+
         async def decide(headers: Any, **body: Any) -> int:
             answer = await client.post(f"{whole}/review", json=body, headers=headers)
             return answer.status_code
@@ -115,12 +158,20 @@ def test_an_advertisers_creative_waits_for_an_operator(tmp_path: Path) -> None:
         assert await state() == ("creative in review", ["pending"])
         assert await decide(mine, creative="a", decision="approve") == 403
         assert await decide(theirs, creative="z", decision="approve") == 404
+        assert await decide(theirs, creative="a", decision="approve") == 422
+        seen = await version()
+        swapped = {"creative": BANNER | {"markup": "<b>another</b>"}}
+        assert (await client.patch(path, json=swapped, headers=mine)).status_code == 200
+        assert await decide(theirs, creative="a", decision="approve", version=seen) == 409
+        assert await state() == ("creative in review", ["pending"])
+        back = await client.patch(path, json={"creative": BANNER}, headers=mine)
+        assert back.json()["creative"]["version"] == seen
         assert await decide(theirs, creative="a", decision="reject") == 422
         assert await decide(theirs, creative="a", decision="reject", reason="blinks") == 200
         assert await state() == ("creative rejected", ["rejected"])
         shown = (await client.get(path, headers=mine)).json()["creatives"][0]
         assert shown["review_reason"] == "blinks"
-        assert await decide(theirs, creative="a", decision="approve") == 200
+        assert await decide(theirs, creative="a", decision="approve", version=seen) == 200
         assert await state() == (None, ["approved"])
         # what comes back unchanged keeps its review, what is new waits
         change = {"creatives": [BANNER, VIDEO]}

@@ -5,11 +5,30 @@ from pathlib import Path
 
 import httpx
 
+from kreach.adsystem.campaigns.family import Family
 from tests.adsystem.access.keyed_reporting import Keyed, bearer, keyed
-from tests.adsystem.api.live_stores import LiveStore, make_catalogue
+from tests.adsystem.api.live_stores import LiveStore, make_catalogue, reporting
 from tests.adsystem.api.test_campaigns import NEW, assert_refused, with_client
 
 BRAND = {"id": "brand", "caps": [{"limit": 3}], "budget": 20.0}
+
+
+def test_a_lowered_budget_says_when_it_is_in_force(tmp_path: Path) -> None:
+    async def work() -> None:
+        live = LiveStore(tmp_path, make_catalogue("disjoint"))
+        live.add_family(Family(id="brand", budget=20.0))
+        async with live.open(), reporting(live) as client:
+            assert (await client.get("/v1/families/brand")).json()["in_force"] is True
+            changed = await client.patch("/v1/families/brand", json={"budget": 1.0})
+            assert changed.json()["in_force"] is False
+            shown = changed.json()
+            while not shown["in_force"]:
+                await asyncio.sleep(0.1)
+                shown = (await client.get("/v1/families/brand")).json()
+            listed = (await client.get("/v1/families")).json()["families"]
+            assert [one["in_force"] for one in listed] == [True]
+
+    asyncio.run(work())
 
 
 def test_a_family_is_made_joined_shown_and_changed(tmp_path: Path) -> None:
@@ -23,6 +42,7 @@ def test_a_family_is_made_joined_shown_and_changed(tmp_path: Path) -> None:
         assert made.json() == BRAND | {
             "caps": [{"limit": 3, "span_seconds": None}],
             "campaigns": [],
+            "in_force": False,  # the bidder has stopped
         }
         assert_refused(await client.post("/v1/families", json=BRAND), 409, "exists already")
         for name in ("autumn", "winter"):

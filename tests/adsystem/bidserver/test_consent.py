@@ -74,6 +74,8 @@ NO_BIDS: list[tuple[str, dict[str, Any]]] = [
     ("us unreadable", {"regs": {"gpp_sid": [8]}}),
     ("gpp unreadable", {"regs": {"gpp": "what"}}),
     ("gpp unreadable", {"regs": ["what"]}),
+    ("gpp unreadable", {"regs": {"ext": "what"}}),
+    ("gpp unreadable", {"regs": {"ext": [{"coppa": 1}]}}),
     ("gpp unreadable", {"regs": {"gpp_sid": {}}}),
     ("gpp section unknown", {"regs": {"gpp": CALIFORNIA, "gpp_sid": [5]}}),
     ("gpp section unknown", {"regs": {"gpp": CALIFORNIA, "gpp_sid": [8, 99]}}),
@@ -189,8 +191,10 @@ def test_two_strings_of_one_law_must_both_permit() -> None:
     assert decide(us, ConsentSettings()) == "us opt-out"
 
 
-@pytest.mark.parametrize("flag", [{"lmt": 1}, {"dnt": 1}, {"lmt": "1"}, {"lmt": [], "dnt": 0}])
-def test_limited_tracking_can_be_refused(flag: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "flag", [{"lmt": 1}, {"dnt": 1}, {"lmt": "1"}, {"lmt": [], "dnt": 0}, "what", [{"lmt": 1}]]
+)
+def test_limited_tracking_can_be_refused(flag: Any) -> None:
     request = decode_request(json.dumps({"id": "1", "imp": [], "device": flag}).encode())
     assert ConsentPolicy(ConsentSettings(limited_tracking="deny")).refusal(request) == (
         "limited tracking"

@@ -11,10 +11,13 @@ import pytest
 from simulations.openrtb_campaigns import vast
 from simulations.openrtb_checker import violations
 
+from kreach.adsystem.bidserver.terms import terms_of
 from kreach.adsystem.campaigns.campaign import Creative
 from kreach.adsystem.campaigns.creative import Size
+from kreach.boundary.currencies import Rates
 from kreach.boundary.macros import substitute
 from kreach.boundary.openrtb import Bid
+from kreach.boundary.openrtb_places import Banner, Deal, Imp, Pmp
 from kreach.errors import KreachError
 from tests.adsystem.bidserver.sample_bidders import (
     Exchange,
@@ -243,6 +246,17 @@ def test_currencies_without_a_rate(exchange: Exchange, change: dict[str, Any], r
     assert exchange.bid(sample_request("g5", **change)).reason == reason
 
 
+@pytest.mark.parametrize("floor", [None, 0.0, 1e-12])
+def test_a_bid_is_never_zero_in_the_currency_it_is_made_in(floor: float | None) -> None:
+    rates = Rates("USD", {"KWD": 3.25})
+    deal = Deal(id="d1", bidfloor=floor, bidfloorcur="KWD")
+    imp = Imp(id="1", banner=Banner(), bidfloor=floor, bidfloorcur="KWD", pmp=Pmp(deals=[deal]))
+    place, deals, _ = terms_of(imp, 0, 1, rates, "KWD", "kreach")
+    assert place is not None
+    assert deals is not None
+    assert place.floor == deals["d1"].floor == 4  # 3 micros of ours are none of theirs
+
+
 @pytest.mark.parametrize("floor", [0.001, 0.0123, 0.3333, 0.5])
 @pytest.mark.parametrize(("bids", "floors"), [("EUR", "JPY"), ("JPY", "EUR"), ("USD", "EUR")])
 def test_floors_hold_across_currencies(
@@ -336,7 +350,9 @@ def test_a_profile_that_does_not_exist(tmp_path: Path) -> None:
 
 def review(exchange: Exchange, name: str, decision: str, served: set[str]) -> None:
     """Decide on a creative, and wait until the bidder serves these."""
-    exchange.state.campaigns.review("spring", name, decision, "blinks")
+    store = exchange.state.campaigns
+    (version,) = (one.version for one in store.get("spring").campaign.creatives if one.key == name)
+    store.review("spring", name, decision, "blinks", version)
 
     def known() -> bool:
         return {each.key for each in exchange.state.stored_campaigns[1].campaign.servable} == served

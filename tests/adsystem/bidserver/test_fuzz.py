@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from simulations.openrtb_campaigns import campaigns_of_every_kind
+from simulations.request_fuzzer import mutated
 
 from kreach.adsystem.bidserver import consent
 from kreach.boundary.openrtb import BidResponse, decode_request
 from kreach.errors import KreachError
-from tests.adsystem.bidserver.request_fuzzer import mutated
 from tests.adsystem.bidserver.sample_bidders import (
     NOW,
     Exchange,

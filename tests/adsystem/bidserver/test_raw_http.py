@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from simulations.request_fuzzer import mutated
 
-from tests.adsystem.bidserver.request_fuzzer import mutated
 from tests.adsystem.bidserver.sample_bidders import sample_request
 from tests.adsystem.bidserver.sample_stores import running_campaign, sample_store
 from tests.service.service_process import Service, raw, serving, until

@@ -93,7 +93,8 @@ def test_section_ids_that_cannot_be_read_let_all_sections_apply(value: object) -
 @pytest.mark.parametrize("odd", ["x", 3, 1.5, True, [], [{"coppa": 1}]])
 def test_what_is_no_object_is_no_bad_request(odd: object) -> None:
     assert signals(odd).gpp == "?"  # regs that cannot be read might say anything
-    assert signals({"ext": odd}, {"ext": odd}) == Signals()
+    unreadable = "?" if odd else ""  # an empty list is how some write an empty object
+    assert signals({"ext": odd}, {"ext": odd}) == Signals(gpp=unreadable)
 
 
 def test_the_rest_of_user_and_device_has_no_field() -> None:

@@ -1,12 +1,13 @@
 """Errors as data: one form, one table of statuses, every wrong field at once."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import Response
 
 from kreach.adsystem.campaigns.campaign import REMOVED
-from kreach.adsystem.campaigns.review import UnknownCreative
+from kreach.adsystem.campaigns.review import CreativeChanged, UnknownCreative
 from kreach.adsystem.campaigns.store import (
     CampaignEnded,
     CampaignExists,
@@ -33,9 +34,12 @@ _STATUS: Mapping[type[KreachError], int] = {
     UnknownFamily: 404,
     FamilyExists: 409,
     UnknownCreative: 404,
+    CreativeChanged: 409,
 }
 _CODES = {"missing": "required", "extra_forbidden": "unknown"}
 _MAX_MESSAGE = 300
+_CHOICES = re.compile(r"\^\(([a-z_|]+)\)\$")
+_SUBJECTS = ("Input", "String", "List", "Value")
 
 
 def json_response(
@@ -86,6 +90,12 @@ def validation_response(errors: Sequence[Any]) -> Response:
     return error_response(422, message[:_MAX_MESSAGE], fields)
 
 
+def _pattern_rule(pattern: str) -> str:
+    """A rule in words: our patterns are choices, such as ^(running|paused)$."""
+    choices = _CHOICES.fullmatch(pattern)
+    return f"be one of {', '.join(choices[1].split('|'))}" if choices else f"match {pattern}"
+
+
 def _field_error(error: Any) -> FieldError:
     place = [str(part) for part in error["loc"]]
     if len(place) > 1 and place[0] in ("query", "path", "body", "header"):
@@ -96,8 +106,10 @@ def _field_error(error: Any) -> FieldError:
         message = f"{field} is required"
     elif error["type"] == "extra_forbidden":
         message = REMOVED.get(field, f"{field} is not a known field")
-    elif text.startswith("Input should "):
-        message = f"{field} must {text.removeprefix('Input should ')}"
+    elif error["type"] == "string_pattern_mismatch":
+        message = f"{field} must {_pattern_rule(error['ctx']['pattern'])}"
+    elif " should " in text and text.split(" ")[0] in _SUBJECTS:
+        message = f"{field} must {text.partition(' should ')[2]}"
     else:
         message = f"{field} {text[:1].lower()}{text[1:]}"
     value = error.get("input")

@@ -26,11 +26,31 @@ def _id(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    if not re.fullmatch(_ADDRESS, text):
+        raise ValueError("must be an address that begins with https:// or http://, without spaces")
+    return text
+
+
+def _language(text: str) -> str:
+    if not re.fullmatch(_LANGUAGE, text):
+        raise ValueError("must be two small letters (ISO 639-1), such as en")
+    return text
+
+
+_ADDRESS, _LANGUAGE = "https?://[^ ]+", "[a-z]{2}"
 Name = Annotated[str, AfterValidator(_id), Field(json_schema_extra={"pattern": f"^{ID}$"})]
 Text = Annotated[str, AfterValidator(_writable)]
 Words = Annotated[Text, Field(min_length=1, max_length=20_000)]
 Moment = Annotated[Text, Field(max_length=64, json_schema_extra={"format": "date-time"})]
-Address = Annotated[Text, Field(pattern="^https?://[^ ]+$", max_length=2_000)]
+Address = Annotated[
+    Text,
+    AfterValidator(_address),
+    Field(max_length=2_000, json_schema_extra={"pattern": f"^{_ADDRESS}$"}),
+]
+Language = Annotated[
+    Text, AfterValidator(_language), Field(json_schema_extra={"pattern": f"^{_LANGUAGE}$"})
+]
 DealId = Annotated[Text, Field(min_length=1, max_length=256)]
 Numbers = list[Annotated[int, Field(ge=1, le=1_000)]]
 Money = Annotated[float, Field(gt=0, lt=1e12)]
@@ -102,16 +122,17 @@ class CreativeIn(_In):
     rolls: list[Literal["pre", "mid", "post"]] = Field([], max_length=3)
     placements: Numbers = Field([], max_length=100)
     expands: Numbers = Field([], max_length=100)
-    language: Annotated[Text, Field(pattern="^[a-z]{2}$")] | None = None
+    language: Language | None = None
     bundle: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
     secure: bool | None = None
 
 
 class ReviewIn(_In):
-    """A decision on a creative, by its key. A rejection needs a reason."""
+    """A decision on a creative, by its key. A rejection needs a reason, an approval the version."""
 
     creative: Words
     decision: Literal["approve", "reject"]
+    version: Annotated[Text, Field(min_length=1, max_length=64)] | None = None
     reason: Annotated[Text, Field(min_length=1, max_length=500)] | None = None
 
 

@@ -103,7 +103,7 @@ def _add_campaigns(app: FastAPI, services: Services) -> None:
 def _add_reviews(app: FastAPI, services: Services) -> None:
     @app.post(
         "/v1/campaigns/{campaign}/review",
-        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 503),
+        responses=returns(report.CampaignDefinition, 400, 404, 408, 409, 413, 415, 503),
     )
     async def review_creative(viewer: Caller, campaign: str, body: inputs.ReviewIn) -> Response:
         """Approve or reject a creative, for operators. An advertiser reads the reason."""
@@ -111,7 +111,9 @@ def _add_reviews(app: FastAPI, services: Services) -> None:
             raise Forbidden(viewer.role)
         review, name = services.operators.review, _campaign(campaign)
         return json_response(
-            await services.managing.run(review, name, body.creative, body.decision, body.reason)
+            await services.managing.run(
+                review, name, body.creative, body.decision, body.reason, body.version
+            )
         )
 
 

@@ -92,7 +92,9 @@ def _has_consent(ext: object) -> bool:
 
 
 def _limited_tracking(device: object) -> bool:
-    return isinstance(device, Device) and bool(is_set(device.lmt) or is_set(device.dnt))
+    if not isinstance(device, Device):
+        return bool(device)  # it cannot be read: the stricter answer
+    return bool(is_set(device.lmt) or is_set(device.dnt))
 
 
 def decide(signals: Signals, settings: ConsentSettings) -> str:

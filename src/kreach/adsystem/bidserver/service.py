@@ -21,7 +21,7 @@ from kreach.adsystem.campaigns.family import Family, counts_by_time, longest_spa
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, StoredFamily
 from kreach.adsystem.catalogues import read_audience, read_catalogues
 from kreach.adsystem.ledger.account import NO_LIMIT, Account
-from kreach.adsystem.ledger.applied_rows import applied_row
+from kreach.adsystem.ledger.applied_rows import applied_families_row, applied_row
 from kreach.adsystem.ledger.compaction import GroupNames, sweep_unlisted
 from kreach.adsystem.ledger.fold import Folded, fold_log
 from kreach.adsystem.ledger.journal import Done, Journal, open_reader
@@ -134,6 +134,7 @@ class BidderState:
         self._apply_log(folded, dict(reader.execute("SELECT campaign, micros FROM grants")), now)
         reader.close()
         self._write_applied()
+        self._write_applied_families()
         self.ledger.remember(folded.repeatable)
         self.ledger.remember_lost(folded.lost)
         self.log.info(
@@ -295,6 +296,8 @@ class BidderState:
             self._load_family(family)
             self.request_money(family_key(family.number))
             self.log.info("family loaded", family=family.family.id, revision=family.revision)
+        if families:
+            self._write_applied_families()
         for stored in campaigns:
             self._load_campaign(stored)
             self._write_applied(stored)
@@ -310,6 +313,10 @@ class BidderState:
             row = applied_row(stored.revision, at_us, stored.number)
             self.journal.submit("memory", row)
         self.journal.submit("memory", applied_row(self._revision, at_us))
+
+    def _write_applied_families(self) -> None:
+        row = applied_families_row(self._family_revision, int(self.clock() * MICROS))
+        self.journal.submit("memory", row)
 
     async def reload(self) -> None:
         """Read the settings again; only catalogues and audiences can change while a bidder runs."""

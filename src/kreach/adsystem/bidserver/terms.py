@@ -43,7 +43,7 @@ def terms_of(
     """Terms of the open auction and of deals for bids in a currency; or why there are none."""
     if imp.banner is None and imp.video is None and imp.audio is None and imp.native is None:
         return None, None, "no media type"
-    floor: int | None = 0
+    floor: int | None = 0 if currency == rates.home else rates.smallest_bid(currency)
     why = ""
     asked = imp.bidfloor
     if asked is not None and asked > 0.0:
@@ -79,7 +79,7 @@ def _deal_terms(
     """The terms of a deal; None if it is not for us or cannot be understood."""
     if deal.id is None or (deal.wseat and seat not in deal.wseat):
         return None
-    floor: int | None = 0
+    floor: int | None = 0 if currency == rates.home else rates.smallest_bid(currency)
     if deal.bidfloor is not None and deal.bidfloor > 0.0:
         floor, _ = _floor(deal.bidfloor, deal.bidfloorcur, rates, currency)
     if floor is None:

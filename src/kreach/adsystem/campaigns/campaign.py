@@ -1,7 +1,7 @@
 """A campaign as an advertiser defines it, checked when it is made. Money is in the currency."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kreach.adsystem.campaigns.creative import MAX_CREATIVES, Creative
+from kreach.adsystem.campaigns.creative import MAX_CREATIVES, Creative, check_new_texts
 from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
@@ -275,24 +275,34 @@ def check_runnable(campaign: Campaign, audience: Audience) -> None:
         raise KreachError.rule("caps", rule, f"{len(campaign.caps)} with spans")
 
 
-def campaign_from(document: object) -> Campaign:
+def campaign_from(document: object, *, new_creatives: bool = False) -> Campaign:
     """A campaign from plain values; an error names the field, the rule and the value.
 
-    Wrong fields of several creatives are named together, each with its place.
+    All wrong fields are named together, those of creatives with their places. With `new_creatives`
+    they must not have what stored ones may have.
     """
-    for name, message in REMOVED.items():
-        if isinstance(document, dict) and name in document:
-            raise KreachError(message, field=name, code="unknown")
-    given = document.get("creatives") if isinstance(document, dict) else None
-    if not isinstance(given, (list, tuple)) or not given:
+    if not isinstance(document, dict):
         return from_document(document, Campaign, "campaign")
-    assert isinstance(document, dict)
+    for name, message in REMOVED.items():
+        if name in document:
+            raise KreachError(message, field=name, code="unknown")
     checks: list[Callable[[], None]] = [
-        partial(_check_creative, *each) for each in enumerate(given)
+        partial(_check_placed, place, partial(_check_creative, one, new=new_creatives))
+        for place, one in _given_creatives(document)
     ]
-    without = {name: value for name, value in document.items() if name not in _CREATIVE_FIELDS}
-    check_all(*checks, lambda: _check_campaign(without))
+    if checks:
+        without = {name: value for name, value in document.items() if name not in _CREATIVE_FIELDS}
+        check_all(*checks, lambda: _check_campaign(without))
     return from_document(document, Campaign, "campaign")
+
+
+def _given_creatives(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The creatives of a document, with the place of each."""
+    several, one = document.get("creatives"), document.get("creative")
+    if isinstance(several, (list, tuple)) and several:
+        yield from ((f"creatives.{at}", each) for at, each in enumerate(several))
+    elif one:
+        yield "creative", one
 
 
 def _check_campaign(document: object) -> None:
@@ -301,36 +311,44 @@ def _check_campaign(document: object) -> None:
 
 def check_new_creatives(creatives: Sequence[Creative]) -> None:
     """Refuse what stored creatives may have and new ones must not."""
-    check_all(*(partial(_check_placed, at, one.check_new) for at, one in enumerate(creatives)))
+    check_all(
+        *(
+            partial(_check_placed, f"creatives.{at}", one.check_new)
+            for at, one in enumerate(creatives)
+        )
+    )
 
 
-def _check_creative(at: int, document: object) -> None:
-    _check_placed(at, lambda: _convert_creative(document))
+def _check_creative(document: object, *, new: bool) -> None:
+    texts = document if new and isinstance(document, dict) else {}
+    check_all(
+        lambda: _convert_creative(document),
+        lambda: check_new_texts(texts.get("markup"), texts.get("domains")),
+    )
 
 
 def _convert_creative(document: object) -> None:
     from_document(document, Creative, "creative")
 
 
-def _check_placed(at: int, check: Callable[[], None]) -> None:
-    """Refuse a creative with every wrong field, by its place in the list."""
+def _check_placed(place: str, check: Callable[[], None]) -> None:
+    """Refuse a creative with every wrong field, by its place."""
     try:
         check()
     except KreachError as error:
         errors = error.errors if isinstance(error, KreachErrors) else (error,)
-        raise KreachErrors([_placed(one, at) for one in errors]) from None
+        raise KreachErrors([_placed(one, place) for one in errors]) from None
 
 
-def _placed(error: KreachError, at: int) -> KreachError:
-    place = f"creatives.{at}"
+def _placed(error: KreachError, place: str) -> KreachError:
     field = (error.field or "creative").removeprefix("creative").removeprefix(".")
     message = str(error)
     for own in (f"creative.{field}", field, "creative"):
         if own and message.startswith(own):
-            message = message.removeprefix(own).lstrip(".")
+            message = message.removeprefix(own).lstrip(". ")
             break
     name = f"{place}.{field}" if field else place
-    joint = "" if message.startswith((":", ",")) else " "
+    joint = "" if message.startswith(":") else " "
     return KreachError(f"{name}{joint}{message}", field=name, code=error.code)
 
 

@@ -5,7 +5,8 @@ Numbers of APIs, attributes, protocols and types are those of AdCOM 1.0, as in O
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,16 @@ from kreach.boundary.checks import as_whole_number
 from kreach.boundary.macros import unknown_macros
 from kreach.errors import KreachError, check_all
 
-__all__ = ["KINDS", "MAX_CREATIVES", "Creative", "NativeAd", "NativeImage", "NativeText", "Size"]
+__all__ = [
+    "KINDS",
+    "MAX_CREATIVES",
+    "Creative",
+    "NativeAd",
+    "NativeImage",
+    "NativeText",
+    "Size",
+    "check_new_texts",
+]
 
 KINDS = ("banner", "video", "audio", "native")
 ROLLS = ("pre", "mid", "post")
@@ -164,19 +174,7 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def check_new(self) -> None:
         """Refuse what creatives of earlier versions may have, and new ones must not."""
-        check_all(self._check_macros, self._check_domains)
-
-    def _check_macros(self) -> None:
-        unknown = unknown_macros(self.markup or "")
-        if unknown:
-            rule = "hold macros of OpenRTB only: an exchange would leave others as they are"
-            raise KreachError.rule("creative.markup", rule, ", ".join(unknown))
-
-    def _check_domains(self) -> None:
-        for domain in self.domains:
-            if not _DOMAIN.fullmatch(domain):
-                rule = "be domains without scheme and path, such as shop.example"
-                raise KreachError.rule("creative.domains", rule, domain)
+        check_new_texts(self.markup, self.domains)
 
     def _check_kind(self) -> None:
         """What a kind needs in order to be matched with a place."""
@@ -186,18 +184,20 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         elif self.native is not None:
             raise KreachError.rule("creative.native", "be given for kind native only", self.kind)
         if self.kind in _TAG and self.markup is not None:
-            missing = [
-                name
-                for name in ("duration_seconds", "mimes", "protocols")
-                if not getattr(self, name)
-            ]
-            if missing:
-                message = f"{', '.join(missing)}: required for {self.kind}"
-                raise KreachError(message, field=f"creative.{missing[0]}", code="required")
-            if not _TAG[self.kind].search(self.markup):
-                tags = "VAST" if self.kind == "video" else "VAST or DAAST"
-                rule = f"be {tags} for kind {self.kind}"
-                raise KreachError.rule("creative.markup", rule, self.markup[:40])
+            required = ("duration_seconds", "mimes", "protocols")
+            check_all(*(partial(self._check_given, name) for name in required), self._check_tag)
+
+    def _check_given(self, name: str) -> None:
+        if not getattr(self, name):
+            field = f"creative.{name}"
+            message = f"{field} is required for kind {self.kind}"
+            raise KreachError(message, field=field, code="required")
+
+    def _check_tag(self) -> None:
+        if self.markup is not None and not _TAG[self.kind].search(self.markup):
+            tags = "VAST" if self.kind == "video" else "VAST or DAAST"
+            rule = f"be {tags} for kind {self.kind}"
+            raise KreachError.rule("creative.markup", rule, self.markup[:40])
 
     def _check_secure(self) -> None:
         if self.secure and self._has_insecure_address:
@@ -232,14 +232,40 @@ class Creative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def key(self) -> str:
         """Its id, or else one made from its content: what exchanges know it by (`crid`)."""
-        if self.id is not None:
-            return self.id
+        return self.version if self.id is None else self.id
+
+    @property
+    def version(self) -> str:
+        """Changes with everything in it but its review: what an operator has looked at."""
         content = msgspec.json.encode(self.content())
         return hashlib.blake2b(content, digest_size=8, person=b"kreach-creative").hexdigest()
 
     def content(self) -> "Creative":
         """The creative without its review: what a review is about."""
         return msgspec.structs.replace(self, review="approved", review_reason=None)
+
+
+def check_new_texts(markup: object, domains: object) -> None:
+    """Refuse macros and domains that a new creative must not have; what is no text is no matter."""
+    names = domains if isinstance(domains, (list, tuple)) else ()
+    check_all(
+        lambda: _check_macros(markup if isinstance(markup, str) else ""),
+        lambda: _check_domains([name for name in names if isinstance(name, str)]),
+    )
+
+
+def _check_macros(markup: str) -> None:
+    unknown = unknown_macros(markup)
+    if unknown:
+        rule = "hold macros of OpenRTB only: an exchange would leave others as they are"
+        raise KreachError.rule("creative.markup", rule, ", ".join(unknown))
+
+
+def _check_domains(domains: Sequence[str]) -> None:
+    for domain in domains:
+        if not _DOMAIN.fullmatch(domain):
+            rule = "be domains without scheme and path, such as shop.example"
+            raise KreachError.rule("creative.domains", rule, domain)
 
 
 def _check_side(name: str, pixels: int) -> None:

@@ -239,8 +239,10 @@ class CampaignStore:
             campaign = self._get(campaign_id).campaign
             if campaign.state == "ended":
                 raise CampaignEnded
-            changed = campaign_from(campaign.document() | _with_creatives(changes))
-            if _with_creatives(changes) is not changes:
+            whole = _with_creatives(changes)
+            new = whole is not changes
+            changed = campaign_from(campaign.document() | whole, new_creatives=new)
+            if new:
                 check_new_creatives(changed.creatives)
                 changed = with_reviews(changed, campaign, required=review_required)
             if quota is not None:
@@ -249,14 +251,19 @@ class CampaignStore:
         return self.get(campaign_id)
 
     def review(
-        self, campaign_id: str, creative: str, decision: str, reason: str | None
+        self,
+        campaign_id: str,
+        creative: str,
+        decision: str,
+        reason: str | None = None,
+        version: str | None = None,
     ) -> StoredCampaign:
-        """Approve or reject a creative of a campaign, by its key."""
+        """Approve or reject a creative of a campaign, by its key and version."""
         with self._transaction() as connection:
             campaign = self._get(campaign_id).campaign
             if campaign.state == "ended":
                 raise CampaignEnded
-            self._update(connection, decided(campaign, creative, decision, reason))
+            self._update(connection, decided(campaign, creative, decision, reason, version))
         return self.get(campaign_id)
 
     def _update(self, connection: sqlite3.Connection, campaign: Campaign) -> None:

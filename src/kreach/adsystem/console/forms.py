@@ -34,7 +34,7 @@ _FLIGHT = timedelta(days=7)
 _CATALOGUE_SECONDS = 2.0
 _INPUT = "outlined dense stack-label bottom-slots"
 _STATES = {"running": "running again", "paused": "paused", "ended": "ended"}
-_NOT_SENT = ("key", "review", "review_reason")
+_NOT_SENT = ("key", "version", "review", "review_reason")
 Body = dict[str, object]
 Send = Callable[[Body], Awaitable[None]]
 

@@ -1,14 +1,21 @@
 """Rows of the journal's memory that say which changes of campaigns a bidder bids by.
 
 `applied` has the newest revision of a campaign that was loaded, `applied:<campaign number>` that of
-one campaign whose change was loaded while the bidder ran, and when. Both are written once no bid
-is made by what was before.
+one campaign whose change was loaded while the bidder ran, and when; `applied families` has the
+newest revision of a family. They are written once no bid is made by what was before.
 """
 
 import sqlite3
 
-__all__ = ["applied_row", "read_applied", "read_applied_at"]
+__all__ = [
+    "applied_families_row",
+    "applied_row",
+    "read_applied",
+    "read_applied_at",
+    "read_applied_families",
+]
 
+_FAMILIES = "applied families"
 _ROW = "SELECT value, ts FROM memory WHERE name = ?"
 
 
@@ -16,6 +23,16 @@ def applied_row(revision: int, at_us: int, campaign: int | None = None) -> tuple
     """A row to submit as "memory"."""
     name = "applied" if campaign is None else f"applied:{campaign}"
     return name, at_us, str(revision).encode()
+
+
+def applied_families_row(revision: int, at_us: int) -> tuple[str, int, bytes]:
+    """A row to submit as "memory", about families."""
+    return _FAMILIES, at_us, str(revision).encode()
+
+
+def read_applied_families(reader: sqlite3.Connection) -> int:
+    """The newest revision of a family that the bidder bids by; 0 if it never said."""
+    return _read(reader, _FAMILIES)[0]
 
 
 def read_applied(reader: sqlite3.Connection) -> int:

@@ -8,7 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kreach.adsystem.ledger.applied_rows import read_applied, read_applied_at
+from kreach.adsystem.ledger.applied_rows import (
+    read_applied,
+    read_applied_at,
+    read_applied_families,
+)
 from kreach.adsystem.ledger.notice_rows import count_conflicts
 from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall
 from kreach.adsystem.log.snapshot import LogUnavailable, journal_reader
@@ -16,7 +20,13 @@ from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.times import Window, iso_micros, to_micros
 
-__all__ = ["applied_at", "applied_revision", "last_pace", "pacing_of"]
+__all__ = [
+    "applied_at",
+    "applied_family_revision",
+    "applied_revision",
+    "last_pace",
+    "pacing_of",
+]
 
 T = TypeVar("T")
 _COLUMNS = "multiplier, spent, reserved, carried, requests, bids, wins, losses"
@@ -52,6 +62,11 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
 def applied_revision(store: Path) -> int | None:
     """The newest revision of campaigns that all bidders bid by; None if that cannot be known."""
     return min(_of_bidders(store, read_applied), default=None)
+
+
+def applied_family_revision(store: Path) -> int | None:
+    """The newest revision of families that all bidders bid by; None if that cannot be known."""
+    return min(_of_bidders(store, read_applied_families), default=None)
 
 
 def _of_bidders(store: Path, read: Callable[[sqlite3.Connection], T]) -> list[T]:

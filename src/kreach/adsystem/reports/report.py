@@ -158,8 +158,9 @@ class NativeAd(Document, frozen=True, kw_only=True):
 
 
 class Creative(Document, frozen=True, kw_only=True):
-    """An ad and what it declares. `key` is its id, or else made from its content.
+    """An ad and what it declares. `key` is its id, or else its `version`.
 
+    `version` changes with anything in it; an operator who approves it names what was looked at.
     `review` is approved, pending or rejected; only approved creatives are shown.
     """
 
@@ -169,6 +170,7 @@ class Creative(Document, frozen=True, kw_only=True):
     height: int | None
     domains: tuple[str, ...]
     key: str | None = None
+    version: str | None = None
     kind: str = "banner"
     native: NativeAd | None = None
     sizes: tuple[CreativeSize, ...] = ()
@@ -225,12 +227,14 @@ class FamilyDefinition(Document, frozen=True, kw_only=True):
     """A family as it is stored, and the campaigns in it.
 
     `caps` hold for what a person sees of all its campaigns, `budget` for what all of them spend.
+    `in_force` says whether all bidders bid by it, as for campaigns.
     """
 
     id: str
     caps: tuple[FrequencyCap, ...]
     budget: float | None
     campaigns: tuple[str, ...]
+    in_force: bool | None = None
 
 
 class FamilyList(Document, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from kreach.adsystem.campaigns.quota import Quota
 from kreach.adsystem.campaigns.store import (
     NoSuchFamily,
     StoredCampaign,
+    StoredFamily,
     UnknownCampaign,
     UnknownFamily,
 )
@@ -29,7 +30,7 @@ from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.live_panel_together import panel_document
-from kreach.adsystem.reports.pacing import applied_at, applied_revision
+from kreach.adsystem.reports.pacing import applied_at, applied_family_revision, applied_revision
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
 from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
@@ -97,7 +98,7 @@ class ReportService:
             self._check_audience(
                 str(document.get("id")), name, newest, "a new campaign", field="audience"
             )
-        campaign = campaign_from(document)
+        campaign = campaign_from(document, new_creatives=True)
         audience = self.store.catalogues.audience(newest, campaign.audience)
         check_runnable(campaign, audience)
         if campaign.family is not None:
@@ -134,10 +135,15 @@ class ReportService:
         return None if limits is None else Quota(limits, self._clock())
 
     def review(
-        self, campaign_id: str, creative: str, decision: str, reason: str | None
+        self,
+        campaign_id: str,
+        creative: str,
+        decision: str,
+        reason: str | None,
+        version: str | None,
     ) -> CampaignDefinition:
         """Approve or reject a creative."""
-        stored = self.store.campaigns.review(campaign_id, creative, decision, reason)
+        stored = self.store.campaigns.review(campaign_id, creative, decision, reason, version)
         return self._definition(stored)
 
     def create_family(
@@ -145,15 +151,15 @@ class ReportService:
     ) -> FamilyDefinition:
         """Store a new family."""
         family, quota = family_from(document), self._quota(limits)
-        return self._family(self.store.campaigns.add_family(family, quota).family)
+        return self._family(self.store.campaigns.add_family(family, quota))
 
     def change_family(self, family_id: str, changes: dict[str, Any]) -> FamilyDefinition:
         """Change a family's budget."""
-        return self._family(self.store.campaigns.change_family(family_id, changes).family)
+        return self._family(self.store.campaigns.change_family(family_id, changes))
 
     def family(self, family_id: str) -> FamilyDefinition:
         """A family and its campaigns."""
-        return self._family(self.store.campaigns.get_family(family_id).family)
+        return self._family(self.store.campaigns.get_family(family_id))
 
     def families(self, owner: str | None = None) -> FamilyList:
         """Families in the order they were created; with an owner, that advertiser's only."""
@@ -161,16 +167,19 @@ class ReportService:
         for each in self.store.campaigns.all(owner=owner):
             if each.campaign.family is not None:
                 members.setdefault(each.campaign.family, []).append(each.campaign.id)
+        applied = applied_family_revision(self.store.settings.store)
         found = [
-            _family_definition(each.family, members.get(each.family.id, []))
+            _family_definition(each, members.get(each.family.id, []), applied)
             for each in self.store.campaigns.families(owner=owner)
         ]
         return FamilyList(currency=self.store.settings.currency, families=tuple(found))
 
-    def _family(self, family: Family) -> FamilyDefinition:
+    def _family(self, stored: StoredFamily) -> FamilyDefinition:
+        family = stored.family
         campaigns = self.store.campaigns.all(owner=owner_of(family.id))
         members = [each.campaign.id for each in campaigns if each.campaign.family == family.id]
-        return _family_definition(family, members)
+        applied = applied_family_revision(self.store.settings.store)
+        return _family_definition(stored, members, applied)
 
     def listing(self, after: str | None, limit: int, owner: str | None = None) -> CampaignList:
         """Campaigns in the order they were created, with the delivery of each.
@@ -473,20 +482,23 @@ class ReportService:
 
 def _definition(campaign: Campaign, in_force: bool | None = None) -> CampaignDefinition:
     document = campaign.document() | {"in_force": in_force}
-    keys = [creative.key for creative in campaign.creatives]
-    for key, creative in zip(keys, document["creatives"], strict=True):
-        creative["key"] = key
-    if keys:
-        document["creative"]["key"] = keys[0]
+    for creative, shown in zip(campaign.creatives, document["creatives"], strict=True):
+        shown |= {"key": creative.key, "version": creative.version}
+    if campaign.creatives:
+        document["creative"] = document["creatives"][0]
     return msgspec.convert(document, CampaignDefinition)
 
 
-def _in_force(stored: StoredCampaign, applied: int | None) -> bool | None:
+def _in_force(stored: StoredCampaign | StoredFamily, applied: int | None) -> bool | None:
     return None if applied is None else stored.revision <= applied
 
 
-def _family_definition(family: Family, members: Sequence[str]) -> FamilyDefinition:
-    return msgspec.convert(family.document() | {"campaigns": list(members)}, FamilyDefinition)
+def _family_definition(
+    stored: StoredFamily, members: Sequence[str], applied: int | None
+) -> FamilyDefinition:
+    more = {"campaigns": list(members), "in_force": _in_force(stored, applied)}
+    document = stored.family.document() | more
+    return msgspec.convert(document, FamilyDefinition)
 
 
 def _fields(document: msgspec.Struct) -> dict[str, Any]:

@@ -93,6 +93,8 @@ def read_signals(regs: object, consent: object, user_ext: object) -> Signals:
         coppa, gdpr, gpc = _either(coppa, ext.coppa), _either(gdpr, ext.gdpr), _either(gpc, ext.gpc)
         us_privacy, gpp = _first(us_privacy, ext.us_privacy), _first(gpp, ext.gpp)
         sections = ext.gpp_sid if sections is None else sections
+    elif ext:  # something that is no object; an empty list is how some write an empty object
+        gpp = gpp or UNREADABLE
     if isinstance(user_ext, UserExt):
         consent = _first(consent, user_ext.consent)
     if sections is not None:

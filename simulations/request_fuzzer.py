@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from tests.adsystem.bidserver.sample_bidders import AT_ONCE, user_data
-
 __all__ = ["good_requests", "mutated"]
 
+_AT_ONCE = 10_000  # ms of time to answer: no run depends on how fast a machine is
 _ODD_TEXT = (
     *("", "g0", "v1", "kreach", "\x00", "é", "漢字", "\U0001f600", "\u2028", "a" * 5_000),
     *("NaN", "null", "-1", "${AUCTION_PRICE}", '"', "\\", "../..", "%00", "' OR 1=1 --"),
@@ -35,15 +34,19 @@ _FIELDS = (
 )
 
 
+def _user_data(group: str, catalogue: str = "v1", name: str = "kreach") -> dict[str, Any]:
+    return {"name": name, "segment": [{"id": group}], "ext": {"catalogue": catalogue}}
+
+
 def good_requests() -> list[dict[str, Any]]:
     """Requests of several shapes; most get a bid."""
     plain: dict[str, Any] = {
         "id": "80ce30c53c16e6ede735f123ef6e32361bfc7b22",
         "at": 2,
-        "tmax": AT_ONCE,
+        "tmax": _AT_ONCE,
         "cur": ["USD"],
         "imp": [{"id": "1", "bidfloor": 0.01, "banner": {"w": 300, "h": 250}}],
-        "user": {"data": [user_data("g1")]},
+        "user": {"data": [_user_data("g1")]},
     }
     rich = plain | {
         "badv": ["x.example"],
@@ -63,7 +66,7 @@ def good_requests() -> list[dict[str, Any]]:
         "device": {"ua": "Mozilla/5.0", "ip": "192.0.2.7", "geo": {"lat": 52.5, "lon": 13.4}},
         "user": {
             "id": "u",
-            "data": [user_data("x", "y", "other"), user_data("g2"), user_data("g3")],
+            "data": [_user_data("x", "y", "other"), _user_data("g2"), _user_data("g3")],
             "consent": "CQlVK8AQlVK8AxD4zqDEAAE8AP_gAP_gAIYgF5wAQF5gY_ABgV4Bj4AA",
             "ext": {"consent": ""},
         },
@@ -204,7 +207,7 @@ def _extreme(generator: Random, base: bytes) -> bytes:
     elif what == 1:
         document["imp"] = [{"id": str(at)} for at in range(length // 20)]
     elif what == 2:
-        document["user"] = {"data": [user_data(f"g{at}") for at in range(length // 90)]}
+        document["user"] = {"data": [_user_data(f"g{at}") for at in range(length // 90)]}
     else:
         return base[:-1] + b',"x":"' + b"y" * length + b'"}'
     return json.dumps(document).encode()
