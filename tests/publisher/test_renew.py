@@ -401,7 +401,7 @@ def test_renewed_groups_are_not_formed_again_and_the_first_seed_counts(tmp_path:
     report, found = seed_findings(second)
     assert found == {"seed of the first version": "ok"}
     assert report.seed is not None
-    assert (report.seed.tried, report.seed.guessed) == (0, None)
+    assert (report.seed.tried, report.seed.guessed) == (0, False)
     assert any("form the groups of the first version again" in x for x in report.not_examined)
 
 
