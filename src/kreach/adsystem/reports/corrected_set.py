@@ -3,9 +3,11 @@
 A panel corrects each campaign and, where it counted them together, their union. Of two campaigns
 `only` is the union less the other one, both corrected; of more, whom one campaign alone reached
 keeps its share of the union. What is left is the overlap, so the rows still add up to the union.
+What parts add, and pairs of parts, begin and end with corrected numbers; the model's lie between.
 """
 
 from collections.abc import Mapping
+from math import sqrt
 
 from msgspec import structs
 
@@ -37,7 +39,7 @@ def corrected_document(
         ),
         combined=reports[0],
         more_caps=tuple(reports[1:]),
-        overlap_matrix=_matrix(document, alone, union) if len(alone) == 2 else (),
+        overlap_matrix=_matrix(document, alone, union),
         correction=union.info,
     )
 
@@ -55,16 +57,11 @@ def _corrected(
     if report.cap > 1:
         rows = {name: _fitted(row, fit) for name, row in rows.items()}
         overlap = _fitted(overlap, fit)
-    so_far, steps = 0.0, []
-    ratio = whole.unique_reach / max(report.union.unique_reach, 1e-12)
-    for step in report.incremental:
-        adds = _scaled(step.adds, step.adds.unique_reach * ratio)
-        if len(alone) == 2:
-            first = so_far == 0.0
-            added = alone[step.part].unique_reach if first else whole.unique_reach - so_far
-            adds = _scaled(step.adds, max(added, 0.0))
-        so_far += adds.unique_reach
+    before, steps = 0.0, []
+    for step, so_far in zip(report.incremental, _so_far(report, alone, whole), strict=True):
+        adds = _scaled(step.adds, so_far - before)
         steps.append(Increment(part=step.part, adds=adds, unique_reach_so_far=so_far))
+        before = so_far
     return CombinedReport(
         cap=report.cap,
         union=_as_set(report.union, whole),
@@ -72,6 +69,25 @@ def _corrected(
         only=rows,
         incremental=tuple(steps),
     )
+
+
+def _so_far(
+    report: CombinedReport, alone: Mapping[str, CapReport], whole: CapReport
+) -> list[float]:
+    """People so far: the first part as corrected, all of them the union, the model's in between.
+
+    The model's numbers in between are scaled by what lies between the first ratio and the last.
+    """
+    model = [step.unique_reach_so_far for step in report.incremental]
+    first, last = alone[report.incremental[0].part].unique_reach, whole.unique_reach
+    ratios = first / max(model[0], 1e-12), last / max(model[-1], 1e-12)
+    found, least = [], 0.0
+    for people in model:
+        place = (people - model[0]) / max(model[-1] - model[0], 1e-12)
+        scaled = people * (ratios[0] + place * (ratios[1] - ratios[0]))
+        least = min(max(scaled, least), last)
+        found.append(least)
+    return [*found[:-1], last]
 
 
 def _people(
@@ -125,7 +141,23 @@ def _as_set(model: SetReport, whole: CapReport) -> SetReport:
 def _matrix(
     document: CombinedDocument, alone: Mapping[str, CorrectedWindow], union: CorrectedWindow
 ) -> tuple[tuple[float, ...], ...]:
-    """Of two campaigns: each, and both."""
-    first, second = (alone[part.name].reports[0].unique_reach for part in document.parts)
-    both = max(first + second - union.reports[0].unique_reach, 0.0)
-    return (first, both), (both, second)
+    """Each part as corrected, and whom two of them both reached.
+
+    Of two parts that follows from the union. Of more, a pair is the model's number, scaled like its
+    parts (geometric mean), within what the parts and the union allow.
+    """
+    own = [alone[part.name].reports[0].unique_reach for part in document.parts]
+    whole, model = union.reports[0].unique_reach, document.overlap_matrix
+    ratios = [people / max(model[at][at], 1e-12) for at, people in enumerate(own)]
+
+    def both(one: int, other: int) -> float:
+        if one == other:
+            return own[one]
+        least = max(own[one] + own[other] - whole, 0.0)
+        if len(own) == 2:
+            return least
+        scaled = model[one][other] * sqrt(ratios[one] * ratios[other])
+        return min(max(scaled, least), own[one], own[other])
+
+    places = range(len(own))
+    return tuple(tuple(both(one, other) for other in places) for one in places)
