@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from kreach.errors import KreachError
 from kreach.service.backup.manifest import FILES, MANIFEST, Manifest, read_manifest
-from kreach.service.backup.writer import copy_file, sync_folder
+from kreach.service.backup.writer import copy_file, make_private_folder, sync_folder
 from kreach.service.sqlite import OtherSchema, Schema, check_intact, file_version
 
 __all__ = ["Prepare", "check_backup", "restore_backup"]
@@ -77,7 +77,7 @@ def restore_backup(
             _remove(draft)  # of a restore that was killed
         for file in manifest.files:
             target = _place(drafts, file.path)
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(target.parent)
             found = copy_file(folder / FILES / file.path, target)
             if found != (file.size_bytes, file.sha256):
                 raise KreachError(f"backup {folder} is damaged: {file.path} has another checksum")

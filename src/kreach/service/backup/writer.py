@@ -18,7 +18,7 @@ from kreach.errors import KreachError
 from kreach.service.backup.manifest import FILES, FORMAT, MANIFEST, BackupFile, Manifest
 from kreach.service.sqlite import Schema, check_intact, connect_source, create_private, file_version
 
-__all__ = ["BackupWriter", "copy_file", "sync_folder"]
+__all__ = ["BackupWriter", "copy_file", "make_private_folder", "sync_folder"]
 
 _CHUNK = 1 << 20
 
@@ -117,7 +117,7 @@ class BackupWriter:
 
     def _target(self, path: str) -> Path:
         target = self._draft / FILES / path
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(target.parent)
         return target
 
     def _note(
@@ -141,6 +141,13 @@ def copy_file(source: Path, target: Path) -> tuple[int, str]:
         write.flush()
         os.fsync(write.fileno())
     return size, digest.hexdigest()
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder, and those above it, that only its owner can look into."""
+    if not folder.is_dir():
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
