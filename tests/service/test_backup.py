@@ -33,6 +33,11 @@ def rows_of(path: Path) -> list[int]:
         return [row[0] for row in connection.execute("SELECT name FROM items ORDER BY name")]
 
 
+def add_seven(connection: sqlite3.Connection) -> None:
+    """An upgrade that shows."""
+    connection.execute("INSERT INTO items VALUES (7)")
+
+
 def nothing(_: Mapping[str, Path]) -> None:
     """Nothing to fence."""
 
@@ -268,9 +273,7 @@ def test_stores_are_migrated_once_and_newer_ones_refused(tmp_path: Path) -> None
     path = tmp_path / "items.sqlite3"
     with closing(sqlite3.connect(path)) as connection:  # from before there were versions
         connection.execute("CREATE TABLE items (name INTEGER PRIMARY KEY)")
-    two = Schema(
-        2, ITEMS.tables, {1: lambda one: one.execute("INSERT INTO items VALUES (7)") and None}
-    )
+    two = Schema(2, ITEMS.tables, {1: add_seven})
     files = [StoreFile(path, "items")]
     for expected in ((1, True), (2, False)):
         versions = store_versions(files, {"items": two})
