@@ -218,7 +218,7 @@ def test_tables_are_downloaded_as_csv(services: Services, page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/campaign/spring", "/compare", "/planner", "/privacy", "/cost"]
+    "path", ["/", "/campaign/spring", "/compare", "/planner", "/review", "/privacy", "/cost"]
 )
 def test_pages_fit_narrow_screens(services: Services, new_page: NewPage, path: str) -> None:
     page = new_page(services.url, viewport={"width": 360, "height": 740}, has_touch=True)

@@ -35,6 +35,7 @@ NOT_RUN = {
     r"^kreach keys limit ": "needs a store with keys; tests/adsystem/access runs it",
     r"^kreach groups audience ": "needs people who match; tests/publisher/test_audience_file.py"
     " runs it",
+    r"^kreach (backup|restore|settle|migrate) ": "needs stores; tests/cli/test_backup.py runs it",
     r"^kreach groups apply ": "needs who saw what; tests/cli/test_groups_apply.py runs it",
     r"^kreach groups renew ": "needs an older build; tests/cli/test_groups_renew.py runs it",
     r"^curl ": "needs a running service; tests/adsystem/api and the browser tests ask it",

@@ -282,6 +282,7 @@ class Exchange:
     silent: float = 0.15
     told_twice: float = 0.2
     exp: tuple[int, ...] = ()
+    bidder: str = ""  # the name of the one that it trades with
     sold: dict[int, Sold] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     reasons: set[str] = field(default_factory=set)
@@ -322,7 +323,7 @@ class Exchange:
             self.reasons.add(reply.no_bid)
             await asyncio.sleep(0.002)
             return None
-        sold = parse_bid(reply, asked)
+        sold = parse_bid(reply, asked, self.bidder)
         assert sold.number not in self.sold, "two bids of one number"
         self.sold[sold.number] = sold
         if chance.random() < self.silent:

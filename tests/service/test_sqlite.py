@@ -132,7 +132,7 @@ def test_an_older_file_without_an_upgrade_is_refused(tmp_path: Path) -> None:
 def test_a_reader_does_not_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "old"
     old_file(path)
-    with pytest.raises(OtherSchema, match="start the service that writes it once, to upgrade it"):
+    with pytest.raises(OtherSchema, match="upgrade it with `kreach migrate`"):
         open_read_only(path, THREE)
     with closing(open_read_only(path, THREE, older=True)) as connection:
         assert connection.execute("SELECT name FROM items").fetchall() == [("a",)]

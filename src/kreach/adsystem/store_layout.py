@@ -12,6 +12,7 @@ from kreach.adsystem.settings import AdSystemSettings, BidderSettings, key_bytes
 __all__ = [
     "BIDDERS_FOLDER",
     "GUARD_KEY",
+    "TOKEN_KEY",
     "bidder_store",
     "guard_key",
     "log_folders",
@@ -21,6 +22,7 @@ __all__ = [
 
 BIDDERS_FOLDER = "bidders"
 GUARD_KEY = "guard.key"
+TOKEN_KEY = "token.key"
 
 
 def bidder_store(shared: AdSystemSettings, name: str | None) -> AdSystemSettings:
@@ -49,7 +51,7 @@ def token_key(settings: BidderSettings, store: Path) -> bytes:
     """The key that signs notices: as set, or one made at the first start and kept."""
     if settings.token_key is not None:
         return key_bytes(settings.token_key)
-    return _stored_key(store / "token.key")
+    return _stored_key(store / TOKEN_KEY)
 
 
 def guard_key(store: Path) -> bytes:

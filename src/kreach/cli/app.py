@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kreach import __version__
+from kreach.cli.backup import backup, migrate, restore, settle
 from kreach.cli.demo import demo
 from kreach.cli.groups import groups
 from kreach.cli.groups_apply import apply
@@ -56,6 +57,10 @@ for _command, _short_help in (
     (reproduce, "Reproduce the paper's figures and table."),
     (evaluate, "Run the paper's real-world study on your own logs."),
     (tradeoff, "Measure what anonymity costs on your own logs, by k."),
+    (backup, "Copy all stores of one side while its services run."),
+    (restore, "Put a backup in place, fenced against spending twice."),
+    (settle, "After a restore: book what was spent since the backup."),
+    (migrate, "Bring the stores of one side to this version."),
 ):
     app.command(short_help=_short_help)(_command)
 groups.command()(apply)

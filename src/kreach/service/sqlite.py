@@ -18,7 +18,9 @@ __all__ = [
     "OtherSchema",
     "Schema",
     "check_intact",
+    "connect_source",
     "create_private",
+    "file_version",
     "open_empty",
     "open_read_only",
     "open_store",
@@ -67,7 +69,7 @@ def open_store(
     """
     connection = _connect(path, busy_seconds)
     try:
-        _version(connection, schema, path)  # refuse before anything is changed
+        file_version(connection, schema, path)  # refuse before anything is changed
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         if secure_delete is not None:
@@ -94,11 +96,11 @@ def open_read_only(
     """
     connection = _connect(path, busy_seconds, "&immutable=1" if immutable else "")
     try:
-        version = _version(connection, schema, path)
+        version = file_version(connection, schema, path)
         if 0 < version < schema.version and not older:
             raise OtherSchema(
                 f"{path} has the schema of an older kreach ({version}, not {schema.version}): "
-                "start the service that writes it once, to upgrade it"
+                "upgrade it with `kreach migrate`"
             )
     except BaseException:
         connection.close()
@@ -154,6 +156,19 @@ def create_private(path: Path, *, create: bool = True) -> os.stat_result:
         os.close(handle)
 
 
+def connect_source(path: Path, busy_seconds: float = _BUSY_SECONDS) -> sqlite3.Connection:
+    """A connection to an existing file that copies it or looks at it, and writes nothing.
+
+    It may be open elsewhere or not: one that can only read could not open a file that was left
+    with a write-ahead log.
+    """
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=busy_seconds, isolation_level=None
+    )
+    connection.execute("PRAGMA query_only = 1")
+    return connection
+
+
 def _connect(path: Path, busy_seconds: float, read_only: str | None = None) -> sqlite3.Connection:
     address = str(path) if read_only is None else f"{path.absolute().as_uri()}?mode=ro{read_only}"
     return sqlite3.connect(
@@ -169,7 +184,7 @@ def _user_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:
+def file_version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:
     """The version of a file's schema, 0 if it has no tables; refuses what is not ours or newer."""
     version = _user_version(connection)
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
@@ -180,14 +195,14 @@ def _version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:
     if version > schema.version:
         raise OtherSchema(
             f"{path} has the schema of a newer kreach ({version}, this one knows {schema.version}):"
-            " upgrade kreach, or restore a backup of the store"
+            " upgrade kreach, or restore a backup that this one took (`kreach restore`)"
         )
     return version or 1
 
 
 def _upgrade(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     with transaction(connection):  # which another process may have won
-        version = _version(connection, schema, path)
+        version = file_version(connection, schema, path)
         for statement in filter(str.strip, schema.tables.split(";")):
             connection.execute(statement)
         for step in range(version or schema.version, schema.version):

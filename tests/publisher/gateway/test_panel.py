@@ -19,7 +19,9 @@ from kreach.publisher.gateway.panel import PANEL_FOLDER, GatewayPanel, due_ends
 from kreach.publisher.gateway.settings import PanelSettings
 from kreach.publisher.gateway.showings import FILE
 from kreach.publisher.panel.differences import PanelDifferences, PanelShowings
+from kreach.publisher.panel.ledger import PanelLedger, close_panels
 from kreach.publisher.panel.offline import LEDGER, panel_key
+from kreach.publisher.panel.release import Floors, PanelPublisher
 from kreach.publisher.panel.sample import Panel, choose_panel
 from kreach.publisher.store import read_group_lookup, read_panel_build
 from kreach.service.metrics import Metrics
@@ -477,3 +479,48 @@ def test_overlapping_groups_have_no_panel(tmp_path: Path) -> None:
     with pytest.raises(KreachError, match="disjoint groups"):
         sample_gateway(build, store=tmp_path / "store", panel=settings(tmp_path))
     assert GatewaySettings(build=build, panel=settings(tmp_path)).panel is not None
+
+
+def test_a_restored_panel_repeats_its_releases_and_makes_no_new_ones(tmp_path: Path) -> None:
+    """What was drawn and counted since the backup is lost: it must not be drawn again."""
+    build = write_sample_build(tmp_path / "build")
+    clock = ManualClock(START)
+    chosen = settings(tmp_path)
+
+    def opened() -> GatewayPanel:
+        made = GatewayPanel(
+            chosen, tmp_path / "store", log_to(), Metrics("gateway"), clock, no_noise
+        )
+        made.load(build)
+        return made
+
+    async def show_all(panel: GatewayPanel, campaign: str) -> None:
+        lookup = read_group_lookup(build)
+        panel.showings.start()
+        for number, user in enumerate(IDS):
+            clock.now += 60.0
+            group = lookup.identify(user).group
+            await panel.shown(user, campaign, f"{clock.now}-{number}", "v1", group)
+        await panel.stop()
+
+    asyncio.run(show_all(opened(), "spring"))
+    clock.now = START + DAY + 601.0
+    first = opened().release_due()
+    assert [len(each.releases) for each in first] == [1]
+    ledger = tmp_path / "store" / PANEL_FOLDER / LEDGER
+    close_panels(ledger, ["summer"], round(clock.now * 1e6))
+    for campaign in ("spring", "summer", "autumn"):
+        asyncio.run(show_all(opened(), campaign))
+    clock.now = START + 3 * DAY + 601.0
+    after = {each.campaign: each for each in opened().release_due()}
+    assert set(after) == {"spring", "autumn"}
+    assert after["spring"] == first[0]
+    publisher = PanelPublisher(PanelLedger(ledger), no_noise, Floors(20, 5))
+    found = read_panel_build(build)
+    panel = panel_of(build, "summer")
+    people = np.arange(40)
+    everybody = PanelShowings(people, people % len(panel), people * 0)
+    with pytest.raises(
+        KreachError, match="panel of summer was closed when its ledger was restored"
+    ):
+        publisher.release("summer", found.catalogue, panel, everybody, chosen.terms(), [1])

@@ -44,6 +44,7 @@ from kreach.service.sqlite import (
 
 __all__ = [
     "FILE",
+    "SCHEMA",
     "KeyStore",
     "NewKey",
     "OwnLimits",
@@ -75,7 +76,7 @@ def _add_limits(connection: sqlite3.Connection) -> None:
     """From version 1: the table of limits, which is there by now."""
 
 
-_SCHEMA = Schema(2, _TABLES, {1: _add_limits})
+SCHEMA = Schema(2, _TABLES, {1: _add_limits})
 
 
 class UnknownKey(KreachError):
@@ -142,7 +143,7 @@ class KeyStore:
                 folder.mkdir(parents=True, exist_ok=True)
             self._inode = _private_file(self._path, create=create)
             # no digest outlives its secret
-            self._connection = open_store(self._path, _SCHEMA, secure_delete="ON")
+            self._connection = open_store(self._path, SCHEMA, secure_delete="ON")
 
     def close(self) -> None:
         """Close the file."""

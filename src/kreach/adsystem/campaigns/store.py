@@ -27,6 +27,8 @@ from kreach.errors import KreachError
 from kreach.service.sqlite import Schema, open_store, store_errors, transaction
 
 __all__ = [
+    "FILE",
+    "SCHEMA",
     "CampaignEnded",
     "CampaignExists",
     "CampaignStore",
@@ -101,7 +103,7 @@ def _list_creatives(connection: sqlite3.Connection) -> None:
 
 
 _STEPS = {1: _rename_limits, 2: _drop_auction, 3: _add_families, 4: _list_creatives}
-_SCHEMA = Schema(5, _TABLES, _STEPS)
+SCHEMA = Schema(5, _TABLES, _STEPS)
 
 
 def _with_creatives(changes: dict[str, Any]) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class CampaignStore:
     def __init__(self, folder: Path) -> None:
         with store_errors("be a folder that can be written", folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._connection = open_store(folder / FILE, _SCHEMA)
+            self._connection = open_store(folder / FILE, SCHEMA)
         self._lock = Lock()
 
     def close(self) -> None:

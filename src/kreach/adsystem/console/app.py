@@ -19,6 +19,7 @@ from kreach.adsystem.console.pages.compare import compare_page
 from kreach.adsystem.console.pages.cost import cost_page
 from kreach.adsystem.console.pages.planner import planner_page
 from kreach.adsystem.console.pages.privacy import privacy_page
+from kreach.adsystem.console.pages.review import review_page
 from kreach.adsystem.console.state import Console
 from kreach.adsystem.console.widgets import EmptyState, box
 from kreach.adsystem.settings import ConsoleSettings
@@ -106,6 +107,7 @@ def _add_pages(console: Console) -> None:
                 "/campaign/{campaign}": lambda campaign: campaign_page(frame, campaign),
                 "/compare": compare,
                 "/planner": lambda: planner_page(frame),
+                "/review": lambda: review_page(frame),
                 "/privacy": lambda: privacy_page(frame),
                 "/cost": lambda: cost_page(frame),
             }

@@ -187,6 +187,10 @@ class ReportingClient:
         """Change a campaign."""
         return await self._call("PATCH", Query(_path(campaign), CampaignDefinition), body)
 
+    async def review(self, campaign: str, body: Mapping[str, object]) -> CampaignDefinition:
+        """Decide on a creative of a campaign."""
+        return await self._call("POST", Query(_path(campaign, "review"), CampaignDefinition), body)
+
     async def _call(
         self,
         method: str,

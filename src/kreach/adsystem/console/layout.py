@@ -18,6 +18,7 @@ PAGES = (
     ("/", "campaign", "Campaigns"),
     ("/compare", "join_inner", "Compare"),
     ("/planner", "insights", "Planner"),
+    ("/review", "rate_review", "Creatives"),
     ("/privacy", "shield", "Privacy"),
     ("/cost", "balance", "Cost of anonymity"),
 )

@@ -22,9 +22,10 @@ from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.boundary.times import DAY_SECONDS, MICROS, from_seconds
 from kreach.errors import KreachError
 
-__all__ = ["LOG_FOLDER", "compact", "listed_files", "sweep_unlisted"]
+__all__ = ["LOG_FOLDER", "NAMES_FOLDER", "compact", "listed_files", "sweep_unlisted"]
 
 LOG_FOLDER = "log"
+NAMES_FOLDER = "catalogues"
 _MAX_ROWS = 500_000
 _DAY_MICROS = DAY_SECONDS * MICROS
 
@@ -39,7 +40,7 @@ class GroupNames:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "catalogues"
+        self._folder = folder / NAMES_FOLDER
         self._known: dict[int, tuple[str, np.ndarray[Any, Any]]] = {}
 
     def keep(self, number: int, catalogue: Catalogue) -> None:

@@ -12,6 +12,7 @@ from kreach.adsystem.ledger.clock_rows import Step, passed_sql, read_steps
 from kreach.adsystem.ledger.compaction import listed_files
 from kreach.adsystem.ledger.journal import Journal, open_reader
 from kreach.adsystem.ledger.notice_rows import read_losses
+from kreach.adsystem.ledger.restored_rows import adjusted_spend
 from kreach.boundary.duckdb import new_engine, sql_text
 from kreach.boundary.times import DAY_SECONDS, MICROS
 from kreach.numeric.types import IntArray
@@ -56,6 +57,9 @@ def fold_log(
     if files:
         _fold_files(files, folded, parts, starts, since)
     _fold_rows(connection, folded, parts, starts, since, now)
+    for campaign, day, micros in adjusted_spend(connection, starts, folded.steps):
+        by_day = folded.spent.setdefault(campaign, {})
+        by_day[day] = by_day.get(day, 0) + micros
     folded.lost = read_losses(connection, now)
     connection.close()
     for key, pieces in parts.items():

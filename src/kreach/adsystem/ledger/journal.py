@@ -14,6 +14,7 @@ budgets and counters are folds of it.
     conflicts     billing notices that named another price than the one that was booked
     steps         steps of the machine's clock that were accepted: no time passed in between
     doubts        when the machine's clock was not believed, and the rows written meanwhile
+    adjustments   what bids cost that a restored backup does not know (`restored_rows.py`)
 """
 
 import fcntl
@@ -30,12 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from kreach.adsystem.ledger.clock_rows import read_steps
+from kreach.adsystem.ledger.restored_rows import check_settled
 from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 from kreach.service.clock import ClockMark
 from kreach.service.logs import Log
 from kreach.service.sqlite import (
-    OtherSchema,
     Schema,
     check_intact,
     open_empty,
@@ -44,7 +45,7 @@ from kreach.service.sqlite import (
     transaction,
 )
 
-__all__ = ["Done", "ImpressionRow", "Journal", "open_reader"]
+__all__ = ["FILE", "SCHEMA", "Done", "ImpressionRow", "Journal", "lock_store", "open_reader"]
 
 FILE = "live.sqlite3"
 LOCK = "bidder.lock"
@@ -83,8 +84,18 @@ CREATE TABLE IF NOT EXISTS doubts (
     number INTEGER PRIMARY KEY, began INTEGER NOT NULL, lead_seconds REAL NOT NULL,
     ended INTEGER, outcome TEXT, first_row INTEGER NOT NULL, last_row INTEGER
 );
+CREATE TABLE IF NOT EXISTS adjustments (
+    restored INTEGER NOT NULL, campaign INTEGER NOT NULL, micros INTEGER NOT NULL,
+    PRIMARY KEY (restored, campaign)
+) WITHOUT ROWID;
 """
-_SCHEMA = Schema(2, _TABLES, {1: lambda connection: None})  # 2: only new tables
+
+
+def _new_tables(connection: sqlite3.Connection) -> None:
+    """To versions 2 (losses, conflicts, steps, doubts) and 3 (adjustments): they are there."""
+
+
+SCHEMA = Schema(3, _TABLES, {1: _new_tables, 2: _new_tables})
 
 _WRITES = {
     "grant": "INSERT OR REPLACE INTO grants VALUES (?, ?)",
@@ -113,8 +124,8 @@ def open_reader(folder: Path) -> sqlite3.Connection:
     """A connection that only reads; a store without a journal has no rows."""
     path = folder / FILE
     if not path.exists():
-        return open_empty(_SCHEMA)
-    return open_read_only(path, _SCHEMA, older=True)  # which lacks only tables
+        return open_empty(SCHEMA)
+    return open_read_only(path, SCHEMA, older=True)  # which lacks only tables
 
 
 class Journal:
@@ -122,19 +133,20 @@ class Journal:
 
     def __init__(self, folder: Path, log: Log) -> None:
         self._log = log
-        self._lock = _lock(folder)
+        self._lock = lock_store(folder)
         try:
             self._path = folder / FILE
-            self._connection = open_store(self._path, _SCHEMA)
+            self._connection = open_store(self._path, SCHEMA)
             check_intact(self._connection)
+            check_settled(self._connection, folder)
             self.epoch = self._next_epoch()
             self.id = format(self._meta("id"), "x")
             self.clock_mark = self.mark_of(self._connection)
             self.steps = read_steps(self._connection)  # of the clock, that were accepted
             self.fenced_epoch = self._meta("fence")  # whose bids a repair of the clock ended
-        except sqlite3.Error as error:
+        except (sqlite3.Error, KreachError) as error:
             os.close(self._lock)
-            if isinstance(error, OtherSchema):
+            if isinstance(error, KreachError):
                 raise
             raise KreachError.rule("store", "hold a log that can be written", str(error)) from None
         self.failure: str | None = None
@@ -212,7 +224,7 @@ class Journal:
 
     def read(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows as they are committed, over a connection of its own."""
-        with closing(open_read_only(self._path, _SCHEMA)) as connection:
+        with closing(open_read_only(self._path, SCHEMA)) as connection:
             yield from connection.execute(sql, values)
 
     def close(self) -> None:
@@ -289,8 +301,8 @@ def _read_meta(connection: sqlite3.Connection, name: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def _lock(folder: Path) -> int:
-    """One writer per store: a second one is refused."""
+def lock_store(folder: Path) -> int:
+    """The lock of a store's log, to be closed: one writer per store, a second one is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)

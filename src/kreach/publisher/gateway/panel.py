@@ -243,7 +243,7 @@ class GatewayPanel:
         settings, (first_us, last_us) = self._settings, shown_us
         ends = due_ends(settings.every, settings.late_seconds, first_us, now_us)
         terms = ledger.terms(campaign, version) or settings.terms()
-        new = ends[-1:]
+        new = [] if ledger.closed(campaign) else ends[-1:]
         if known:
             done_us = known[-1].end_us
             counts = first_us < done_us <= last_us and len(known) < terms.max_releases

@@ -24,6 +24,7 @@ __all__ = [
     "FILE",
     "MAX_PRUNED",
     "MAX_WAITING",
+    "SCHEMA",
     "Showing",
     "ShowingStore",
     "StoreUnavailable",
@@ -53,7 +54,7 @@ def _add_shown_as(database: sqlite3.Connection) -> None:
     database.execute("ALTER TABLE showing ADD COLUMN shown_as TEXT NOT NULL DEFAULT ''")
 
 
-_SCHEMA = Schema(
+SCHEMA = Schema(
     2,
     _TABLES,
     {1: _add_shown_as},
@@ -151,7 +152,7 @@ class ShowingStore:
         try:
             if self._reader is None:
                 # not open_read_only, which cannot read a WAL file that no writer has open
-                self._reader = open_store(self._path, _SCHEMA, busy_seconds=0.1)
+                self._reader = open_store(self._path, SCHEMA, busy_seconds=0.1)
                 self._reader.execute("PRAGMA query_only = 1")
             row = self._reader.execute(_COUNT, (user, after_us, limit)).fetchone()
         except sqlite3.Error as error:
@@ -164,7 +165,7 @@ class ShowingStore:
     def read(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Rows by a connection of their own, for another thread than the service's."""
         try:
-            with closing(open_store(self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS)) as reader:
+            with closing(open_store(self._path, SCHEMA, busy_seconds=_BUSY_SECONDS)) as reader:
                 reader.execute("PRAGMA query_only = 1")
                 return reader.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -226,7 +227,7 @@ class ShowingStore:
         create_private(self._path)
         with _our_file(self._path):
             database = open_store(
-                self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS, secure_delete="ON"
+                self._path, SCHEMA, busy_seconds=_BUSY_SECONDS, secure_delete="ON"
             )
         self.database = database
         self.rows = database.execute("SELECT count(*) FROM showing").fetchone()[0]
@@ -314,7 +315,7 @@ def check_writable(path: Path) -> None:
     """Refuse a file that is not a store or cannot be written; no row changes."""
     with (
         _our_file(path),
-        closing(open_store(path, _SCHEMA, busy_seconds=_BUSY_SECONDS)) as database,
+        closing(open_store(path, SCHEMA, busy_seconds=_BUSY_SECONDS)) as database,
     ):
         database.execute("BEGIN IMMEDIATE")
         database.execute(_ADVANCE_CLOCK, (0,))

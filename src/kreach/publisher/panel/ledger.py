@@ -6,6 +6,8 @@ exact sums are kept too, since a running sum goes on from them.
 
 import json
 import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray
 from kreach.service.sqlite import Schema, create_private, open_store, transaction
 
-__all__ = ["PanelLedger", "StoredRelease", "Terms"]
+__all__ = ["SCHEMA", "PanelLedger", "StoredRelease", "Terms", "close_panels"]
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS panel (
@@ -26,8 +28,27 @@ CREATE TABLE IF NOT EXISTS release (
     end_us INTEGER NOT NULL, totals TEXT NOT NULL, roots TEXT NOT NULL,
     spreads TEXT NOT NULL, spread_std TEXT NOT NULL,
     PRIMARY KEY (campaign, catalogue, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS closed (campaign TEXT PRIMARY KEY, at_us INTEGER NOT NULL) WITHOUT ROWID;
 """
-_SCHEMA = Schema(1, _TABLES, application_id=0x6B72706E)  # "krpn"
+
+
+def _add_closed(connection: sqlite3.Connection) -> None:
+    """From version 1: the table of closed panels, which is there by now."""
+
+
+SCHEMA = Schema(2, _TABLES, {1: _add_closed}, application_id=0x6B72706E)  # "krpn"
+
+
+def close_panels(path: Path, campaigns: Iterable[str], now_us: int) -> None:
+    """Have a restored ledger make no more releases of these campaigns, nor of those it knows.
+
+    Releases since the backup are lost, and drawing them again would disclose more than they cost;
+    showings since are lost too, so that later ones would be wrong.
+    """
+    with closing(open_store(path, SCHEMA)) as database, transaction(database):
+        known = [row[0] for row in database.execute("SELECT DISTINCT campaign FROM panel")]
+        rows = [(name, now_us) for name in {*known, *campaigns}]
+        database.executemany("INSERT OR IGNORE INTO closed VALUES (?, ?)", rows)
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,7 @@ class PanelLedger:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         create_private(path)
-        self._database = open_store(path, _SCHEMA)
+        self._database = open_store(path, SCHEMA)
 
     def close(self) -> None:
         """Close the file."""
@@ -97,6 +118,11 @@ class PanelLedger:
             )
             for end_us, totals, roots, spreads, spread_std in rows
         ]
+
+    def closed(self, campaign: str) -> bool:
+        """Whether a restore ended the releases of a campaign."""
+        sql = "SELECT 1 FROM closed WHERE campaign = ?"
+        return self._database.execute(sql, (campaign,)).fetchone() is not None
 
     def campaigns(self) -> list[tuple[str, str]]:
         """(campaign, catalogue) of everything that has terms."""

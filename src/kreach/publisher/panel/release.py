@@ -141,6 +141,12 @@ class PanelPublisher:
                     field="campaign",
                 )
                 continue
+            if self._ledger.closed(campaign):
+                raise KreachError(
+                    f"panel of {campaign} was closed when its ledger was restored from a backup: "
+                    "releases since are lost and must not be drawn again",
+                    field="campaign",
+                )
             self._ledger.fix_terms(campaign, catalogue.version, terms)
             known.append(next_release(known, differences, end_us, terms, panel, self._draw))
             self._ledger.add(campaign, catalogue.version, len(known), known[-1])

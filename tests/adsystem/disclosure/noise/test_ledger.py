@@ -17,7 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kreach.adsystem.disclosure.noise.ledger import FILE, MARKER, PrivacyLedger, check_ledger
+from kreach.adsystem.disclosure.noise.ledger import (
+    FILE,
+    MARKER,
+    PrivacyLedger,
+    check_ledger,
+    fence_ledger,
+    reopen_ledger,
+)
 from kreach.adsystem.disclosure.noise.questions import (
     BudgetExhausted,
     Charge,
@@ -401,3 +408,25 @@ def test_a_ledger_with_the_former_names_is_migrated(tmp_path: Path) -> None:
         stored = ledger.recorded(window(1, 5))
         assert stored is not None
         assert stored.answer == {"strength": strength}
+
+
+def test_a_restored_ledger_answers_nothing_new_about_the_time_before(tmp_path: Path) -> None:
+    """What was asked since the backup is lost: drawing it again would be a second disclosure."""
+    draw = Drawer()
+    with closing(PrivacyLedger(tmp_path)) as ledger:
+        known = one(ledger.ask([window(0, 10)], WINDOW, draw))
+    fence_ledger(tmp_path / FILE, 20)
+    with closing(PrivacyLedger(tmp_path)) as ledger:
+        assert one(ledger.ask([window(0, 10)], WINDOW, draw)) == known
+        for question in (window(1, 10), window(19, 30), point(40)):
+            refused = ledger.refusal(question, WINDOW)
+            assert refused == BudgetExhausted(question, question.start, 0)
+            assert ledger.ask([question], WINDOW, draw) == [refused]
+        assert draw.drawn == 1
+        one(ledger.ask([window(20, 30)], WINDOW, draw))  # a time that nobody has asked about
+    assert reopen_ledger(tmp_path / FILE, 50) == 20
+    assert reopen_ledger(tmp_path / FILE, 51) is None
+    with closing(PrivacyLedger(tmp_path)) as ledger:
+        one(ledger.ask([window(1, 10)], WINDOW, draw))
+    with closing(sqlite3.connect(tmp_path / FILE)) as file:  # that it was accepted stays known
+        assert ("redrawn_50", "20") in file.execute("SELECT name, value FROM meta").fetchall()

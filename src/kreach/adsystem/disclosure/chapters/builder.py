@@ -43,10 +43,21 @@ class WatchedPlace:
 
 
 class ChapterBuilder:
-    """A place whose log goes beyond its chapters: up to `until`, to its end if that is `final`."""
+    """A place whose log goes beyond its chapters: up to `until`, to its end if that is `final`.
+
+    `restored_micros`: the store was restored from a backup then, and rows from before may have been
+    shown in chapters that are lost, with other rows that are lost too. So the next chapter meets
+    the floors with rows from after the restore alone: what tells it from a lost one is never few.
+    """
 
     def __init__(
-        self, watched: WatchedPlace, chapters: ChapterList, until_micros: int, *, final: bool
+        self,
+        watched: WatchedPlace,
+        chapters: ChapterList,
+        until_micros: int,
+        *,
+        final: bool,
+        restored_micros: int | None = None,
     ) -> None:
         self.watched, self.chapters, self.final = watched, chapters, final
         self.begin_micros = chapters[-1].end_micros if len(chapters) else watched.start_micros
@@ -56,6 +67,8 @@ class ChapterBuilder:
         self.lost_race = False  # another process wrote first
         self._closed: list[tuple[int, ChapterCounts]] = []
         self._rest = EMPTY
+        self._fence = restored_micros or self.begin_micros
+        self._before_fence = EMPTY
         self._touched = False
 
     @property
@@ -91,8 +104,15 @@ class ChapterBuilder:
         self._touched = True
         if self.rows_missing or self.lost_race:
             return 0
+        if end_micros <= self._fence:
+            self._before_fence = self._before_fence.joined(content)
+            return 0
         people = self.watched.people or _nobody
         closed, self._rest = close_chapters([(end_micros, content)], floors, people, self._rest)
+        if closed:
+            end, first = closed[0]
+            closed[0] = (end, first.joined(self._before_fence))
+            self._before_fence = EMPTY
         self._closed += closed
         return sum(len(chapter.groups) for _, chapter in closed)
 
@@ -103,6 +123,8 @@ class ChapterBuilder:
         """
         final = last and self.final
         first, begin = len(self.chapters), self.begin_micros
+        if final and not self._closed and begin < self._fence:
+            return True  # too few rows since the restore: what there is stays withheld
         if final and not self._closed and self.chapters.newest_withheld:
             first, begin = first - 1, self.chapters[-1].start_micros
             newest = next(store.contents(self.place, range(first, first + 1)))

@@ -21,7 +21,15 @@ from kreach.adsystem.log.place import Place
 from kreach.numeric.types import IntArray
 from kreach.service.sqlite import Schema, open_read_only, open_store, store_errors, transaction
 
-__all__ = ["FILE", "ChapterStore", "Flight", "SetStates", "stored_audiences"]
+__all__ = [
+    "FILE",
+    "SCHEMA",
+    "ChapterStore",
+    "Flight",
+    "SetStates",
+    "fence_chapters",
+    "stored_audiences",
+]
 
 FILE = "chapters.sqlite3"
 _TABLES = """
@@ -43,6 +51,7 @@ CREATE TABLE IF NOT EXISTS sets (
     catalogue TEXT NOT NULL, campaigns TEXT NOT NULL, chapters TEXT NOT NULL,
     PRIMARY KEY (catalogue, campaigns)
 );
+CREATE TABLE IF NOT EXISTS restores (at INTEGER PRIMARY KEY);
 """
 
 
@@ -59,7 +68,11 @@ def _add_sets(connection: sqlite3.Connection) -> None:
     )
 
 
-_SCHEMA = Schema(3, _TABLES, {1: _add_times, 2: _add_sets})
+def _add_restores(connection: sqlite3.Connection) -> None:
+    """From version 3: the table of restores, which is there by now."""
+
+
+SCHEMA = Schema(4, _TABLES, {1: _add_times, 2: _add_sets, 3: _add_restores})
 _AT_ONCE = 16  # chapters that are read together
 _FIELDS = "start, end, impressions, rows, spend, final"
 _HERE = "campaign = ? AND catalogue = ?"
@@ -90,11 +103,17 @@ def stored_audiences(folder: Path, catalogue: str) -> dict[str, bytes]:
     still = not file.with_name(f"{FILE}-wal").exists()  # no process has it open
     with (
         store_errors(_RULE, folder),
-        closing(open_read_only(file, _SCHEMA, immutable=still, older=True)) as connection,
+        closing(open_read_only(file, SCHEMA, immutable=still, older=True)) as connection,
     ):
         known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'audiences'")
         rows = connection.execute(_AUDIENCES, (catalogue,)) if known.fetchone() else ()
         return {str(name): bytes(counts) for name, counts in rows}
+
+
+def fence_chapters(path: Path, now_us: int) -> None:
+    """Record that the chapters were restored: newer ones may have been shown before."""
+    with closing(open_store(path, SCHEMA)) as connection, transaction(connection):
+        connection.execute("INSERT OR IGNORE INTO restores VALUES (?)", (now_us,))
 
 
 class ChapterStore:
@@ -103,7 +122,10 @@ class ChapterStore:
     def __init__(self, folder: Path) -> None:
         with store_errors(_RULE, folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._connection = open_store(folder / FILE, _SCHEMA)
+            self._connection = open_store(folder / FILE, SCHEMA)
+            newest = self._connection.execute("SELECT max(at) FROM restores").fetchone()[0]
+        self.restored_micros: int | None = newest
+        """When the store was last restored from a backup: later chapters may have been shown."""
         self._lock = Lock()
 
     def close(self) -> None:

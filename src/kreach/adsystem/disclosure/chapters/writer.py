@@ -153,7 +153,14 @@ class ChapterWriter:
         final = _NEVER
         if one.over_micros is not None:
             final = -(-(one.over_micros + self._closing) // self._grid) * self._grid
-        builder = ChapterBuilder(one, chapters, min(horizon, final), final=final <= horizon)
+        restored = self._store.restored_micros
+        builder = ChapterBuilder(
+            one,
+            chapters,
+            min(horizon, final),
+            final=final <= horizon,
+            restored_micros=None if restored is None else -(-restored // self._grid) * self._grid,
+        )
         checked = max(builder.begin_micros, self._checked.get(one.place, builder.begin_micros))
         if self._behind.get(one.place) == horizon:
             return None

@@ -11,6 +11,10 @@ process that is killed has at most charged without showing. A recorded answer is
 A marker file beside the ledger holds its id and its number of answers: a ledger that is gone,
 another one or an older copy is refused, since drawing the same answers again would disclose more
 than the budget allows.
+
+A ledger that `kreach restore` put back may lack answers that were shown. Nobody knows what they
+cost, so about any moment before the restore nothing new is answered (`fence_ledger`), until an
+operator accepts that lost answers are drawn a second time (`reopen_ledger`).
 """
 
 import json
@@ -43,7 +47,16 @@ from kreach.service.sqlite import (
     transaction,
 )
 
-__all__ = ["MakeAnswer", "PrivacyLedger", "check_ledger"]
+__all__ = [
+    "FILE",
+    "MARKER",
+    "SCHEMA",
+    "MakeAnswer",
+    "PrivacyLedger",
+    "check_ledger",
+    "fence_ledger",
+    "reopen_ledger",
+]
 
 FILE = "noise.sqlite3"
 MARKER = "noise.mark"
@@ -82,7 +95,7 @@ def _rename_limits(connection: sqlite3.Connection) -> None:
 
 
 _RENAMED = {f"most_{name}": f"max_{name}" for name in ("per_person", "frequency", "price_micros")}
-_SCHEMA = Schema(2, _TABLES, {1: _rename_limits})
+SCHEMA = Schema(2, _TABLES, {1: _rename_limits})
 
 
 class PrivacyLedger:
@@ -103,7 +116,7 @@ class PrivacyLedger:
             raise KreachError.rule(
                 "store", "hold the privacy ledger that its marker names", self._path
             )
-        self._connection = open_store(self._path, _SCHEMA, busy_seconds=_BUSY_SECONDS)
+        self._connection = open_store(self._path, SCHEMA, busy_seconds=_BUSY_SECONDS)
         try:
             facts = os.stat(self._path)
             self._inode = (facts.st_dev, facts.st_ino)
@@ -247,6 +260,8 @@ class PrivacyLedger:
             return self._refusal(question, charge)
 
     def _refusal(self, question: LedgerQuestion, charge: Charge) -> BudgetExhausted | None:
+        if question.start < _restored_until(self._connection):
+            return BudgetExhausted(question, question.start, 0)
         balances = []
         for limit, any_kind in ((charge.pot_nanos, False), (charge.total_nanos, True)):
             peak = self._peak(question, charge.max_per_person, any_kind)
@@ -310,6 +325,30 @@ class PrivacyLedger:
         return rows[0] if rows else None
 
 
+def _restored_until(connection: sqlite3.Connection) -> int:
+    """Moments before this, in seconds, may have been answered by a ledger that was lost."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'restored_until'").fetchone()
+    return _NEVER if row is None else int(row[0])
+
+
+def fence_ledger(path: Path, until: int) -> None:
+    """Have a restored ledger answer nothing new about moments before `until`, in seconds."""
+    with closing(open_store(path, SCHEMA)) as connection, transaction(connection):
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('restored_until', ?)", (until,))
+
+
+def reopen_ledger(path: Path, now: int) -> int | None:
+    """Lift the fence of a restored ledger; the moment up to which it was. It stays on record."""
+    with closing(open_store(path, SCHEMA)) as connection, transaction(connection):
+        until = _restored_until(connection)
+        if until == _NEVER:
+            return None
+        record = (f"redrawn_{now}", until)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", record)
+        connection.execute("DELETE FROM meta WHERE name = 'restored_until'")
+        return until
+
+
 def check_ledger(folder: Path) -> int:
     """The number of answers in the ledger of a folder, for checks before a service opens it."""
     path = folder / FILE
@@ -319,7 +358,7 @@ def check_ledger(folder: Path) -> int:
         raise KreachError.rule("store", "hold the privacy ledger that its marker names", path)
     with (
         store_errors(_RULE, path),
-        closing(open_read_only(path, _SCHEMA, older=True)) as connection,
+        closing(open_read_only(path, SCHEMA, older=True)) as connection,
     ):
         row = connection.execute("SELECT coalesce(max(number), 0) FROM answers").fetchone()
         return int(row[0])

@@ -1,0 +1,1 @@
+"""Backup, restore and migration of the ad system's stores."""

@@ -1,0 +1,1 @@
+"""Backups of one side's stores: taken while services run, verified when restored."""
