@@ -29,7 +29,15 @@ _STARTERS = {
 }
 _ENGINES = {"spark": "spark", "clickhouse": "process", "postgres": "process"}  # of the contract
 _OWN = ("tests.", "simulations.", "kreach.lab.processes")
-_PROGRAMS = ("python", "java", "redis-server", "chrom", "kreach", "postgres", "initdb")  # libraries may start others
+_PROGRAMS = (
+    "python",
+    "java",
+    "redis-server",
+    "chrom",
+    "kreach",
+    "postgres",
+    "initdb",
+)  # libraries may start others
 
 # Files whose other tests take nine seconds or more in all, by the durations of a full run.
 SLOW = (

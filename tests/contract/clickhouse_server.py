@@ -6,6 +6,7 @@ Python's. `reader` may not write (readonly = 1); the others have a password, whi
 """
 
 import base64
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
+
+from tests.contract.other_time_zone import ZONE
 
 __all__ = ["PASSWORD", "clickhouse_server"]
 
@@ -46,7 +49,7 @@ class _Sessions:
             self._applied[session] = {}
         connection, applied = self._open[session], self._applied[session]
         if "database" in parameters:
-            connection.query(f"USE \"{parameters['database']}\"", "TabSeparated")
+            connection.query(f'USE "{parameters["database"]}"', "TabSeparated")
         for name, value in parameters.items():
             if name not in _NOT_SETTINGS and applied.get(name) != value:
                 connection.query(f"SET {name} = '{value}'", "TabSeparated")
@@ -123,8 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
 def clickhouse_server() -> Iterator[int]:
     """The port of a server that runs until the block ends."""
     command = [sys.executable, "-m", "tests.contract.clickhouse_server"]
+    elsewhere = {**os.environ, "TZ": ZONE}  # exposes code that uses the zone of the machine
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=elsewhere
     ) as process:
         try:
             assert process.stdout is not None

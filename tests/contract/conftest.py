@@ -5,6 +5,7 @@ Nothing here skips: an engine that does not start is an engine that does not kee
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def postgres_port() -> Iterator[int]:
 @pytest.fixture(scope="session")
 def postgres(postgres_port: int) -> Iterator[Engine]:
     """An engine on it."""
-    where = {"host": "127.0.0.1", "port": postgres_port, "dbname": "postgres"}
+    where: dict[str, Any] = {"host": "127.0.0.1", "port": postgres_port, "dbname": "postgres"}
     with kr.PostgresEngine(**where, user="ads", password="secret") as engine:
         yield engine
 
@@ -64,6 +65,13 @@ def postgres(postgres_port: int) -> Iterator[Engine]:
 @pytest.fixture(scope="session", params=on("duckdb", "spark", "clickhouse", "postgres"))
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Any engine: what a test of this fixture states holds for all."""
+    chosen: Engine = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.fixture(scope="session", params=on("spark", "clickhouse", "postgres"))
+def other(request: pytest.FixtureRequest) -> Engine:
+    """Any engine but DuckDB, to be compared with it."""
     chosen: Engine = request.getfixturevalue(request.param)
     return chosen
 

@@ -41,15 +41,19 @@ def on(*engines: str) -> list[Any]:
     ]
 
 
-def on_engines(cases: Iterable[str], not_on_spark: Iterable[str] = ()) -> list[Any]:
+def on_engines(
+    cases: Iterable[str], not_on_spark: Iterable[str] = (), others: Iterable[str] = ("spark",)
+) -> list[Any]:
     """For ("engine", "case"): every case on DuckDB; on others those that their words could change.
+
+    Files are read by DuckDB for a database, so what is wrong with a file is not asked again there.
     """
     left_out = set(not_on_spark)
     listed = list(cases)
     assert left_out <= set(listed)
     return [pytest.param("duckdb", case, id=f"duckdb-{case}") for case in listed] + [
         pytest.param(engine, case, id=f"{engine}-{case}", marks=pytest.mark.xdist_group(engine))
-        for engine in ("spark", "clickhouse", "postgres")
+        for engine in others
         for case in listed
         if case not in left_out
     ]

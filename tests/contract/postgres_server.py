@@ -14,6 +14,8 @@ from typing import Any
 
 import psycopg
 
+from tests.contract.other_time_zone import ZONE
+
 __all__ = ["PASSWORD", "postgres_server"]
 
 PASSWORD = "secret"
@@ -79,9 +81,9 @@ def postgres_server() -> Iterator[int]:
             for path in (folder, folder / "password", folder / "data"):
                 os.chown(path, user["user"], user["group"])
         quick = ["--no-sync", "--no-instructions", "--auth=scram-sha-256", "--locale=C"]
+        quick += ["-U", "owner", "-E", "UTF8", f"--pwfile={folder / 'password'}"]
         subprocess.run(
-            [_program("initdb"), "-D", str(folder / "data"), "-U", "owner", "-E", "UTF8", *quick]
-            + [f"--pwfile={folder / 'password'}"],
+            [_program("initdb"), "-D", str(folder / "data"), *quick],
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=folder,
@@ -89,7 +91,7 @@ def postgres_server() -> Iterator[int]:
         )
         port = _free_port()
         settings = ["-c", "fsync=off", "-c", f"unix_socket_directories={folder}", "-c", "jit=off"]
-        settings += ["-c", "listen_addresses=127.0.0.1", "-c", "timezone=America/New_York"]
+        settings += ["-c", "listen_addresses=127.0.0.1", "-c", f"timezone={ZONE}"]
         command = [_program("postgres"), "-D", str(folder / "data"), "-p", str(port), *settings]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder, **user) as process:
             try:

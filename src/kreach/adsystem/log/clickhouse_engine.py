@@ -27,6 +27,7 @@ _SETTINGS = {
     "cast_keep_nullable": 1,
 }
 _UNKNOWN_TABLE = (60, 81)  # table, database
+_RIGHTS = "let its user set session settings and create temporary tables (see docs/warehouses.md)"
 _READ_ONLY = (164, 497)  # the profile is read-only, a grant is missing
 
 
@@ -58,15 +59,20 @@ class ClickHouseEngine(WarehouseEngine):
         super().__init__()
         where = f"{host}:{port or (8443 if secure else 8123)}"
         with _translate_errors("engine", f"be a ClickHouse server that answers at {where}"):
-            self._client = client if client is not None else _connected(
-                host=host,
-                port=port or (8443 if secure else 8123),
-                username=user,
-                password=password,
-                database=database,
-                interface="https" if secure else "http",
-                ca_cert=ca_cert,
+            self._client = (
+                client
+                if client is not None
+                else _connected(
+                    host=host,
+                    port=port or (8443 if secure else 8123),
+                    username=user,
+                    password=password,
+                    database=database,
+                    interface="https" if secure else "http",
+                    ca_cert=ca_cert,
+                )
             )
+        with _translate_errors("engine", _RIGHTS):
             for name, value in _SETTINGS.items():
                 self._client.set_client_setting(name, value)
             self._client.query("SELECT 1")
@@ -101,7 +107,9 @@ class ClickHouseEngine(WarehouseEngine):
         self._client.command(f"DROP TEMPORARY TABLE IF EXISTS {name}")
 
     def upload(self, table: str, schema: Mapping[str, dt.DataType], query: str, file: Path) -> None:
-        columns = ", ".join(f"{sql_name(n)} {ClickHouseType.to_string(k)}" for n, k in schema.items())
+        columns = ", ".join(
+            f"{sql_name(n)} {ClickHouseType.to_string(k)}" for n, k in schema.items()
+        )
         self._client.command(f"CREATE TEMPORARY TABLE {table} ({columns})")
         self.local.write_rows(query, file.parent, file.name)
         with file.with_suffix(".parquet").open("rb") as rows:
@@ -135,8 +143,7 @@ def _translate_errors(name: str, rule: str) -> Iterator[None]:
         if code in _UNKNOWN_TABLE:
             raise KreachError.rule(name, "name a table that exists", _kind(error)) from None
         if code in _READ_ONLY:
-            rule = "let its user read the tables and create temporary ones (see docs/warehouses.md)"
-            raise KreachError.rule("engine", rule, _kind(error)) from None
+            raise KreachError.rule("engine", _RIGHTS, _kind(error)) from None
         raise KreachError.rule(name, rule, _kind(error)) from None
 
 
@@ -144,4 +151,5 @@ def _kind(error: Exception) -> str:
     known = getattr(error, "name", None)
     if known:
         return str(known).lower().replace("_", " ")
-    return "no answer" if type(error).__name__ == "OperationalError" else "an error"
+    kinds = {"OperationalError": "no answer", "ProgrammingError": "a read-only user"}
+    return kinds.get(type(error).__name__, "an error")

@@ -1,8 +1,8 @@
 """Compiles Ibis expressions to the SQL of an engine, where Ibis is not exact with what it needs.
 
-ClickHouse: Ibis' instants are cut to the second and end in 2106, so they are written with six digits
-here, and beyond what its type holds (1900 to 2299) as the first and last instant that it has. Before
-the first row and after the last there is NULL, not 0.
+ClickHouse: Ibis' instants are cut to the second and end in 2106, so they are written with six
+digits here, and beyond what its type holds (1900 to 2299) as its first and last instant. Before the
+first row and after the last there is NULL, not 0.
 """
 
 from datetime import UTC, datetime

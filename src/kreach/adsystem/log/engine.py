@@ -88,9 +88,7 @@ class Engine(ABC):
     def read(self, name: str, source: Source) -> ir.Table:
         """Open a source as a table; `name` is the argument that error messages name."""
 
-    def load(
-        self, name: str, source: Source, shape: Callable[[ir.Table], ir.Table]
-    ) -> ir.Table:
+    def load(self, name: str, source: Source, shape: Callable[[ir.Table], ir.Table]) -> ir.Table:
         """Open a source in the shape that queries expect; `shape` may refuse it."""
         return shape(self.read(name, source))
 

@@ -19,6 +19,7 @@ __all__ = ["PostgresEngine"]
 
 _COLUMNS = """SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+_RIGHTS = "let its user read the tables and create temporary ones (see docs/warehouses.md)"
 _CHUNK = 1 << 20
 _NULL = "\\N"
 
@@ -27,7 +28,7 @@ class PostgresEngine(WarehouseEngine):
     """A Postgres server, in a session of its own; `options` are those of libpq.
 
     >>> import kreach as kr
-    >>> with kr.PostgresEngine(host="pg.example", dbname="ads", user="kreach") as engine:  # doctest: +SKIP
+    >>> with kr.PostgresEngine(host="pg.example", dbname="ads") as engine:  # doctest: +SKIP
     ...     log = kr.ImpressionLog.open(engine, "table:impressions")
     """
 
@@ -38,12 +39,11 @@ class PostgresEngine(WarehouseEngine):
         import psycopg  # noqa: PLC0415 - an extra
 
         super().__init__()
-        given = {name: value for name, value in options.items() if value is not None}
+        given: dict[str, Any] = {"connect_timeout": 10, "application_name": "kreach"}
+        given |= {name: value for name, value in options.items() if value is not None}
         where = f"{given.get('host', '127.0.0.1')}:{given.get('port', 5432)}"
         with _translate_errors("engine", f"be a Postgres server that answers at {where}"):
-            self._connection: Any = psycopg.connect(
-                **{"connect_timeout": 10, "application_name": "kreach", **given}, autocommit=True
-            )
+            self._connection: Any = psycopg.connect(**given, autocommit=True)
             # times without a zone are UTC, and so are hours and days
             self._connection.execute("SET TIME ZONE 'UTC'")
             self._connection.execute("SET extra_float_digits = 1")
@@ -110,8 +110,7 @@ def _translate_errors(name: str, rule: str) -> Iterator[None]:
     try:
         yield
     except (errors.ReadOnlySqlTransaction, errors.InsufficientPrivilege) as error:
-        rule = "let its user read the tables and create temporary ones (see docs/warehouses.md)"
-        raise KreachError.rule("engine", rule, _kind(error)) from None
+        raise KreachError.rule("engine", _RIGHTS, _kind(error)) from None
     except psycopg.Error as error:
         raise KreachError.rule(name, rule, _kind(error)) from None
 

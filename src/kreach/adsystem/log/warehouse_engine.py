@@ -18,6 +18,7 @@ from pathlib import Path
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+from ibis.common.exceptions import IbisError
 
 from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 from kreach.adsystem.log.engine import Engine, Source, table_of
@@ -26,6 +27,8 @@ from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
 __all__ = ["WarehouseEngine", "quoted_table"]
+
+_TIMES = ("ts", "received")
 
 
 class WarehouseEngine(Engine):
@@ -66,18 +69,27 @@ class WarehouseEngine(Engine):
         *schemas, last = table.table.split(".", 1)
         return ibis.table(schema, name=last, database=schemas[0] if schemas else None)
 
-    def load(
-        self, name: str, source: Source, shape: Callable[[ir.Table], ir.Table]
-    ) -> ir.Table:
+    def load(self, name: str, source: Source, shape: Callable[[ir.Table], ir.Table]) -> ir.Table:
         table = table_of(source)
         if table is None or table.file is not None:
             return self._uploaded(name, shape(self.local.read(name, source)))
-        return shape(self.read(name, source))
+        raw = self.read(name, source)
+        for column in _TIMES:
+            if column in raw.columns and raw[column].type().is_string():
+                rule = f"hold times in {column}, not text: name a view that casts it"
+                raise KreachError.rule(name, rule, table.table)
+        shaped = shape(raw)
+        try:
+            self.sql(shaped)
+        except IbisError:
+            rule = f"have columns of types that {self.dialect} can convert: name a view that does"
+            raise KreachError.rule(name, rule, table.table) from None
+        return shaped
 
     def _type(self, kind: str) -> dt.DataType:
         try:
             return self.parse_type(kind)
-        except Exception:  # noqa: BLE001 - of a column that no query may use
+        except Exception:  # of a column that no query may use
             return dt.unknown
 
     def _uploaded(self, name: str, query: ir.Table) -> ir.Table:
