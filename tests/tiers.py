@@ -27,8 +27,17 @@ _STARTERS = {
     "subprocess": "process",
     "sync_playwright": "browser",
 }
+_ENGINES = {"spark": "spark", "clickhouse": "process", "postgres": "process"}  # of the contract
 _OWN = ("tests.", "simulations.", "kreach.lab.processes")
-_PROGRAMS = ("python", "java", "redis-server", "chrom", "kreach")  # libraries may start others
+_PROGRAMS = (
+    "python",
+    "java",
+    "redis-server",
+    "chrom",
+    "kreach",
+    "postgres",
+    "initdb",
+)  # libraries may start others
 
 # Files whose other tests take nine seconds or more in all, by the durations of a full run.
 SLOW = (
@@ -140,8 +149,9 @@ def mark_tier(item: pytest.Item) -> None:
         function = getattr(source, "__wrapped__", source)
         if function is not None:
             markers |= _starts(getattr(function, "__func__", function))
-    if any(isinstance(value, str) and value == "spark" for value in parameters.values()):
-        markers.add("spark")
+    for value in parameters.values():
+        if isinstance(value, str) and value in _ENGINES:
+            markers.add(_ENGINES[value])
     if item.nodeid.partition("::")[0] in SLOW:
         markers.add("slow")
     for name in markers or {"quick"}:

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         StackedValuation,
         VisitorValuation,
     )
+    from kreach.adsystem.log.clickhouse_engine import ClickHouseEngine
     from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
+    from kreach.adsystem.log.postgres_engine import PostgresEngine
     from kreach.adsystem.log.prepare import prepare_log
     from kreach.adsystem.log.spark_engine import SparkEngine
     from kreach.adsystem.measurement import baselines
@@ -66,6 +68,7 @@ __all__ = [
     "BySegment",
     "CapRule",
     "CapValuation",
+    "ClickHouseEngine",
     "Combination",
     "CombinedReports",
     "Correction",
@@ -78,6 +81,7 @@ __all__ = [
     "PaperBidder",
     "PlanningBidder",
     "Portfolio",
+    "PostgresEngine",
     "Purse",
     "ReachDistribution",
     "ReachMeter",
@@ -120,6 +124,7 @@ _HOME = {
     "BySegment": "kreach.adsystem.reports.by_segment",
     "CapRule": f"{_BIDDING}.valuation",
     "CapValuation": f"{_BIDDING}.valuation",
+    "ClickHouseEngine": f"{_LOG}.clickhouse_engine",
     "Combination": "kreach.adsystem.measurement.combination",
     "CombinedReports": "kreach.adsystem.reports.combined",
     "Correction": "kreach.boundary.correction",
@@ -131,6 +136,7 @@ _HOME = {
     "PaperBidder": f"{_BIDDING}.bidder",
     "PlanningBidder": f"{_BIDDING}.bidder",
     "Portfolio": f"{_BIDDING}.portfolio",
+    "PostgresEngine": f"{_LOG}.postgres_engine",
     "Purse": f"{_BIDDING}.budget",
     "ReachDistribution": "kreach.adsystem.measurement.distribution",
     "ReachMeter": "kreach.adsystem.measurement.meter",

@@ -11,6 +11,8 @@ EXTRAS = {
     "serve": _SERVE,
     "console": (*_SERVE, "nicegui"),
     "lab": ("matplotlib",),
+    "clickhouse": ("clickhouse_connect",),
+    "postgres": ("psycopg",),
     "spark": ("pyspark",),
     "redis": ("redis",),
     "dp": ("opendp",),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.other_time_zone import ZONE
 
-__all__ = ["on_engines", "spark_arguments"]
+__all__ = ["on", "on_engines", "spark_arguments"]
 
 # No answer depends on them: few tasks, no compiling of queries that run once, little optimising,
 # no second look at classes that are known to be sound.
@@ -33,14 +33,27 @@ def spark_arguments(warehouse: Path) -> str:
     return f"{given} --driver-java-options '{_JAVA}' pyspark-shell"
 
 
-def on_engines(cases: Iterable[str], not_on_spark: Iterable[str] = ()) -> list[Any]:
-    """For ("engine", "case"): every case on DuckDB; on Spark those that its words could change."""
+def on(*engines: str) -> list[Any]:
+    """Names of engines as parameters; each but DuckDB has a worker of its own."""
+    return [
+        name if name == "duckdb" else pytest.param(name, marks=pytest.mark.xdist_group(name))
+        for name in engines
+    ]
+
+
+def on_engines(
+    cases: Iterable[str], not_on_spark: Iterable[str] = (), others: Iterable[str] = ("spark",)
+) -> list[Any]:
+    """For ("engine", "case"): every case on DuckDB; on others those that their words could change.
+
+    Files are read by DuckDB for a database, so what is wrong with a file is not asked again there.
+    """
     left_out = set(not_on_spark)
-    group = pytest.mark.xdist_group("spark")
     listed = list(cases)
     assert left_out <= set(listed)
     return [pytest.param("duckdb", case, id=f"duckdb-{case}") for case in listed] + [
-        pytest.param("spark", case, id=f"spark-{case}", marks=group)
+        pytest.param(engine, case, id=f"{engine}-{case}", marks=pytest.mark.xdist_group(engine))
+        for engine in others
         for case in listed
         if case not in left_out
     ]

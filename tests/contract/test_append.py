@@ -41,8 +41,8 @@ def assert_appends(engine: Engine, source: str) -> None:
     assert existing.counts() == {"a": 3, "b": 1}
 
 
-def test_each_id_once_in_a_folder(engine: Engine, tmp_path: Path) -> None:
-    assert_appends(engine, str(tmp_path / "made" / "log"))
+def test_each_id_once_in_a_folder(writer: Engine, tmp_path: Path) -> None:
+    assert_appends(writer, str(tmp_path / "made" / "log"))
 
 
 def test_each_id_once_in_a_table(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_engines_append_to_one_log(duckdb: Engine, spark: Engine, tmp_path: Path
         assert set(log.counts(None, None, START)) == {"g1"}
 
 
-def test_times_are_kept_to_the_microsecond(engine: Engine, tmp_path: Path) -> None:
+def test_times_are_kept_to_the_microsecond(writer: Engine, tmp_path: Path) -> None:
     """Far from now as well, where a float no longer holds a microsecond."""
     times = [
         datetime(2026, 11, 1, 23, 59, 59, 999999, tzinfo=UTC),
@@ -85,7 +85,7 @@ def test_times_are_kept_to_the_microsecond(engine: Engine, tmp_path: Path) -> No
         datetime(2399, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
         datetime(9000, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
     ]
-    log = kr.ImpressionLog.create(engine, str(tmp_path / "log"))
+    log = kr.ImpressionLog.create(writer, str(tmp_path / "log"))
     log.append([impression(f"{at}", f"g{at}", ts) for at, ts in enumerate(times)])
     existing = [log.counts(None, ts, ts + MICRO) == {f"g{at}": 1} for at, ts in enumerate(times)]
     assert existing == [True] * len(times)
@@ -133,23 +133,23 @@ def test_a_write_that_fails_leaves_nothing(
     assert log.counts() == {"a": 1}
 
 
-def test_a_log_by_day_stays_readable(engine: Engine, tmp_path: Path) -> None:
+def test_a_log_by_day_stays_readable(writer: Engine, tmp_path: Path) -> None:
     """A folder with partitions is appended to or refused; it is never left unreadable."""
     write_log(tmp_path / "log" / "day=2026-11-01" / "0.parquet", [Row("0", "c", "a", START)])
-    log = kr.ImpressionLog.open(engine, str(tmp_path / "log"))
+    log = kr.ImpressionLog.open(writer, str(tmp_path / "log"))
     try:
         log.append([impression("1")])
         expected = {"a": 2}
     except kr.KreachError:
         expected = {"a": 1}
-    assert kr.ImpressionLog.open(engine, str(tmp_path / "log")).counts() == expected
+    assert kr.ImpressionLog.open(writer, str(tmp_path / "log")).counts() == expected
 
 
-def test_received_is_now_unless_told(engine: Engine, tmp_path: Path) -> None:
+def test_received_is_now_unless_told(writer: Engine, tmp_path: Path) -> None:
     """As text or without a zone it means UTC, as every time does."""
-    log = kr.ImpressionLog.create(engine, str(tmp_path / "log"))
+    log = kr.ImpressionLog.create(writer, str(tmp_path / "log"))
     given: list[Any] = [datetime(2026, 11, 1), "2026-11-01T00:00:00Z", START]
-    given = given[: 3 if engine.dialect == "duckdb" else 1]  # engines get them as one and the same
+    given = given[: 3 if writer.dialect == "duckdb" else 1]  # engines get them as one and the same
     for at, received in enumerate(given):
         log.append([impression(f"{at}")], received=received)
     log.append([impression("now")])
@@ -185,23 +185,23 @@ def test_wrong_impressions_are_refused(name: str, bad: Any) -> None:
     assert_one_line(error, name)
 
 
-def test_what_cannot_be_appended_to(engine: Engine, tmp_path: Path) -> None:
+def test_what_cannot_be_appended_to(writer: Engine, tmp_path: Path) -> None:
     """A file is not a folder; a log without ids could not keep each id once."""
     file = write_log(tmp_path / "log.parquet", [Row("1", "c", "a", START)])
     text = write_csv(tmp_path / "log.csv", "impression_id,campaign,group,ts", "1,c,a,2026-11-01")
     stored = {"impression_id": ["1"], "campaign": ["c"], "group": ["a"], "ts": [START]}
-    for source in (file, text, stored)[: 3 if engine.dialect == "duckdb" else 1]:
-        log = kr.ImpressionLog.open(engine, source)
+    for source in (file, text, stored)[: 3 if writer.dialect == "duckdb" else 1]:
+        log = kr.ImpressionLog.open(writer, source)
         with pytest.raises(kr.KreachError) as error:
             log.append([impression("2")])
         assert_one_line(error, "log")
-        assert kr.ImpressionLog.open(engine, source).counts() == {"a": 1}
+        assert kr.ImpressionLog.open(writer, source).counts() == {"a": 1}
     bare = write_csv(tmp_path / "bare.csv", "campaign,group,ts", "c,a,2026-11-01")
     with pytest.raises(kr.KreachError, match="impression_id") as error:
-        kr.ImpressionLog.open(engine, bare).append([impression("2")])
+        kr.ImpressionLog.open(writer, bare).append([impression("2")])
     assert_one_line(error, "log")
     with pytest.raises(kr.KreachError) as error:
-        kr.ImpressionLog.create(engine, file)
+        kr.ImpressionLog.create(writer, file)
     assert_one_line(error, "log")
 
 

@@ -86,11 +86,11 @@ def _document(log: kr.ImpressionLog, groups: GroupTable, **asked: Any) -> dict[s
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_windows_are_those_of_the_log(
-    engine: Engine, folder: Path, prepared: Path, window: Window
+    writer: Engine, folder: Path, prepared: Path, window: Window
 ) -> None:
-    groups = kr.open_groups(engine, folder / "release")
-    log = kr.ImpressionLog.open(engine, str(folder / "log"))
-    copy = kr.ImpressionLog.open(engine, str(prepared))
+    groups = kr.open_groups(writer, folder / "release")
+    log = kr.ImpressionLog.open(writer, str(folder / "log"))
+    copy = kr.ImpressionLog.open(writer, str(prepared))
     short = window == WINDOWS[-1]  # shorter than the model looks back: nothing to gain
     for campaign in ("spring", "fall"):
         asked: dict[str, Any] = {"campaign": campaign, "start": window.start, "end": window.end}
@@ -113,10 +113,10 @@ def test_any_window_is_that_of_the_log(duckdb: Engine, folder: Path, prepared: P
 
 
 @pytest.mark.parametrize("by", ["day", "week"])
-def test_series_are_those_of_the_log(engine: Engine, folder: Path, prepared: Path, by: str) -> None:
-    groups = kr.open_groups(engine, folder / "release")
-    log = kr.ImpressionLog.open(engine, str(folder / "log"))
-    copy = kr.ImpressionLog.open(engine, str(prepared))
+def test_series_are_those_of_the_log(writer: Engine, folder: Path, prepared: Path, by: str) -> None:
+    groups = kr.open_groups(writer, folder / "release")
+    log = kr.ImpressionLog.open(writer, str(folder / "log"))
+    copy = kr.ImpressionLog.open(writer, str(prepared))
     asked: dict[str, Any] = {"campaign": "spring", "by": by, "start": START + DAY / 5}
     asked["end"] = END - DAY / 7
     assert _document(copy, groups, **asked) == _document(log, groups, **asked)
@@ -132,10 +132,10 @@ def test_series_by_hour_are_computed(duckdb: Engine, folder: Path, prepared: Pat
 
 
 def test_engines_read_what_others_wrote(
-    engine: Engine, duckdb: Engine, folder: Path, tmp_path: Path
+    writer: Engine, duckdb: Engine, folder: Path, tmp_path: Path
 ) -> None:
-    groups = kr.open_groups(engine, folder / "release")
-    written = kr.prepare_log(engine, str(folder / "log"), groups, tmp_path / "copy")
+    groups = kr.open_groups(writer, folder / "release")
+    written = kr.prepare_log(writer, str(folder / "log"), groups, tmp_path / "copy")
     assert written.rows == len(_rows())
     table = kr.open_groups(duckdb, folder / "release")
     log = kr.ImpressionLog.open(duckdb, folder / "log")
@@ -187,12 +187,12 @@ def _copied(folder: Path, to: Path) -> Path:
 
 
 def test_appended_rows_are_noticed(
-    engine: Engine, folder: Path, prepared: Path, tmp_path: Path
+    writer: Engine, folder: Path, prepared: Path, tmp_path: Path
 ) -> None:
     """A late row changes the shares of those after it; they are computed again."""
-    groups = kr.open_groups(engine, folder / "release")
-    log = kr.ImpressionLog.open(engine, str(_copied(folder / "log", tmp_path / "log")))
-    copy = kr.ImpressionLog.open(engine, str(_copied(prepared, tmp_path / "copy")))
+    groups = kr.open_groups(writer, folder / "release")
+    log = kr.ImpressionLog.open(writer, str(_copied(folder / "log", tmp_path / "log")))
+    copy = kr.ImpressionLog.open(writer, str(_copied(prepared, tmp_path / "copy")))
     assert _holds(copy, groups, "spring", Window())
     first = next(row for row in SERVED if row.campaign == "spring" and row.us > 20_000_000)
     late = kr.Impression(
@@ -263,12 +263,12 @@ def test_text_files_can_be_prepared(duckdb: Engine, folder: Path, tmp_path: Path
         assert _document(copy, groups, campaign="spring") == wanted
 
 
-def test_an_empty_log_can_be_prepared(engine: Engine, folder: Path, tmp_path: Path) -> None:
-    groups = kr.open_groups(engine, folder / "release")
+def test_an_empty_log_can_be_prepared(writer: Engine, folder: Path, tmp_path: Path) -> None:
+    groups = kr.open_groups(writer, folder / "release")
     write_log(tmp_path / "log.parquet", [])
-    written = kr.prepare_log(engine, str(tmp_path / "log.parquet"), groups, tmp_path / "copy")
+    written = kr.prepare_log(writer, str(tmp_path / "log.parquet"), groups, tmp_path / "copy")
     assert written.rows == 0
-    copy = kr.ImpressionLog.open(engine, str(written.folder))
+    copy = kr.ImpressionLog.open(writer, str(written.folder))
     assert kr.measure_window(copy, groups, [1], campaign="spring").impressions == 0
 
 

@@ -1,11 +1,11 @@
-"""Random logs: DuckDB, Spark and plain Python count alike and report alike."""
+"""Random logs: every engine and plain Python count alike and report alike."""
 
 import itertools
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -145,8 +145,9 @@ def test_a_report_is_what_the_library_says_about_the_counts(duckdb: Engine, case
     assert_report(result, case.audience, case.ids, expected(case.rows, case.campaign, case.window))
 
 
+@cache
 def richest(kind: str, count: int) -> list[Case]:
-    """Of many random cases those with most to get wrong: a question to Spark takes a second."""
+    """Of many random cases those with most to get wrong: a question to a server takes a second."""
     drawn: list[tuple[int, Case]] = []
 
     @given(cases(KINDS[kind], most=60))
@@ -167,24 +168,22 @@ def richest(kind: str, count: int) -> list[Case]:
     return [case for _, case in drawn[:count]]
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_engines_give_the_same_report(
-    duckdb: Engine, spark: Engine, kind: str, tmp_path: Path
+def test_engines_give_the_same_report(
+    duckdb: Engine, other: Engine, kind: str, tmp_path: Path
 ) -> None:
     """To the last digit, and the same as the library."""
     for at, case in enumerate(richest(kind, 1)):
-        one, other = (case.report(engine, tmp_path / str(at)) for engine in (duckdb, spark))
+        one, two = (case.report(engine, tmp_path / str(at)) for engine in (duckdb, other))
         truth = expected(case.rows, case.campaign, case.window)
-        assert_report(other, case.audience, case.ids, truth)
+        assert_report(two, case.audience, case.ids, truth)
         if kind == "profiled":
-            assert_close(to_builtins(one.document()), to_builtins(other.document()), rel=1e-12)
+            assert_close(to_builtins(one.document()), to_builtins(two.document()), rel=1e-12)
         else:
-            assert one.document() == other.document()
+            assert one.document() == two.document()
 
 
-@pytest.mark.xdist_group("spark")
-def test_many_random_logs_in_one_question(duckdb: Engine, spark: Engine, tmp_path: Path) -> None:
+def test_many_random_logs_in_one_question(duckdb: Engine, other: Engine, tmp_path: Path) -> None:
     """Logs side by side, each with ids and groups of its own: one question answers for all."""
     logs: list[list[Row]] = []
 
@@ -211,15 +210,12 @@ def test_many_random_logs_in_one_question(duckdb: Engine, spark: Engine, tmp_pat
         ("it's", Window(EDGES[1], EDGES[2])),
     ]:
         truth = expected(apart, campaign, window).counts
-        for engine in (duckdb, spark):
+        for engine in (duckdb, other):
             log = kr.ImpressionLog.open(engine, str(tmp_path / "log"))
             assert log.counts(campaign, window.start, window.end) == truth
 
 
-@pytest.mark.xdist_group("spark")
-def test_both_engines_give_the_same_histogram(
-    duckdb: Engine, spark: Engine, tmp_path: Path
-) -> None:
+def test_engines_give_the_same_histogram(duckdb: Engine, other: Engine, tmp_path: Path) -> None:
     """What a report is made from, cell by cell: groups by kind and impressions."""
     drawn = [Row(f"i{n % 37}", "c", f"g{n % 7}", START + n * DAY / 9) for n in range(50)] + [
         Row(f"n{n}", "c", None, START) for n in range(3)
@@ -234,7 +230,7 @@ def test_both_engines_give_the_same_histogram(
     )
     slots = Window(START, START + 3 * DAY).periods("day")
     cells = []
-    for engine in (duckdb, spark):
+    for engine in (duckdb, other):
         table = kr.ImpressionLog.open(engine, log).table
         opened = kr.open_groups(engine, groups)
         result = engine.columns(histogram(counts(table, Place("c"), slots), opened, len(slots)))
@@ -303,12 +299,11 @@ MIXED_CASE = Case(
 )
 
 
-@pytest.mark.xdist_group("spark")
-def test_tallied_overlap_is_the_same_on_both_engines(
-    duckdb: Engine, spark: Engine, tmp_path: Path
+def test_tallied_overlap_is_the_same_on_every_engine(
+    duckdb: Engine, other: Engine, tmp_path: Path
 ) -> None:
     """Mixed sizes, a group of one, a class listed twice, a group that nobody targeted is in."""
-    result = [overlap_case(engine, tmp_path, MIXED_CASE) for engine in (duckdb, spark)]
+    result = [overlap_case(engine, tmp_path, MIXED_CASE) for engine in (duckdb, other)]
     for sharp, tallied in result:
         assert_report(sharp, MIXED, MIXED_CASE.ids, expected(MIXED_CASE.rows, "c"))
         assert_tallies_agree(sharp, tallied)

@@ -127,8 +127,8 @@ def tsv_file(folder: Path) -> str:
         tsv_file,
     ],
 )
-def test_files_and_folders(engine: Engine, tmp_path: Path, write: Callable[[Path], str]) -> None:
-    assert_same_rows(engine, write(tmp_path))
+def test_files_and_folders(writer: Engine, tmp_path: Path, write: Callable[[Path], str]) -> None:
+    assert_same_rows(writer, write(tmp_path))
 
 
 def test_a_path_is_a_source_as_its_text_is(engine: Engine, tmp_path: Path) -> None:

@@ -44,7 +44,10 @@ _REASONS = {
 def measure(
     groups: Annotated[str, typer.Option(help="Groups file (group, size, ...) or release folder.")],
     impressions: Annotated[
-        str, typer.Option(help="Impressions: Parquet, CSV, folder or file.duckdb#table.")
+        str,
+        typer.Option(
+            help="Impressions: Parquet, CSV, folder, file.duckdb#table, or table:NAME of --engine."
+        ),
     ],
     cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
     classes: Annotated[
@@ -84,7 +87,10 @@ def measure(
         Path | None, typer.Option(help="Corrections from `kreach panel`, to correct the reach by.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    engine: Annotated[str, typer.Option(help="duckdb or spark.")] = "duckdb",
+    engine: Annotated[
+        str,
+        typer.Option(help="duckdb, spark, clickhouse://user@host/db or postgres://user@host/db."),
+    ] = "duckdb",
     master: Annotated[str, typer.Option(help="Spark master URL.")] = "local[*]",
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "1500MB",
     unique_ids: Annotated[
@@ -114,6 +120,9 @@ def measure(
 
     kreach measure --groups release/ --impressions log.csv --cap 1 --campaign spring
     --window october=2026-10-01/2026-11-01 --window november=2026-11-01/2026-12-01
+
+    kreach measure --groups release/ --engine postgres://ads@db.example/ads
+    --impressions table:impressions --cap 1 --campaign spring
     """
     from msgspec import structs
 
@@ -257,7 +266,7 @@ def with_model(groups: "GroupTable", model: str | None, traffic: float) -> "Grou
 
 
 def open_engine(name: str, master: str, memory: str, command: str = "kreach measure") -> Any:
-    """The engine of --engine."""
+    """The engine of --engine: one that writes files, or for reports a database."""
     if name == "duckdb":
         from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
 
@@ -267,7 +276,18 @@ def open_engine(name: str, master: str, memory: str, command: str = "kreach meas
         from kreach.adsystem.log.spark_engine import SparkEngine
 
         return SparkEngine(master)
-    raise KreachError.rule("engine", "be duckdb or spark", name)
+    if command != "kreach measure":
+        raise KreachError.rule("engine", "be duckdb or spark", name)
+    if "://" in name:
+        scheme = name.partition("://")[0].lower()
+        extra = {"clickhouse": "clickhouse", "postgres": "postgres", "postgresql": "postgres"}
+        if scheme in extra:
+            require_extra(f"{command} --engine {scheme}://", extra[scheme])
+        from kreach.adsystem.log.engine_url import open_warehouse
+
+        return open_warehouse(name)
+    rule = "be duckdb, spark, or an address that begins with clickhouse:// or postgres://"
+    raise KreachError.rule("engine", rule, name)
 
 
 def _show(document: "ReachDocument") -> None:

@@ -16,7 +16,7 @@ from kreach.adsystem.log.counts import PlaceTotal, WindowCounts, count_files, co
 from kreach.adsystem.log.engine import Engine
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import inside
-from kreach.adsystem.log.tables import GroupTable, LogTable, log_table
+from kreach.adsystem.log.tables import GroupTable, LogTable, log_rows, log_table
 from kreach.adsystem.reports.measure import cap_reports, measure_exposure, model_info
 from kreach.adsystem.reports.report import CapReport, ModelInfo
 from kreach.boundary.times import Window
@@ -49,7 +49,8 @@ class Period:
 
 
 def _log(engine: Engine, files: list[Path]) -> LogTable:
-    return log_table(engine.read("log", files), "the files of the log", unique_ids=True)
+    rows = log_rows(engine.read("log", files), "the files of the log")
+    return log_table(rows, unique_ids=True)
 
 
 def period_totals(engine: Engine, files: list[Path], period: Period) -> dict[Place, PlaceTotal]:

@@ -274,7 +274,9 @@ def draw_cells(drawn: ir.Table, groups: GroupTable) -> ir.Table:
     """
     known = groups.rows.select("size", "targeted", known="group")
     both = drawn.inner_join(known, drawn["group"] == known["known"])
-    whole = (both["draws"] >> _UNIT_BITS).cast("int64")
+    # a sum, which Postgres has as a decimal: a cast that Ibis cannot drop
+    draws = both["draws"].cast("decimal(38, 0)").cast("int64")
+    whole = (draws >> _UNIT_BITS).cast("int64")
     flat = both.select("size", "targeted", "n", "slot", "until", "doubt", "draws", whole=whole)
     rest = flat["draws"] - flat["whole"] * UNITS
     return flat.group_by("size", "targeted", "n", "whole", "slot", "until").aggregate(

@@ -230,6 +230,13 @@ class EmbeddedEngine(Engine):
         finally:
             self._engine.execute("SET preserve_insertion_order = false")
 
+    def write_csv(self, sql: str, path: Path, *, null: str) -> None:
+        """Write the rows of a query as CSV without a header; text is quoted, so `null` is not."""
+        self._engine.execute(
+            f"COPY ({sql}) TO '{sql_text(path)}' "
+            f"(FORMAT csv, HEADER false, FORCE_QUOTE *, NULLSTR '{sql_text(null)}')"
+        )
+
     def translate_errors(self, name: str, rule: str) -> AbstractContextManager[None]:
         return translate_errors(name, rule)
 

@@ -1,16 +1,18 @@
 """The interface of an engine. Everything else is expressed as Ibis queries.
 
-To run kreach on your own warehouse, subclass `Engine`: `dialect` is the Ibis name of its SQL,
-`read` returns the columns of a table, `run` runs a query, `create_temp_table` stores its result,
-`translate_errors` turns engine errors into `KreachError`; `create` and `write` are for logs that
-are appended to. No other module depends on a particular engine.
+To run kreach on your own warehouse, subclass `WarehouseEngine` (`warehouse_engine.py`), or `Engine`
+itself: `dialect` is the Ibis name of its SQL, `read` returns the columns of a table, `run` runs a
+query, `create_temp_table` stores its result, `translate_errors` turns engine errors into
+`KreachError`; `create` and `write` are for logs that are appended to. No other module depends on a
+particular engine.
 """
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,19 +23,21 @@ import numpy as np
 import numpy.typing as npt
 from ibis.expr.operations import Node
 
+from kreach.adsystem.log.dialects import to_sql
 from kreach.boundary.duckdb import TEXT_FILES
 from kreach.boundary.events import Impression
 from kreach.errors import KreachError
 
-__all__ = ["Columns", "Engine", "Source", "as_columns", "log_columns", "source_name", "table_of"]
-__all__ += ["written_folder"]
+__all__ = ["Columns", "Engine", "Source", "as_column", "as_columns", "log_columns", "source_name"]
+__all__ += ["table_of", "written_folder"]
 
 Columns = dict[str, npt.NDArray[Any]]
 Source = Any
-"""A path (Parquet file, folder of them, CSV, `base.duckdb#table`), `#table` of the engine's own
-database, or data in memory: an Arrow table, a data frame, arrays by name."""
+"""A path (Parquet file, folder of them, CSV, `base.duckdb#table`), `table:name` (or `#name`) of the
+engine's own database, or data in memory: an Arrow table, a data frame, arrays by name."""
 
 _DATABASES = (".duckdb", ".ddb", ".db")
+_OWN_TABLE = "table:"
 
 
 class TableName(NamedTuple):
@@ -44,9 +48,11 @@ class TableName(NamedTuple):
 
 
 def table_of(source: Source) -> TableName | None:
-    """`base.duckdb#table` and `#table`; a database without a table name means `impressions`."""
+    """`base.duckdb#table`, `table:name`, `#name`; a database without a name means `impressions`."""
     if not isinstance(source, (str, Path)):
         return None
+    if isinstance(source, str) and source.startswith(_OWN_TABLE):
+        return TableName(None, source.removeprefix(_OWN_TABLE))
     file, mark, table = str(source).rpartition("#")
     if mark and not file:
         return TableName(None, table)
@@ -65,7 +71,7 @@ def source_name(source: Source) -> str:
 @lru_cache(maxsize=256)
 def _compiled(query: Node, dialect: str) -> str:
     """Cached: compiling takes longer than running most queries on a live log."""
-    return str(ibis.to_sql(query.to_expr(), dialect=dialect, pretty=False))
+    return to_sql(query.to_expr(), dialect)
 
 
 class Engine(ABC):
@@ -81,6 +87,10 @@ class Engine(ABC):
     @abstractmethod
     def read(self, name: str, source: Source) -> ir.Table:
         """Open a source as a table; `name` is the argument that error messages name."""
+
+    def load(self, name: str, source: Source, shape: Callable[[ir.Table], ir.Table]) -> ir.Table:
+        """Open a source in the shape that queries expect; `shape` may refuse it."""
+        return shape(self.read(name, source))
 
     @abstractmethod
     def run(self, sql: str) -> Columns:
@@ -170,14 +180,21 @@ def written_folder(source: Source) -> Path:
 
 def as_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
     """Rows as columns; lists stay objects."""
-    result: Columns = {}
-    for at, name in enumerate(names):
-        values = [row[at] for row in rows]
-        nested = any(isinstance(value, (list, str)) or value is None for value in values)
-        column = np.empty(len(values), dtype=object)
-        column[:] = values
-        result[name] = column if nested or not values else np.array(values)
-    return result
+    return {name: as_column([row[at] for row in rows]) for at, name in enumerate(names)}
+
+
+def as_column(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Values as an array; lists and text stay objects, decimals become numbers."""
+    plain = [_number(value) if isinstance(value, Decimal) else value for value in values]
+    nested = any(isinstance(value, (list, str)) or value is None for value in plain)
+    column = np.empty(len(plain), dtype=object)
+    column[:] = plain
+    return column if nested or not plain else np.array(plain)
+
+
+def _number(value: Decimal) -> int | float:
+    whole = int(value)
+    return whole if whole == value else float(value)
 
 
 def log_columns(rows: Sequence[Impression], received: datetime) -> Mapping[str, list[Any]]:

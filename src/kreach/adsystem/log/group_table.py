@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def open_groups(engine: Engine, groups: Source, classes: Source = None) -> Group
         groups = folder / "groups.parquet"
         if overlapping and classes is None:
             classes = folder / "classes.parquet"
-    read = group_rows(engine.read("groups", groups), source_name(groups))
+    read = engine.load("groups", groups, partial(group_rows, source=source_name(groups)))
     rows = engine.materialize(read, "groups", "have readable sizes, targeting and visits")
     table = _checked(engine, rows, classes is not None)
     table = replace(table, version=version, created=created)
@@ -162,7 +163,7 @@ def _check_shares(engine: Engine, rows: ir.Table) -> None:
 
 
 def _overlapping(engine: Engine, table: GroupTable, classes: Source) -> GroupTable:
-    read = member_rows(engine.read("classes", classes), source_name(classes))
+    read = engine.load("classes", classes, partial(member_rows, source=source_name(classes)))
     rows = engine.materialize(read, "classes", "have readable groups and head-counts")
     facts = engine.row(
         rows.aggregate(

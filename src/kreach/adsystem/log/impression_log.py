@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from kreach.adsystem.log.engine import Engine, Source, source_name
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import counts
 from kreach.adsystem.log.stored_shares import read_shares
-from kreach.adsystem.log.tables import LogTable, log_table
+from kreach.adsystem.log.tables import LogTable, log_rows, log_table
 from kreach.boundary.events import Impression
 from kreach.boundary.times import Window, as_instant, as_period
 from kreach.errors import KreachError
@@ -61,13 +62,10 @@ class ImpressionLog:
         return cls(engine, source)
 
     def _read(self) -> LogTable:
-        raw = self.engine.read("impressions", self._source)
-        return log_table(
-            raw,
-            source_name(self._source),
-            unique_ids=self._unique_ids,
-            shares=read_shares(self._source),
-        )
+        name = source_name(self._source)
+        rows = self.engine.load("impressions", self._source, partial(log_rows, source=name))
+        # the shares after the engine has listed the files
+        return log_table(rows, unique_ids=self._unique_ids, shares=read_shares(self._source))
 
     def append(
         self, impressions: Iterable[Impression], received: datetime | None = None

@@ -27,6 +27,7 @@ __all__ = [
     "LogTable",
     "group_rows",
     "log_columns",
+    "log_rows",
     "log_table",
     "member_rows",
     "require",
@@ -91,17 +92,22 @@ def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -
 
 
 def log_table(
-    raw: ir.Table, source: str, *, unique_ids: bool = False, shares: StoredShares | None = None
+    rows: ir.Table, *, unique_ids: bool = False, shares: StoredShares | None = None
 ) -> LogTable:
+    """Impressions in the shape of `log_rows`, with the shares that they hold."""
+    stored = [name for name in (LOST, KEY) if name in rows.columns]
+    if shares is not None and len(stored) == 2:
+        return LogTable(rows, unique_ids, shares)
+    return LogTable(rows.drop(*stored) if stored else rows, unique_ids)
+
+
+def log_rows(raw: ir.Table, source: str) -> ir.Table:
     """A source of impressions in the shape that queries expect."""
     columns = log_columns(raw, source)
-    if shares is not None and not all(
-        name in raw.columns and raw[name].type().is_integer() for name in (LOST, KEY)
-    ):
-        shares = None
-    if shares is not None:
-        columns |= {name: raw[name].cast("int64") for name in (LOST, KEY)}
-    return LogTable(raw.select(**columns), unique_ids, shares)
+    for name in (LOST, KEY):
+        if name in raw.columns and raw[name].type().is_integer():
+            columns[name] = raw[name].cast("int64")
+    return raw.select(**columns)
 
 
 def log_columns(raw: ir.Table, source: str) -> dict[str, ir.Value]:
@@ -140,8 +146,8 @@ def _text(name: str, column: ir.Value) -> ir.Value:
 def _time(name: str, column: ir.Value) -> ir.Value:
     """An instant, in UTC unless it names a zone; null where it cannot be parsed."""
     kind = column.type()
-    if kind.is_timestamp():
-        return column
+    if kind.is_timestamp():  # of another zone, an engine would cut hours and days there
+        return column if kind.timezone in (None, "UTC") else column.cast("timestamp('UTC', 6)")
     if kind.is_date():
         return column.cast("timestamp")
     if kind.is_string():
