@@ -16,6 +16,7 @@ EXTRAS = {
     "spark": ("pyspark",),
     "redis": ("redis",),
     "dp": ("opendp",),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }
 
 
@@ -24,6 +25,16 @@ class MissingExtra(KreachError):
 
 
 def require_extra(feature: str, extra: str) -> None:
-    """Raise `MissingExtra` unless everything that `feature` needs is installed. Imports nothing."""
-    if any(find_spec(module) is None for module in EXTRAS[extra]):
+    """Raise `MissingExtra` unless everything that `feature` needs is installed.
+
+    Imports nothing, or the package of a dotted module.
+    """
+    if not all(_is_installed(module) for module in EXTRAS[extra]):
         raise MissingExtra(f"{feature} needs the extra {extra!r}: pip install 'kreach[{extra}]'")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False

@@ -374,6 +374,7 @@ class ConsoleSettings(Settings, frozen=True, kw_only=True):
     port: int = 8400
     names: tuple[str, ...] = ()
     reporting_url: str = "http://127.0.0.1:8403"
+    reporting_ca: Path | None = None  # PEM: who may sign reporting's certificate (https)
     key_file: Path | None = None  # holds the key that reporting asks for
     groups_audit: Path | None = None  # that a publisher handed over, JSON or HTML
     tradeoff: Path | None = None  # what `kreach tradeoff` wrote: its folder or summary.json

@@ -33,6 +33,9 @@ def demo(
     visits: Annotated[float, typer.Option(help="Visits per person during the flight.")] = 6.0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the people.")] = 1,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the console.")] = 8400,
+    host: Annotated[
+        str, typer.Option(help="Address of the console; 0.0.0.0 in a container.")
+    ] = "127.0.0.1",
     headless: Annotated[
         bool, typer.Option("--headless", help="No console: print the final report and exit.")
     ] = False,
@@ -61,6 +64,7 @@ def demo(
         visits,
         seed=seed,
         console_port=None if headless else port,
+        console_host=host,
     )
 
     def say(text: str) -> None:

@@ -1,15 +1,20 @@
 """`kreach serve`: run one service, for deployment."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kreach.cli.common import ConfigFile
 from kreach.extras import require_extra
+
+if TYPE_CHECKING:
+    from kreach.service.connections import ServerSettings
+    from kreach.service.tracing import Tracer
 
 __all__ = ["serve"]
 
@@ -22,6 +27,24 @@ Config = Annotated[
 CheckOnly = Annotated[bool, typer.Option("--check-config", help="Validate configuration and exit.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")]
 Json = Annotated[bool, typer.Option("--json", help="With --check-config: print one JSON document.")]
+
+
+def _tracer(file: ConfigFile, service: str) -> "Tracer | None":
+    """What traces requests, or None: it is off unless settings or OTEL_ variables turn it on."""
+    from kreach.service.tracing import TracingSettings, start_tracing
+
+    return start_tracing(service, file.load(TracingSettings, "tracing"))
+
+
+def _check_edges(file: ConfigFile, limits: "ServerSettings") -> dict[str, str]:
+    """What connections and traces use."""
+    from kreach.service.tls import ServerCertificate
+    from kreach.service.tracing import TracingSettings
+
+    ServerCertificate.of(limits)  # which reads its files
+    tracing = file.load(TracingSettings, "tracing")
+    share = tracing.share(os.environ) if tracing.enabled(os.environ) else 0.0
+    return {"scheme": limits.scheme, "traced_share": f"{share:g}"}
 
 
 def _show_check(facts: dict[str, Any], as_json: bool) -> None:
@@ -71,11 +94,15 @@ def bidder(
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
         profiles = {"profiles": sorted(profiles_by_exchange(settings))[1:]}  # "" has no name
-        _show_check(check_adsystem(shared) | profiles, as_json)
+        _show_check(check_adsystem(shared) | profiles | _check_edges(file, limits), as_json)
         return
+    tracer = _tracer(file, "bidder")
     listener = bind(settings.host, settings.port)
     if settings.public_url is None:
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+    if settings.public_url is None and limits.scheme == "https":
+        own = settings.notices.replace("http://", "https://", 1)
+        settings = msgspec.structs.replace(settings, public_url=own)
     log = Log("bidder")
 
     def reload_settings() -> AdSystemSettings:
@@ -87,7 +114,7 @@ def bidder(
     state = BidderState(shared, settings, log, redis=redis, clock=clock, reload=reload_settings)
     sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
     site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
-    run(site, log, listener, {signal.SIGHUP: state.reload}, hot, limits)
+    run(site, log, listener, {signal.SIGHUP: state.reload}, hot, limits, tracer=tracer)
 
 
 @serve.command()
@@ -136,9 +163,10 @@ def reporting(
     if check_config:
         keys = count_keys(shared.store) if settings.keys else "not required"
         facts = check_adsystem(shared, guard) | check_noise(noise, shared.store) | {"keys": keys}
-        _show_check(facts, as_json)
+        _show_check(facts | _check_edges(file, limits), as_json)
         return
     log = Log("reporting")
+    tracer = _tracer(file, "reporting")
     redis = file.load(RedisSettings, "redis")
     if redis.url is not None:
         CampaignFeed(shared.store, redis, log).start()
@@ -150,7 +178,8 @@ def reporting(
     times.check_host(settings.host)
     clock = times.steady()
     app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders)
-    run(app, log, bind(settings.host, settings.port), {signal.SIGHUP: refuse_reload}, limits=limits)
+    listener = bind(settings.host, settings.port)
+    run(app, log, listener, {signal.SIGHUP: refuse_reload}, limits=limits, tracer=tracer)
 
 
 @serve.command(short_help="Look up the group of a visitor (publisher side).")
@@ -180,16 +209,17 @@ def gateway(
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _show_check(check(settings), as_json)
+        _show_check(check(settings) | _check_edges(file, limits), as_json)
         return
     log = Log("gateway")
+    tracer = _tracer(file, "gateway")
     simulated = file.load(ClockSettings, "clock")
     clock = None if simulated.start_file is None else simulated.steady()
     app, browser = gateway_apps(settings, log, clock=clock)
     listener, also = bind(settings.host, settings.port), None
     if browser is not None and settings.browser is not None:
         also = (bind(settings.browser.host, settings.browser.port), browser)
-    run(app, log, listener, limits=limits, also=also)
+    run(app, log, listener, limits=limits, also=also, tracer=tracer)
 
 
 @serve.command(short_help="Serve the web console.")
@@ -222,9 +252,10 @@ def console(
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        _show_check(check_console(settings), as_json)
+        _show_check(check_console(settings) | _check_edges(file, limits), as_json)
         return
     log = Log("console")
+    tracer = _tracer(file, "console")
     listener = bind(settings.host, settings.port)
     app = console_app(settings, log, clock.steady(), clock.speed)
-    run(app, log, listener, limits=limits)
+    run(app, log, listener, limits=limits, tracer=tracer)

@@ -216,7 +216,7 @@ class Demo:
     def check_port(self) -> None:
         """Raise if the port of the console is in use."""
         if self.options.console_port:
-            bind("127.0.0.1", self.options.console_port).close()
+            bind(self.options.console_host, self.options.console_port).close()
 
     def start(self) -> dict[str, str]:
         """Start the services. Returns their addresses."""
@@ -239,6 +239,8 @@ class Demo:
     def _start_console(self, port: int) -> None:
         folder = self.options.folder
         section = {
+            "host": self.options.console_host,
+            "names": ["localhost"],
             "reporting_url": self._addresses["reporting"],
             "truth_file": _TRUTH,
             "groups_audit": _AUDIT,

@@ -25,6 +25,7 @@ class DemoOptions:
     visits_per_person: float = 6.0
     seed: int = 1
     console_port: int | None = 8400
+    console_host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
         for name, minimum, maximum in (

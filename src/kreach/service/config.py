@@ -1,4 +1,8 @@
-"""Settings: one TOML file with a section per service, and the environment on top of it."""
+"""Settings: one TOML file with a section per service, and the environment on top of it.
+
+A variable that ends in `_FILE` names a file with the value: that is how orchestrators hand over
+secrets, which then appear neither in the environment nor in the settings file.
+"""
 
 import os
 import tomllib
@@ -24,8 +28,10 @@ SECTIONS = (
     "console",
     "clock",
     "server",
+    "tracing",
 )
 _PREFIX = "KREACH_"
+_FILE = "_FILE"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,15 +75,18 @@ def load_settings(
 ) -> S:
     """One section, with KREACH_SECTION_FIELD of the environment taking precedence.
 
-    Relative paths (fields of type Path) count from `base`, the folder of the file.
+    KREACH_SECTION_FIELD_FILE names a file whose text is the value of the field. Relative paths
+    (fields of type Path) count from `base`, the folder of the file.
     """
     environment = os.environ if environment is None else environment
     values = dict(document.get(section, {}))
     _refuse_renamed(kind, section, values, environment)
     for info in msgspec.structs.fields(kind):
         name = _variable(section, info.name)
-        if name in environment:
-            values[info.name] = _value(environment[name], info.type)
+        text = _from_file(name, environment) if name + _FILE in environment else None
+        text = environment.get(name) if text is None else text
+        if text is not None:
+            values[info.name] = _value(text, info.type)
     try:
         settings = msgspec.convert(values, kind, strict=True, dec_hook=_path)
     except msgspec.ValidationError as error:
@@ -87,6 +96,18 @@ def load_settings(
 
 def _variable(section: str, field: str) -> str:
     return f"{_PREFIX}{section}_{field}".upper()
+
+
+def _from_file(variable: str, environment: Mapping[str, str]) -> str:
+    """The text of the file that VARIABLE_FILE names, without the newline at its end."""
+    path = environment[variable + _FILE]
+    if variable in environment:
+        raise KreachError(f"environment: set {variable} or {variable}{_FILE}, not both")
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError):
+        rule = "name a text file that can be read"
+        raise KreachError.rule(f"environment: {variable}{_FILE}", rule, path) from None
 
 
 def _refuse_renamed(

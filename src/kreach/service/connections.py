@@ -7,6 +7,7 @@ a request costs no timer of its own. Slow bodies are the business of `service/bo
 """
 
 import math
+from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -27,11 +28,14 @@ _SPARE_FILES = 256  # for the store, logs and listeners
 
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
-    """`[server]`: limits on the connections of every service.
+    """`[server]`: limits on the connections of every service, and TLS.
 
     The head of a request arrives within `header_seconds` and has at most `max_header_bytes`. A
     connection without a request is closed after `idle_seconds`, one whose client has not read what
     was sent to it after `stalled_seconds`. Beyond `max_connections` clients get 503.
+
+    With `tls_certificate` (PEM, with the chain) and `tls_key` connections are encrypted; with
+    `tls_client_ca` clients need a certificate of one of these authorities.
     """
 
     header_seconds: float = 10.0
@@ -39,6 +43,9 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     stalled_seconds: float = 30.0
     max_connections: int = 4_000
     max_header_bytes: int = 32_768
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -51,6 +58,17 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (math.isfinite(value) and low <= value <= high):
                 raise KreachError.rule(name, f"lie between {low:g} and {high:g}", value)
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            missing = "tls_key" if self.tls_key is None else "tls_certificate"
+            raise KreachError.rule(missing, "come with the other of the two files", None)
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            rule = "come with tls_certificate and tls_key"
+            raise KreachError.rule("tls_client_ca", rule, str(self.tls_client_ca))
+
+    @property
+    def scheme(self) -> str:
+        """Of this server's addresses."""
+        return "http" if self.tls_certificate is None else "https"
 
     @property
     def sweep_seconds(self) -> float:

@@ -2,8 +2,10 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from shutil import disk_usage
 
-__all__ = ["Count", "Histogram", "Metrics"]
+__all__ = ["LATENCY_SECONDS", "Count", "Histogram", "Metrics"]
 
 LATENCY_SECONDS = (
     *(0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002),
@@ -52,7 +54,7 @@ class Metrics:
         self._prefix = f"kreach_{service}_"
         self._counters: dict[str, tuple[str, str, Gauges]] = {}
         self._gauges: dict[str, tuple[str, str, Gauges]] = {}
-        self._histograms: dict[str, tuple[str, Histogram]] = {}
+        self._histograms: dict[str, tuple[str, Callable[[], Histogram]]] = {}
 
     def count(self, name: str, what: str, label: str = "") -> Count:
         """A new counter; `label` is the label's name, if it has one."""
@@ -78,8 +80,28 @@ class Metrics:
     ) -> Histogram:
         """A new histogram."""
         histogram = Histogram(bounds)
-        self._histograms[self._prefix + name] = (what, histogram)
+        self.add_histogram(name, what, lambda: histogram)
         return histogram
+
+    def add_histogram(self, name: str, what: str, now: Callable[[], Histogram]) -> None:
+        """A histogram that somebody else observes; `now` returns it when the metrics are read."""
+        self._histograms[self._prefix + name] = (what, now)
+
+    def store_gauges(self, folder: Path) -> None:
+        """How much room is left where a service writes."""
+
+        def room(part: str) -> Gauges:
+            def now() -> dict[str, float]:
+                try:
+                    usage = disk_usage(folder)
+                except OSError:  # not made yet, or gone
+                    return {}
+                return {"": float(getattr(usage, part))}
+
+            return now
+
+        self.gauge("store_free_bytes", "Free bytes on the disk of the store", room("free"))
+        self.gauge("store_size_bytes", "Size of the disk of the store", room("total"))
 
     def render(self) -> bytes:
         """All metrics in the text format of Prometheus."""
@@ -106,7 +128,8 @@ class Metrics:
                 for value, amount in now().items():
                     family.add_metric([value] if label else [], amount)
                 yield family
-        for name, (what, histogram) in self._histograms.items():
+        for name, (what, observed) in self._histograms.items():
+            histogram = observed()
             histogram_family = HistogramMetricFamily(name, what)
             running, buckets = 0, []
             for bound, cell in zip((*histogram.bounds, "+Inf"), histogram.cells, strict=True):

@@ -15,6 +15,7 @@ from kreach.service.web import FastRoute
 
 if TYPE_CHECKING:
     from kreach.service.connections import ServerSettings
+    from kreach.service.tracing import Tracer
 
 __all__ = ["bind", "serve"]
 
@@ -71,6 +72,21 @@ class _ByPort:
         await self._others.get(port, self._first)(scope, receive, send)
 
 
+def _traced(
+    tracer: "Tracer",
+    app: Any,
+    fast_route: FastRoute | None,
+    also: tuple[socket.socket, Any] | None,
+) -> tuple[Any, FastRoute | None, tuple[socket.socket, Any] | None]:
+    from kreach.service.traced_app import TracedApp, traced_route  # noqa: PLC0415
+
+    return (
+        TracedApp(app, tracer),
+        None if fast_route is None else traced_route(fast_route, tracer),
+        None if also is None else (also[0], TracedApp(also[1], tracer)),
+    )
+
+
 def serve(
     app: Any,
     log: Log,
@@ -79,12 +95,14 @@ def serve(
     fast_route: FastRoute | None = None,
     limits: "ServerSettings | None" = None,
     also: tuple[socket.socket, Any] | None = None,
+    tracer: "Tracer | None" = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress are answered first.
 
     `on_signals` maps further signals to their handlers (SIGHUP: reload). `fast_route` is answered
-    without ASGI. `limits` are those of connections. `also` is a second application on a port of its
-    own, which starts and stops with the first.
+    without ASGI. `limits` are those of connections, with TLS if they name a certificate. `also` is
+    a second application on a port of its own, which starts and stops with the first. With a
+    `tracer` routes are wrapped, here and nowhere else; without one they are as they were.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
@@ -95,8 +113,12 @@ def serve(
         cut_slow_connections,
     )
     from kreach.service.fast_path import fast_path_protocol  # noqa: PLC0415
+    from kreach.service.tls import CHECK_SECONDS, ServerCertificate  # noqa: PLC0415
 
     limits = allow_files(limits or ServerSettings())
+    certificate = ServerCertificate.of(limits)
+    if tracer is not None:
+        app, fast_route, also = _traced(tracer, app, fast_route, also)
     if fast_route is None:
         protocol = bounded_protocol(limits)
     else:
@@ -116,6 +138,9 @@ def serve(
         timeout_keep_alive=limits.idle_seconds,
         http=protocol,
     )
+    if certificate is not None:
+        config.load()
+        config.ssl = certificate.context
     route_library_logs(log)
 
     class Server(uvicorn.Server):
@@ -132,11 +157,18 @@ def serve(
                     host, port = second.getsockname()[:2]
                     log.info("second port ready", host=host, port=port)
                 sweep()
+                if certificate is not None:
+                    renew()
 
     def sweep() -> None:
         loop = asyncio.get_running_loop()
         cut_slow_connections(server.server_state.connections, loop.time())
         loop.call_later(limits.sweep_seconds, sweep)
+
+    def renew() -> None:
+        if certificate is not None:
+            certificate.renew(log)
+            asyncio.get_running_loop().call_later(CHECK_SECONDS, renew)
 
     server = Server(config)
     try:
@@ -148,6 +180,8 @@ def serve(
     finally:
         for each in listeners:
             each.close()
+        if tracer is not None:
+            tracer.close()
     gc.unfreeze()
     log.info("stopped")
     if not server.started:

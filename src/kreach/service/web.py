@@ -149,6 +149,13 @@ class App:
         table = self._prefixes if path.endswith("*") else self._routes
         table.setdefault(path.rstrip("*"), {})[method] = handler
 
+    def template(self, path: str) -> str:
+        """The route of a path as it was added: without what a client wrote in place of `*`."""
+        if path in self._routes:
+            return path
+        prefix = path.rpartition("/")[0] + "/"
+        return prefix + "*" if prefix in self._prefixes else "other"
+
     def fast_route(self, route: str, handler: Callable[[bytes], Response]) -> FastRoute:
         """A route on the fast path: `handler` gets the body and returns the response."""
         method, path = route.split(" ")

@@ -76,6 +76,7 @@ def reporting_app(
     what an advertiser may see. Without keys everybody is an operator.
     """
     metrics = Metrics("reporting")
+    metrics.store_gauges(shared.store)
     clock = SteadyClock() if clock is None else clock
     with ExitStack() as opened:  # closes what is open if a later step fails
         counted = settings.traffic == "counted"

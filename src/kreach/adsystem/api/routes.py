@@ -372,6 +372,7 @@ def _add_monitoring(app: FastAPI, services: Services) -> None:
         if viewer.role != "operator":
             raise Forbidden(viewer.role)
         await services.managing.run(services.operators.log_failure)
+        await ready.refresh()
         rendered = services.metrics.render()
         return Response(rendered, media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -18,6 +18,7 @@ from kreach.adsystem.reports.report import Readiness
 from kreach.adsystem.reports.service import ReportService
 from kreach.adsystem.settings import AdvertiserLimits
 from kreach.service.metrics import Metrics
+from kreach.service.tracing import in_step
 
 __all__ = ["Forbidden", "HealthCheck", "ReadyCheck", "Services"]
 
@@ -87,11 +88,11 @@ class Services:
 
     async def measure(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
         """Compute a report when it is the viewer's turn."""
-        return await self.measuring.run(viewer.owner, work, *args)
+        return await self.measuring.run(viewer.owner, in_step("measure", work), *args)
 
     async def plan(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
         """Compute a plan when it is the viewer's turn."""
-        return await self.planning.run(viewer.owner, work, *args)
+        return await self.planning.run(viewer.owner, in_step("plan", work), *args)
 
     def scope(self, viewer: Viewer) -> CampaignScope:
         """The service that a viewer may use, and whose campaigns it may name."""
@@ -124,17 +125,26 @@ class ReadyCheck:
         self._lock = asyncio.Lock()
         self._checked_at = -math.inf
         self._missing: tuple[str, ...] = ()
+        what = "1 while requests can be answered in full"
+        services.metrics.gauge("ready", what, lambda: {"": float(not self._all_missing())})
 
-    async def response(self, viewer: Viewer) -> Response:
-        """What is missing is for operators and publishers only."""
+    def _all_missing(self) -> tuple[str, ...]:
+        ring = self._services.ring
+        failing = ring is not None and ring.failing
+        return (*self._missing, "keys") if failing else self._missing
+
+    async def refresh(self) -> None:
+        """Check again, if the last time is over a second ago."""
         async with self._lock:
             if time.monotonic() - self._checked_at >= _HEALTH_SECONDS:
                 work = self._services.operators.waiting_for
                 self._missing = await self._services.managing.run(work)
                 self._checked_at = time.monotonic()
-        missing, ring = self._missing, self._services.ring
-        if ring is not None and ring.failing:
-            missing += ("keys",)
+
+    async def response(self, viewer: Viewer) -> Response:
+        """What is missing is for operators and publishers only."""
+        await self.refresh()
+        missing = self._all_missing()
         shown = missing if viewer.role in ("operator", "publisher") else ()
         document = Readiness(status="not ready" if missing else "ready", waiting_for=shown)
         return json_response(document, 503 if missing else 200)

@@ -43,21 +43,19 @@ def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App
         site.route(f"{method} /openrtb2/win/*", notices.win, public=True)
         site.route(f"{method} /openrtb2/loss/*", notices.loss, public=True)
     site.route("GET /healthz", lambda request: _health(state, request))
-    site.route("GET /readyz", lambda _: _readiness(state))
+    site.route("GET /readyz", lambda _: ready_response(_waiting_for(state)))
     _add_gauges(state, metrics)
     return site, site.fast_route("POST /openrtb2/bid", bids.answer)
 
 
-def _readiness(state: BidderState) -> Response:
+def _waiting_for(state: BidderState) -> dict[str, bool]:
     fleet = state.fleet
-    return ready_response(
-        {
-            "start": not state.ready,
-            "catalogues": not state.catalogue_bidders,
-            "log": state.journal.failure is not None,
-            "sharing": fleet is not None and not fleet.status.leasing,
-        }
-    )
+    return {
+        "start": not state.ready,
+        "catalogues": not state.catalogue_bidders,
+        "log": state.journal.failure is not None,
+        "sharing": fleet is not None and not fleet.status.leasing,
+    }
 
 
 def _health(state: BidderState, _: Request) -> Response:
@@ -120,6 +118,11 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
             lambda n: state.accounts[n].carried,
         ),
         ("budget_left_micros", "Budget not spent yet", lambda n: state.accounts[n].left()),
+        (
+            "overspent_micros",
+            "Money spent beyond the budget: 0, unless it was lowered below the spend",
+            lambda n: state.accounts[n].overspent(),
+        ),
     ):
         metrics.gauge(name, f"{what}, by campaign", by_campaign(value), "campaign")
     _add_family_gauges(state, metrics)
@@ -134,6 +137,11 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         return state.plan_lag_seconds
 
     for name, what, now in (
+        (
+            "ready",
+            "1 while the bidder may get requests",
+            lambda: float(not any(_waiting_for(state).values())),
+        ),
         ("bids_out", "Bids without an outcome", lambda: state.ledger.bids_out),
         ("log_failing", "1 while the log cannot be written", lambda: _failing(state)),
         (
@@ -152,6 +160,9 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         ("loop_lag_seconds", "Delay of the event loop", lambda: state.loop_lag_seconds),
     ):
         metrics.gauge(name, what, _single(now))
+    what = "Time to write and sync a batch of the log"
+    metrics.add_histogram("log_commit_seconds", what, lambda: state.journal.commit_seconds)
+    metrics.store_gauges(state.shared.store)
     for name, what, field in (
         ("sharing_age_seconds", "Seconds since the last sync with Redis", lambda s: s.age_seconds),
         ("sharing_open", "1 while Redis grants leases", lambda s: float(s.leasing)),

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 from nicegui import PageArguments, ui
 from nicegui import app as pages_app
 
-from kreach.adsystem.console.client import read_key
+from kreach.adsystem.console.client import authorities, read_key
 from kreach.adsystem.console.host_check import HostGuard
 from kreach.adsystem.console.input_files import InputFile, read_audit, read_tradeoff, read_truth
 from kreach.adsystem.console.layout import THEME_COOKIE, Frame
@@ -159,6 +159,8 @@ def check_console(settings: ConsoleSettings) -> dict[str, str]:
     """Read the files in the settings and report them. This does not call reporting."""
     if settings.key_file is not None:
         read_key(settings.key_file)
+    if settings.reporting_ca is not None:
+        authorities(settings.reporting_ca)
     readers: dict[str, Callable[[Path], object]] = {
         "groups_audit": read_audit,
         "tradeoff": read_tradeoff,

@@ -1,6 +1,7 @@
 """The HTTP client of the reporting API: all that the console knows about campaigns."""
 
 import re
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,10 +149,20 @@ def read_key(path: Path) -> str:
     return key
 
 
+def authorities(path: Path) -> ssl.SSLContext:
+    """Trust in those whose certificates are in a file, and in nobody else."""
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:  # ssl.SSLError is one
+        rule = "be a PEM file with certificates of authorities"
+        raise KreachError.rule("reporting_ca", rule, str(path)) from error
+
+
 class ReportingClient:
     """Calls the reporting API, with the key in `key_file` if there is one.
 
-    `transport` lets tests replace the network by an application.
+    `transport` lets tests replace the network by an application. Reporting's certificate must be
+    signed by an authority in `ca_file`; without one, by a public one.
     """
 
     def __init__(
@@ -159,6 +170,7 @@ class ReportingClient:
         url: str,
         key_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        ca_file: Path | None = None,
     ) -> None:
         self._key_file = key_file
         self._key = None if key_file is None else read_key(key_file)
@@ -168,6 +180,7 @@ class ReportingClient:
                 max_connections=20, max_keepalive_connections=8, keepalive_expiry=4
             ),
             transport=transport,
+            verify=True if ca_file is None else authorities(ca_file),
             trust_env=False,  # a proxy of the environment would see the key
         )
 

@@ -83,7 +83,9 @@ class Console:
     def __init__(self, settings: ConsoleSettings, log: Log, clock: Clock, speed: float) -> None:
         self.settings, self.log, self.speed = settings, log, speed
         self._clock = clock
-        self.client = ReportingClient(settings.reporting_url, settings.key_file)
+        self.client = ReportingClient(
+            settings.reporting_url, settings.key_file, ca_file=settings.reporting_ca
+        )
         self.poller = Poller(self._get)
         self.plans = Plans(self.client)
         self.audit = InputFile(settings.groups_audit, read_audit)

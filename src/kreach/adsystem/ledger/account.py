@@ -107,6 +107,10 @@ class Account:
         """What the budget still holds, bids that are out not counted."""
         return max(self.budget - self.spent - self.spent_elsewhere, 0)
 
+    def overspent(self) -> int:
+        """What was spent beyond the budget: 0, unless the budget was lowered below the spend."""
+        return max(self.spent + self.spent_elsewhere - self.budget, 0)
+
     def left_today(self, day: int) -> int:
         """What the day's budget still holds; the flight's, if days have none."""
         if self.daily is None:

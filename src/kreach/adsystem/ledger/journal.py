@@ -25,6 +25,7 @@ import queue
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -36,6 +37,7 @@ from kreach.boundary.times import MICROS
 from kreach.errors import KreachError
 from kreach.service.clock import ClockMark
 from kreach.service.logs import Log
+from kreach.service.metrics import LATENCY_SECONDS, Histogram
 from kreach.service.sqlite import (
     Schema,
     check_intact,
@@ -151,6 +153,7 @@ class Journal:
             raise KreachError.rule("store", "hold a log that can be written", str(error)) from None
         self.failure: str | None = None
         self.commits = 0
+        self.commit_seconds = Histogram(LATENCY_SECONDS)  # to write and sync a batch
         self._queue: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
         self._start_writer()
 
@@ -254,6 +257,7 @@ class Journal:
 
     def _commit(self, records: list[_Record]) -> None:
         error: Exception | None = None
+        begun = time.perf_counter()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             by_kind: dict[str, list[Any]] = {}
@@ -269,6 +273,7 @@ class Journal:
                     self._connection.executemany(_WRITES[kind], rows)
             self._connection.execute("COMMIT")
             self.commits += 1
+            self.commit_seconds.observe(time.perf_counter() - begun)
         except Exception as caught:
             error = caught
             self._roll_back()

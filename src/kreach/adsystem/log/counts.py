@@ -47,6 +47,7 @@ from kreach.boundary.times import (
 )
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
+from kreach.service.tracing import traced
 
 __all__ = [
     "GroupCounts",
@@ -263,6 +264,7 @@ def place_totals_from(columns: Columns) -> dict[Place, PlaceTotal]:
 # -- the live log -----------------------------------------------------------------------------
 
 
+@traced("count impressions")
 def count_window(
     now: Snapshot,
     place: Place,
@@ -296,6 +298,7 @@ def _group_counts(columns: Columns, groups: int) -> GroupCounts:
     )
 
 
+@traced("count impressions")
 def count_periods(
     now: Snapshot, place: Place, groups: int, periods: Sequence[Window], by: str
 ) -> Iterator[GroupCounts]:

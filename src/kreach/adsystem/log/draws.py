@@ -52,6 +52,7 @@ from kreach.boundary.visit_model import VisitModel
 from kreach.numeric.draws import HOUR_US, sum_by
 from kreach.numeric.meetings import calendar
 from kreach.numeric.types import FloatArray, IntArray
+from kreach.service.tracing import traced
 
 __all__ = ["FEW_ROWS", "FileDraws", "file_draws", "period_draws", "place_draws", "stored_draws"]
 __all__ += ["window_draws"]
@@ -316,6 +317,7 @@ class _LiveDraws:
         return GroupDraws(self._model, *self.by_group(chosen), parts.days, parts.hours)
 
 
+@traced("count visits")
 def window_draws(
     now: Snapshot, place: Place, groups: int, window: Window, model: VisitModel, count: int
 ) -> GroupDraws:
@@ -327,6 +329,7 @@ def window_draws(
     return _LiveDraws(now, rows, ["group"], groups, [window], model).draws()
 
 
+@traced("count visits")
 def period_draws(
     now: Snapshot, place: Place, groups: int, periods: Sequence[Window], model: VisitModel
 ) -> Iterator[tuple[GroupDraws, GroupDraws]]:

@@ -32,6 +32,7 @@ from kreach.adsystem.store_layout import log_folders
 from kreach.boundary.duckdb import new_engine, sql_text, translate_errors
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
+from kreach.service.tracing import traced
 
 __all__ = ["NEWER_ROWS", "LiveLog", "LogUnavailable", "Snapshot", "journal_reader"]
 
@@ -241,6 +242,7 @@ class LiveLog:
         finally:
             snapshot.engine.close()
 
+    @traced("read new rows")
     def _refresh(self) -> None:
         try:
             self._connect()

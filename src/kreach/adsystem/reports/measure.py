@@ -16,6 +16,7 @@ from kreach.adsystem.reports.report import CapReport, CurveReport, ModelInfo
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.checks import as_probability
 from kreach.service.lru_cache import LruCache
+from kreach.service.tracing import traced
 
 __all__ = [
     "ReportCache",
@@ -85,6 +86,7 @@ def interval_method(report: ReachReport) -> str:
     return "normal" if costly else "exact"
 
 
+@traced("compute reach")
 def cap_reports(reports: tuple[ReachReport, ...], level: float) -> tuple[CapReport, ...]:
     """The reports of one window as structs; what no cap changes is computed once."""
     level = as_probability("level", level)
@@ -126,6 +128,7 @@ def cap_reports(reports: tuple[ReachReport, ...], level: float) -> tuple[CapRepo
     return tuple(result)
 
 
+@traced("compute reach")
 def _curve_reports(reports: tuple[ReachReport, ...], level: float) -> tuple[CurveReport, ...]:
     """Reach and its normal interval, which takes no distribution."""
     return tuple(
