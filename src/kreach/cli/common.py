@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from kreach.service.config import Settings
 
-__all__ = ["ConfigFile", "Json", "Seed", "progress_spinner", "split_names"]
+__all__ = ["ConfigFile", "Json", "Seed", "progress_spinner", "split_names", "table_console"]
 
 S = TypeVar("S", bound="Settings")
 
@@ -36,6 +36,16 @@ class ConfigFile:
         from kreach.service.config import load_settings
 
         return load_settings(kind, section, self.document, base=self._base)
+
+
+def table_console(min_width: int = 80) -> Any:
+    """A console for tables: of the terminal's width; in a pipe or file at least `min_width`."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(console.width, min_width))
+    return console
 
 
 def progress_spinner() -> Any:

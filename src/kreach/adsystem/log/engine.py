@@ -78,6 +78,9 @@ class Engine(ABC):
     def __init__(self) -> None:
         self._numbers = itertools.count()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dialect})"
+
     @abstractmethod
     def read(self, name: str, source: Source) -> ir.Table:
         """Open a source as a table; `name` is the argument that error messages name."""

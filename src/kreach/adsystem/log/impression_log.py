@@ -60,6 +60,9 @@ class ImpressionLog:
         engine.create(source)
         return cls(engine, source)
 
+    def __repr__(self) -> str:
+        return f"ImpressionLog({source_name(self._source)})"
+
     def _read(self) -> LogTable:
         raw = self.engine.read("impressions", self._source)
         return log_table(
