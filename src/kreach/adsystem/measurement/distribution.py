@@ -88,7 +88,7 @@ class ReachDistribution(Tabular):
         x, y = self.support[likely], self.pmf[likely]
         if len(x) < 40:
             bars(ax, x.tolist(), y.tolist())
-            ax.xaxis.get_major_locator().set_params(integer=True)
+            ax.locator_params(axis="x", integer=True)
             return ax
         ax.plot(x, y, color=COLORS[0], linewidth=1.5)
         inside = (x >= low) & (x <= high)
