@@ -85,6 +85,13 @@ class Engine(ABC):
     def read(self, name: str, source: Source) -> ir.Table:
         """Open a source as a table; `name` is the argument that error messages name."""
 
+    def share_done(self) -> float | None:
+        """How much of the query that runs is done, from 0 to 1; None if nobody knows.
+
+        May be asked from another thread.
+        """
+        return None
+
     @abstractmethod
     def run(self, sql: str) -> Columns:
         """Run a query and fetch its columns."""

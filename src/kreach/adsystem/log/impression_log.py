@@ -72,6 +72,18 @@ class ImpressionLog:
             shares=read_shares(self._source),
         )
 
+    def campaigns(self) -> list[str]:
+        """The campaigns that have impressions, in alphabetical order.
+
+        >>> import kreach as kr
+        >>> rows = {"campaign": ["tv", "web"], "group": ["a", "a"], "ts": ["2026-11-01"] * 2}
+        >>> with kr.EmbeddedEngine() as engine:
+        ...     kr.ImpressionLog.open(engine, rows).campaigns()
+        ['tv', 'web']
+        """
+        column = self.engine.columns(self.table.rows.select("campaign").distinct())["campaign"]
+        return sorted(name for name in column.tolist() if isinstance(name, str) and name)
+
     def append(
         self, impressions: Iterable[Impression], received: datetime | None = None
     ) -> Appended:
