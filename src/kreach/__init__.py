@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from kreach.adsystem.bidding.bidder import BidLimits, PaperBidder, PlanningBidder
     from kreach.adsystem.bidding.budget import Purse
     from kreach.adsystem.bidding.hindsight import hindsight_limit
+    from kreach.adsystem.bidding.history import read_prices
     from kreach.adsystem.bidding.market import EmpiricalMarket, LogNormalMarket
     from kreach.adsystem.bidding.offline import offline_multiplier
+    from kreach.adsystem.bidding.outlook import Outlook
     from kreach.adsystem.bidding.portfolio import Portfolio
     from kreach.adsystem.bidding.valuation import (
         CapRule,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from kreach.adsystem.measurement.visitor_filter import VisitorFilter
     from kreach.adsystem.reports.by_segment import BySegment, measure_segments
     from kreach.adsystem.reports.combined import CombinedReports, measure_together
+    from kreach.adsystem.reports.forecast import ReachPlan, plan
     from kreach.adsystem.reports.panel_together import corrected_together
     from kreach.adsystem.reports.panel_window import corrected_series, corrected_window
     from kreach.adsystem.reports.window import (
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from kreach.boundary.audience import Audience
     from kreach.boundary.correction import Correction, read_corrections
     from kreach.boundary.events import Impression
+    from kreach.boundary.files import read_groups
     from kreach.boundary.visit_model import VisitModel
 
 __version__ = "0.1.0"
@@ -78,6 +82,7 @@ __all__ = [
     "ImpressionLog",
     "KreachError",
     "LogNormalMarket",
+    "Outlook",
     "PaperBidder",
     "PlanningBidder",
     "Portfolio",
@@ -85,6 +90,7 @@ __all__ = [
     "Purse",
     "ReachDistribution",
     "ReachMeter",
+    "ReachPlan",
     "ReachReport",
     "RollingReachMeter",
     "SeriesReport",
@@ -110,9 +116,12 @@ __all__ = [
     "measure_window",
     "offline_multiplier",
     "open_groups",
+    "plan",
     "prepare_log",
     "reach_probability",
     "read_corrections",
+    "read_groups",
+    "read_prices",
     "sample_reach",
 ]
 
@@ -133,6 +142,7 @@ _HOME = {
     "Impression": "kreach.boundary.events",
     "ImpressionLog": f"{_LOG}.impression_log",
     "LogNormalMarket": f"{_BIDDING}.market",
+    "Outlook": f"{_BIDDING}.outlook",
     "PaperBidder": f"{_BIDDING}.bidder",
     "PlanningBidder": f"{_BIDDING}.bidder",
     "Portfolio": f"{_BIDDING}.portfolio",
@@ -140,6 +150,7 @@ _HOME = {
     "Purse": f"{_BIDDING}.budget",
     "ReachDistribution": "kreach.adsystem.measurement.distribution",
     "ReachMeter": "kreach.adsystem.measurement.meter",
+    "ReachPlan": "kreach.adsystem.reports.forecast",
     "ReachReport": "kreach.adsystem.measurement.report",
     "RollingReachMeter": "kreach.adsystem.measurement.rolling",
     "SeriesReport": "kreach.adsystem.reports.window",
@@ -163,9 +174,12 @@ _HOME = {
     "measure_window": "kreach.adsystem.reports.window",
     "offline_multiplier": f"{_BIDDING}.offline",
     "open_groups": f"{_LOG}.group_table",
+    "plan": "kreach.adsystem.reports.forecast",
     "prepare_log": f"{_LOG}.prepare",
     "reach_probability": "kreach.adsystem.measurement.probability",
     "read_corrections": "kreach.boundary.correction",
+    "read_groups": "kreach.boundary.files",
+    "read_prices": f"{_BIDDING}.history",
     "sample_reach": "kreach.adsystem.measurement.sampling",
 }
 

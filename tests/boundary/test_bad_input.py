@@ -252,7 +252,6 @@ NO_AUDIENCE: list[tuple[Any, str, str]] = [
         ([2, 3], "list"),
         ("x", "str"),
         (kr.Audience, "type"),
-        (kr.Audience(np.array([2, 3])), "Audience"),
     ]
 ]
 NO_TOP: list[tuple[Any, str, str]] = [

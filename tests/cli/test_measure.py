@@ -1,11 +1,15 @@
 """`kreach measure`: what a window of a log says, as JSON in a pipe and as tables on a terminal."""
 
 import json
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pytest
 
 import kreach as kr
@@ -241,3 +245,70 @@ def test_a_wrong_model_gets_one_line(files: tuple[str, ...], tmp_path: Path) -> 
         done = kreach(*files, *ASKED, *more)
         assert done.code == 1
         assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("sprng",), "no campaign 'sprng' in the log: did you mean 'spring'?"),
+        (("spring", "sprng"), "no campaign 'sprng' in the log: did you mean 'spring'?"),
+        (("tv",), "no campaign 'tv' in the log: the log holds [bold]autumn, spring"),
+    ],
+)
+def test_an_unknown_campaign_is_an_error_with_the_nearest_name(
+    files: tuple[str, ...], asked: tuple[str, ...], said: str
+) -> None:
+    named = [part for name in asked for part in ("--campaign", name)]
+    result = kreach(*files, "--cap", "1", *named)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.strip() == f"kreach: {said}"
+
+
+def test_a_known_campaign_may_have_nothing_in_a_window(files: tuple[str, ...]) -> None:
+    result = kreach(*files, "--cap", "1", "--campaign", "spring", "--end", "2020-01-01")
+    assert result.code == 0
+    assert json.loads(result.out)["impressions"] == 0
+
+
+def test_tables_fit_eighty_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [f"a,g{at % 40},2026-11-{1 + at % 9:02d}T10:00:00Z" for at in range(400)]
+    (tmp_path / "log.csv").write_text("\n".join(["campaign,group,ts", *rows]) + "\n")
+    sizes = [f"g{at},{10**6 + at}" for at in range(40)]
+    (tmp_path / "groups.csv").write_text("\n".join(["group,size", *sizes]) + "\n")
+    where = ("--groups", str(tmp_path / "groups.csv"), "--impressions", str(tmp_path / "log.csv"))
+    for more in (("--by", "day"), ("--window", "x=/2026-11-04", "--window", "y=2026-11-04/")):
+        result = kreach("measure", *where, "--cap", "1", "--cap", "30", "--table", *more)
+        assert result.code == 0, result.err
+        assert max(map(len, result.out.splitlines())) <= 80
+        assert "…" not in result.out
+        assert "\x1b" not in result.out
+
+
+def test_watching_reads_a_growing_log_until_ctrl_c(tmp_path: Path) -> None:
+    log, row = tmp_path / "log", {"campaign": "spring", "group": "a", "ts": datetime.now(UTC)}
+    log.mkdir()
+    polars.DataFrame([row]).write_parquet(log / "1.parquet")
+    (tmp_path / "groups.csv").write_text("group,size\na,20\n")
+    command = [sys.executable, "-m", "kreach", "measure", "--groups", str(tmp_path / "groups.csv")]
+    command += ["--impressions", str(log), "--cap", "1", "--campaign", "summer", "--watch", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+        assert first["impressions"] == 0  # the campaign may begin later
+        polars.DataFrame([{**row, "campaign": "summer"}]).write_parquet(tmp_path / "2")
+        (tmp_path / "2").rename(log / "2.parquet")
+        for line in watching.stdout:
+            if json.loads(line)["impressions"] == 1:
+                break
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+        assert watching.stderr is not None
+        assert watching.stderr.read().strip() == b""
+
+
+def test_the_first_reading_that_fails_ends_watching(files: tuple[str, ...]) -> None:
+    result = kreach(*files, "--cap", "0", "--watch", "1")
+    assert (result.code, result.out) == (1, "")
+    result = kreach(*files, "--cap", "1", "--watch", "0")
+    assert "watch must be between 0.1 and 86,400 seconds, got 0" in result.err

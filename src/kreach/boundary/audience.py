@@ -9,13 +9,20 @@ members. All are frozen and validated when they are created.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kreach.boundary.checks import as_counts, as_positive_floats, read_only
+from kreach.display.objects import Tabular
+from kreach.display.plots import COLORS, bars, new_axes
+from kreach.display.table import Columns, Table
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "REQUESTS",
@@ -35,7 +42,7 @@ _AS_GOOD_AS_UNIFORM = 1e24  # a larger dispersion gives the same reach as infini
 
 
 @dataclass(frozen=True, eq=False)
-class Audience:
+class Audience(Tabular):
     """Groups indexed 0..M−1 in the order given, and the targeted people in them.
 
     Create one with `Audience.disjoint`, `Audience.overlapping` or `Audience.profiled`.
@@ -46,6 +53,13 @@ class Audience:
     """
 
     group_sizes: IntArray
+
+    def __post_init__(self) -> None:
+        if type(self) is Audience:
+            raise KreachError(
+                "Audience has three kinds: create one with Audience.disjoint(group_sizes), "
+                "Audience.overlapping(group_sizes, classes) or Audience.profiled(visit_shares)"
+            )
 
     @property
     def group_count(self) -> int:
@@ -136,6 +150,42 @@ class Audience:
         shares = np.concatenate(vectors) if vectors else np.zeros(0)
         return ProfiledAudience(read_only(sizes), read_only(shares))
 
+    def to_dict(self) -> dict[str, Any]:
+        """The audience as plain values; lists have an entry per group."""
+        columns = {name: list(values) for name, values in self._columns().items()}
+        return {
+            "kind": type(self).__name__.removesuffix("Audience").lower(),
+            "groups": self.group_count,
+            "people": self.targeted_user_count,
+            **{name: values for name, values in columns.items() if name != "group"},
+        }
+
+    def _columns(self) -> Columns:
+        """As in a groups file: a row per group."""
+        return {"group": range(self.group_count), "size": self.group_sizes.tolist()}
+
+    def _display(self) -> Table:
+        facts: dict[str, object] = {"groups": self.group_count, "people": self.targeted_user_count}
+        for name, values in self._columns().items():
+            numbers = [value for value in values if isinstance(value, int | float)]
+            if name == "group" or not numbers:
+                continue
+            low, high = min(numbers), max(numbers)
+            facts[name] = low if low == high else (low, high)
+        return Table(repr(self).partition("(")[0], {"": list(facts), "value": list(facts.values())})
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """How many groups have so many members."""
+        ax = new_axes(ax, f"{self.group_count:,} groups", "members of a group", "groups")
+        sizes, groups = np.unique(self.group_sizes, return_counts=True)
+        if len(sizes) > 60:
+            groups, edges = np.histogram(self.group_sizes, bins=40)
+            ax.stairs(groups, edges, fill=True, color=COLORS[0])
+            ax.set_ylim(bottom=0.0)
+        else:
+            bars(ax, sizes.tolist(), groups.tolist())
+        return ax
+
 
 @dataclass(frozen=True)
 class GroupKinds:
@@ -204,6 +254,19 @@ class DisjointAudience(Audience):
         )
         return GroupKinds(size, targeted, spread, read_only(of_group))
 
+    def _columns(self) -> Columns:
+        spread = None if self.dispersion is None else self.dispersion.tolist()
+        return {
+            **super()._columns(),
+            "targeted": self.targeted_counts.tolist(),
+            **({} if spread is None else {"dispersion": spread}),
+            **(
+                {}
+                if self.requests == "everyone"
+                else {"requests": ["targeted"] * len(self.traffic)}
+            ),
+        }
+
     def __repr__(self) -> str:
         visits = "uniform" if self.dispersion is None else "dispersed"
         return (
@@ -222,6 +285,21 @@ class OverlappingAudience(Audience):
     @property
     def targeted_user_count(self) -> int:
         return int(self.headcounts.sum())
+
+    def _columns(self) -> Columns:
+        """As in a classes file: a row per membership class."""
+        groups = [[group for group in row if group >= 0] for row in self.classes.tolist()]
+        return {"groups": groups, "headcount": self.headcounts.tolist()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audience as plain values: sizes by group, and the membership classes."""
+        return {
+            "kind": "overlapping",
+            "groups": self.group_count,
+            "people": self.targeted_user_count,
+            "size": self.group_sizes.tolist(),
+            "classes": list(zip(*self._columns().values(), strict=True)),
+        }
 
     def __repr__(self) -> str:
         return (
@@ -244,6 +322,10 @@ class ProfiledAudience(Audience):
     def shares_of(self, group: int) -> FloatArray:
         """The visit shares of one group, ascending."""
         return self.shares[self.offsets[group] : self.offsets[group + 1]]
+
+    def _columns(self) -> Columns:
+        shares = [self.shares_of(group).tolist() for group in range(self.group_count)]
+        return {**super()._columns(), "visit_shares": shares}
 
     def __repr__(self) -> str:
         return f"ProfiledAudience(groups={self.group_count}, targeted={self.targeted_user_count})"

@@ -15,6 +15,7 @@ __all__ = [
     "as_probability",
     "as_seed",
     "as_whole_number",
+    "is_number",
     "read_only",
 ]
 
@@ -31,6 +32,12 @@ def as_whole_number(name: str, value: object, minimum: int, maximum: int = LARGE
     if number is None or not minimum <= number <= maximum:
         raise KreachError.rule(name, f"be a whole number from {minimum} to {maximum}", value)
     return number
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number of Python or NumPy; infinity and NaN are, True is not."""
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return number and not isinstance(value, bool)
 
 
 def as_seed(name: str, seed: object) -> np.random.Generator:

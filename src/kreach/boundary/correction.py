@@ -12,12 +12,18 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.times import as_instant, iso_text
 from kreach.boundary.visit_model import VisitModel
+from kreach.display.objects import Tabular
+from kreach.display.plots import MUTED, new_axes, points_with_bars
+from kreach.display.table import Columns, Table
 from kreach.errors import KreachError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "Correction",
@@ -65,8 +71,8 @@ class PanelRelease:
             raise KreachError.rule("noise_std", "be a number ≥ 0", self.noise_std)
 
 
-@dataclass(frozen=True)
-class Correction:
+@dataclass(frozen=True, repr=False)
+class Correction(Tabular):
     """All that a panel has released about one campaign on one catalogue.
 
     `model` names how visits were modelled ("visit model", "dispersion", …), `digest` which visit
@@ -116,6 +122,50 @@ class Correction:
         """The newest release up to a time; None if there is none."""
         known = [each for each in self.releases if end is None or each.end <= end]
         return known[-1] if known else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The correction as plain values, as a file holds it."""
+        return self.to_json()
+
+    def _columns(self) -> Columns:
+        """A row per release and frequency."""
+        rows = [
+            (release.end, at, difference, release.noise_std)
+            for release in self.releases
+            for at, difference in enumerate(release.differences, 1)
+        ]
+        names = ("end", "at_least", "difference", "noise_std")
+        return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+
+    def _display(self) -> Table:
+        columns: Columns = {
+            "everything before": [release.end for release in self.releases],
+            "people reached, truth − model": [each.differences[0] for each in self.releases],
+            "noise (std)": [release.noise_std for release in self.releases],
+        }
+        rho = "none" if self.rho is None else f"rho {self.rho:g}"
+        title = f"Panel of {self.campaign!r}: {self.panel_groups:,} of {self.groups:,} groups"
+        return Table(title, columns, (f"corrects: {self.model}; noise: {rho}",))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """By how much the model is off at each release, give or take two σ of the noise."""
+        ax = new_axes(ax, f"Panel of {self.campaign}", "", "people reached, truth − model")
+        ends = [release.end for release in self.releases]
+        off = [release.differences[0] for release in self.releases]
+        two = [2.0 * release.noise_std for release in self.releases]
+        points_with_bars(
+            ax, ends, off, [(v - two[at], v + two[at]) for at, v in enumerate(off)], floor=None
+        )
+        ax.axhline(0.0, color=MUTED, linewidth=1.0)
+        ax.tick_params(axis="x", labelrotation=30)
+        return ax
+
+    def __repr__(self) -> str:
+        last = f", last={self.releases[-1].differences[0]:+,.1f}" if self.releases else ""
+        return (
+            f"Correction({self.campaign!r}, panel={self.panel_groups:,} of {self.groups:,} groups, "
+            f"releases={len(self.releases)}{last})"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As it is written to files."""

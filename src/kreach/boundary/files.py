@@ -20,7 +20,7 @@ from kreach.boundary.visit_model import FILE, VisitModel
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["read_catalogue", "read_groups", "write_catalogue", "write_groups"]
+__all__ = ["groups_file", "read_catalogue", "read_groups", "write_catalogue", "write_groups"]
 
 
 def write_catalogue(catalogue: Catalogue, folder: Path) -> None:
@@ -156,9 +156,31 @@ def _class_row(
         raise KreachError.rule("classes", "name groups of the catalogue", groups) from None
 
 
-def read_groups(path: Path) -> tuple[list[str], Audience]:
-    """Group ids and audience of a groups file (Parquet or CSV): group, size, and optionally
-    targeted, dispersion, visit_shares (a list; in CSV written like [0.5, 0.5]), requests."""
+def groups_file(path: str | Path) -> Path:
+    """The groups file itself, of a release or a build if its folder is named."""
+    named = Path(path)
+    for folder in (named, named / "release"):
+        if (folder / "catalogue.json").is_file():
+            if (folder / "classes.parquet").is_file():
+                raise KreachError.rule("groups", "be disjoint", f"{folder}, whose groups overlap")
+            return folder / "groups.parquet"
+    return named
+
+
+def read_groups(path: str | Path) -> tuple[list[str], Audience]:
+    """Group ids and audience of a groups file (Parquet or CSV), or of a release.
+
+    Columns: group, size, and optionally targeted, dispersion, visit_shares (a list; in CSV written
+    like [0.5, 0.5]), requests.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "groups.csv"
+    ...     _ = file.write_text("group,size,targeted\\na,20,20\\nb,25,5\\n")
+    ...     read_groups(file)
+    (['a', 'b'], DisjointAudience(groups=2, targeted=25, visits=uniform))
+    """
+    path = groups_file(path)
     with scratch_connection() as engine:
         columns = columns_of(engine, "groups", path, ("group", "size"))
         reader = file_reader("groups", path, text_columns=("group",))

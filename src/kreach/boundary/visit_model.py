@@ -22,17 +22,23 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.checks import read_only
+from kreach.display.objects import Tabular
+from kreach.display.plots import bars, new_axes
+from kreach.display.table import Columns, Table
 from kreach.errors import KreachError
 from kreach.numeric.draws import draw_shares
 from kreach.numeric.meetings import DAY_EDGES, PARTS, crowded_meeting, mean_meeting, meeting_at
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.numeric.visitors import VisitorKinds, visitor_kinds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["FILE", "ModelError", "VisitModel"]
 
@@ -82,8 +88,8 @@ class ModelError:
         return ModelError(*(low + share * (high - low) for low, high in pairs))
 
 
-@dataclass(frozen=True, eq=False)
-class VisitModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class VisitModel(Tabular):
     """How a site's people visit. `VisitModel.load("groups/release")` reads a released one.
 
     >>> model = VisitModel.flat(group_size=20, dispersion=0.6)  # no sessions, no hours
@@ -283,6 +289,47 @@ class VisitModel:
             np.full((PARTS, PARTS, len(DAY_EDGES) + 1), meeting),
             0.5,
             0.0,
+        )
+
+    # -- notebooks ----------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The model as plain values, as a release holds it."""
+        return self.to_json()
+
+    def _columns(self) -> Columns:
+        """Traffic by hour of the day."""
+        return {"hour": list(range(24)), "traffic": self.hourly_traffic.tolist()}
+
+    def _display(self) -> Table:
+        facts = {
+            "fitted on people": self.people,
+            "days of history": self.history_days,
+            "group size": self.group_size,
+            "requests per session": self.mean_requests_per_session,
+            "requests per person and day": self.requests_per_person_day,
+            "share of regular visitors": self.regulars,
+        }
+        columns: Columns = {"": list(facts), "value": list(facts.values())}
+        notes = tuple(
+            f"off by {entry.bias:+.1%} ± {entry.spread:.1%} in replays of windows up to "
+            + ("any length" if np.isinf(entry.max_hours) else f"{entry.max_hours:g} hours")
+            for entry in self.errors
+        )
+        return Table("Visit model of the site", columns, notes)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Traffic of the site by hour of the day."""
+        ax = new_axes(ax, "Traffic by hour", "hour of the day (UTC)", "relative to the mean")
+        bars(ax, range(24), (self.hourly_traffic / self.hourly_traffic.mean()).tolist())
+        ax.set_xticks(range(0, 24, 3))
+        return ax
+
+    def __repr__(self) -> str:
+        return (
+            f"VisitModel(people={self.people:,}, history_days={self.history_days:g}, "
+            f"group_size={self.group_size:g}, "
+            f"requests_per_session={self.mean_requests_per_session:.2f})"
         )
 
     # -- files --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kreach.cli.common import Json
+from kreach.cli.common import Json, table_console
 from kreach.errors import KreachError
 
 __all__ = ["audience", "visible_lines"]
@@ -56,9 +56,8 @@ def audience(
 
 
 def _show(facts: dict[str, Any], out: Path) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = table_console()
     seen = facts["visible"]
     console.print(
         f"[bold]{seen['people']:,} people[/bold] in {seen['groups']:,} groups, "

@@ -3,6 +3,8 @@
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from kreach.cli.common import table_console
+
 if TYPE_CHECKING:
     from kreach.publisher.audit import Audit
 
@@ -14,9 +16,7 @@ _MAX_SEGMENTS = 30
 
 def show_audit(report: "Audit") -> None:
     """Print the audit."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = table_console()
     if report.subject is not None:
         subject = report.subject
         console.print(

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kreach.cli.common import table_console
 from kreach.errors import KreachError
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ def parse_windows(listed: list[str]) -> dict[str, tuple[str | None, str | None]]
 
 def show_combined(document: "CombinedDocument", model_line: str) -> None:
     """Each part, all together, who overlaps whom, what each adds."""
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = table_console()
     span = "all time"
     if document.start or document.end:
         span = f"{document.start or 'the start'} to {document.end or 'now'}"
@@ -102,11 +102,10 @@ def _show_matrix(console: Any, document: "CombinedDocument") -> None:
 
 def show_segments(document: "SegmentDocument", model_line: str) -> None:
     """A row per segment, and the whole: rows add up to it."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = table_console()
     for at, whole in enumerate(document.reports):
         title = f"Reach by segment, cap {whole.cap}"
         table = Table(title=title, title_justify="left", pad_edge=False)

@@ -10,7 +10,7 @@ import typer
 from kreach.boundary.times import as_instant
 from kreach.cli.audience import audience, visible_lines
 from kreach.cli.audit_view import show_audit
-from kreach.cli.common import Json, Seed, progress_spinner, split_names
+from kreach.cli.common import Json, Seed, progress_spinner, split_names, table_console
 
 __all__ = ["groups"]
 
@@ -154,9 +154,8 @@ def audit(
 
 
 def _show_build(facts: dict[str, Any], out: Path) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = table_console()
     console.print(
         f"[bold]{facts['groups']:,} groups[/bold] of {facts['smallest_group']} to "
         f"{facts['largest_group']} people ({facts['people']:,} in all, {facts['strategy']})"
@@ -211,7 +210,7 @@ def _show_model(console: Any, model: dict[str, Any]) -> None:
         for error in model["errors"]
     )
     listed = ", ".join(f"{name} ±{error['spread']:.1%}" for name, error in errors)
-    console.print(f"its error by window in replays of history: {listed}", soft_wrap=True)
+    console.print(f"its error by window in replays of history:\n  {listed}")
 
 
 @groups.command()

@@ -51,14 +51,15 @@ def prepare(
     """
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.prepare import prepare_log
-    from kreach.cli.measure import open_engine, with_model
+    from kreach.cli.measure import open_engine
+    from kreach.cli.measure_request import with_model
 
     opening = open_engine(engine, master, memory, "kreach log prepare")
     with progress_spinner() as progress, opening as opened:
         progress("reading the groups")
         table = with_model(open_groups(opened, groups), model, traffic)
-        progress("computing shares of draws")
-        copy = prepare_log(opened, impressions, table, out, unique_ids=unique_ids)
+        with progress.scanning(opened, "computing shares of draws"):
+            copy = prepare_log(opened, impressions, table, out, unique_ids=unique_ids)
     if as_json:
         facts = {"folder": str(copy.folder), "rows": copy.rows, "copies": copy.copies}
         typer.echo(json.dumps(facts | {"files": copy.files}))

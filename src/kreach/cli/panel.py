@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kreach.boundary.times import as_instant, as_period
-from kreach.cli.common import Json, progress_spinner, split_names
+from kreach.cli.common import Json, progress_spinner, split_names, table_console
 from kreach.errors import KreachError
 
 if TYPE_CHECKING:
@@ -96,12 +96,11 @@ def _members(names: str) -> tuple[str, ...]:
 
 
 def _show(run: "PanelRun", out: Path, without_noise: bool) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
     from kreach.boundary.discrete_noise import privacy_epsilon
 
-    console = Console(highlight=False)
+    console = table_console()
     for each in run.corrections:
         last = each.releases[-1]
         times = "release" if len(each.releases) == 1 else "releases"

@@ -1,6 +1,7 @@
 """Seeded work on all cores. The result does not depend on the number of cores."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kreach.boundary.checks import as_whole_number
+from kreach.display.progress import time_left
 
 __all__ = ["Progress", "generator_for", "run_trials", "silent"]
 
@@ -43,13 +45,19 @@ def run_trials(
         processes = as_whole_number("processes", processes, minimum=1, maximum=1024)
     cores = processes or len(os.sched_getaffinity(0))
     results: list[Result] = []
+    begun = time.monotonic()
+
+    def report() -> None:
+        left = time_left(len(results) / len(tasks), time.monotonic() - begun)
+        progress(f"{what}: {len(results)} of {len(tasks)}{left}")
+
     if cores == 1 or len(tasks) <= 1:
         for task in tasks:
             results.append(work(task))
-            progress(f"{what}: {len(results)} of {len(tasks)}")
+            report()
         return results
     with ProcessPoolExecutor(min(cores, len(tasks)), mp_context=get_context("spawn")) as pool:
         for result in pool.map(work, tasks):
             results.append(result)
-            progress(f"{what}: {len(results)} of {len(tasks)}")
+            report()
     return results

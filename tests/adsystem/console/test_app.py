@@ -115,10 +115,11 @@ def test_the_console_imports_the_report_types_and_no_engine() -> None:
         "kreach.adsystem.reports",
         "kreach.adsystem.reports.combined_report",
         "kreach.adsystem.reports.report",
+        "kreach.adsystem.reports.tables",
         "kreach.adsystem.settings",
     )
     adsystem = [name for name in modules if name.startswith("kreach.adsystem.")]
     own = "kreach.adsystem.console."
     assert [name for name in adsystem if name not in allowed and not name.startswith(own)] == []
     others = {name.split(".")[1] for name in modules if name.startswith("kreach.")}
-    assert others <= {"adsystem", "boundary", "errors", "service"}
+    assert others <= {"adsystem", "boundary", "display", "errors", "extras", "service"}

@@ -36,6 +36,8 @@ from kreach.adsystem.bidding.valuation import (
 from kreach.boundary.audience import Audience, OverlappingAudience
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.visit_model import VisitModel
+from kreach.display.objects import Displayed
+from kreach.display.table import Table
 from kreach.errors import KreachError
 from kreach.numeric.meetings import PART_US
 
@@ -64,8 +66,11 @@ class BidLimits:
             raise KreachError.rule("bid limits", "be 0 ≤ least ≤ most", (least, most))
         self.least, self.most = least, most
 
+    def __repr__(self) -> str:
+        return f"BidLimits(least={self.least:g}, most={self.most:g})"
 
-class Bidder(ABC):
+
+class Bidder(Displayed, ABC):
     """A campaign's bidder: `bid` for each request, then `won` or `lost` for each bid made.
 
     The money of a bid is held back until its outcome is told. A win counts at once, confirmed or
@@ -101,6 +106,22 @@ class Bidder(ABC):
     def max_cost_per_reach(self) -> float | None:
         """What a further reach may cost at most; None without a limit."""
         return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Cap, budget, spend and multiplier."""
+        return {
+            "cap": getattr(self.valuation, "cap", None),
+            **self.purse.to_dict(),
+            "multiplier": self.multiplier,
+            "max_cost_per_reach": self.max_cost_per_reach,
+        }
+
+    def _display(self) -> Table:
+        facts = self.to_dict()
+        return Table(type(self).__name__, {"": list(facts), "value": list(facts.values())})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.purse!r}, multiplier={self.multiplier:.4g})"
 
     def bid(self, group: int, now: float, floor: float = 0.0, auction: str | None = None) -> float:
         """What to bid for a request of this group; 0 means no bid."""
@@ -161,7 +182,7 @@ class Bidder(ABC):
         """What was learned, as plain values, to survive a restart."""
         return {"multiplier": self.multiplier}
 
-    def remember(self, memory: Mapping[str, Any]) -> None:  # noqa: B027 - some learn nothing
+    def remember(self, memory: Mapping[str, Any]) -> None:
         """Take up what an earlier run learned."""
 
     def learn_losses(self, bid: float, count: float, auction: str | None = None) -> None:

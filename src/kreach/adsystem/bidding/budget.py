@@ -1,12 +1,17 @@
 """A budget that cannot be exceeded: what a bidder may still spend, now and today."""
 
+from typing import Any
+
+from kreach.boundary.checks import is_number
 from kreach.boundary.times import DAY_SECONDS
+from kreach.display.objects import Displayed
+from kreach.display.table import Table, cell_text
 from kreach.errors import KreachError
 
 __all__ = ["Purse"]
 
 
-class Purse:
+class Purse(Displayed):
     """A budget for a flight and optionally for each day of it (days count from the start).
 
     A bid never exceeds `available` and is held back until its outcome is known; a win costs at
@@ -25,6 +30,11 @@ class Purse:
     def __init__(
         self, budget: float, start: float, end: float, daily_budget: float | None = None
     ) -> None:
+        for name, value in (("budget", budget), ("start", start), ("end", end)):
+            if not is_number(value):
+                raise KreachError.rule(name, "be a number", value)
+        if daily_budget is not None and not is_number(daily_budget):
+            raise KreachError.rule("daily_budget", "be a number", daily_budget)
         if not 0.0 < budget < float("inf"):
             raise KreachError.rule("budget", "be a finite number > 0", budget)
         if daily_budget is not None and not 0.0 < daily_budget < float("inf"):
@@ -48,6 +58,23 @@ class Purse:
     def spent_by_all(self) -> float:
         """What was paid so far, by other bidders of the same campaign as well."""
         return self.spent
+
+    def to_dict(self) -> dict[str, Any]:
+        """Budget, spend and flight."""
+        return {
+            "budget": self.budget,
+            "spent": self.spent,
+            "daily_budget": self.daily_budget,
+            "start": self.start,
+            "end": self.end,
+        }
+
+    def _display(self) -> Table:
+        facts = self.to_dict()
+        return Table("Purse", {"": list(facts), "value": list(facts.values())})
+
+    def __repr__(self) -> str:
+        return f"Purse({cell_text(self.spent)} of {cell_text(self.budget)} spent)"
 
     def available(self, now: float) -> float:
         """What may be spent on one request at this moment; 0 outside the flight."""

@@ -12,9 +12,18 @@ __all__ = ["read_prices"]
 
 
 def read_prices(
-    path: Path, campaign: str | None = None, auction: str = "second_price"
+    path: str | Path, campaign: str | None = None, auction: str = "second_price"
 ) -> EmpiricalMarket:
-    """The market of a prices file (Parquet or CSV): market_price, optionally count and campaign."""
+    """The market of a prices file (Parquet or CSV): market_price, optionally count and campaign.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "prices.csv"
+    ...     _ = file.write_text("market_price,count\\n0.001,30\\n0.002,50\\n")
+    ...     read_prices(file)
+    EmpiricalMarket(prices=2, mean_price=0.001625, auction='second_price')
+    """
+    path = Path(path)
     with scratch_connection() as engine:
         columns = columns_of(engine, "prices", path, ("market_price",))
         if campaign is not None and "campaign" not in columns:

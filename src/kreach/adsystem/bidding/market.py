@@ -9,12 +9,14 @@ request worth v units of money solves h(b)/w(b) = v (equation 12 of the paper):
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from kreach.adsystem.bidding.market_display import MarketDisplay
+from kreach.boundary.checks import is_number
 from kreach.boundary.money import AUCTIONS
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
@@ -74,8 +76,8 @@ def _bids(name: str, values: npt.ArrayLike) -> FloatArray:
     return array
 
 
-@dataclass(frozen=True)
-class LogNormalMarket:
+@dataclass(frozen=True, repr=False)
+class LogNormalMarket(MarketDisplay):
     """ln(market price) ~ Normal(mu, sigma²), as in the paper's experiments.
 
     >>> market = LogNormalMarket(mu=0.0, sigma=1.0)
@@ -89,9 +91,9 @@ class LogNormalMarket:
 
     def __post_init__(self) -> None:
         check_auction(self.auction)
-        if not np.isfinite(self.mu):
+        if not (is_number(self.mu) and np.isfinite(self.mu)):
             raise KreachError.rule("mu", "be a finite number", self.mu)
-        if not (np.isfinite(self.sigma) and self.sigma > 0.0):
+        if not (is_number(self.sigma) and 0.0 < self.sigma < np.inf):
             raise KreachError.rule("sigma", "be a number > 0", self.sigma)
 
     def _z(self, bid: FloatArray) -> FloatArray:
@@ -147,6 +149,12 @@ class LogNormalMarket:
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.where(v > 0.0, np.exp(low), 0.0)
 
+    def _price_at(self, share: float) -> float:
+        return float(np.exp(self.mu + self.sigma * special.ndtri(share)))
+
+    def _facts(self) -> dict[str, Any]:
+        return {"mu": self.mu, "sigma": self.sigma, "auction": self.auction}
+
     def _shaded(self, log_bid: FloatArray) -> FloatArray:
         """b + W/w with W/w = bσ·Φ(z)/φ(z), in logs so that far tails do not become 0/0."""
         z = (log_bid - self.mu) / self.sigma
@@ -156,8 +164,8 @@ class LogNormalMarket:
         return result
 
 
-@dataclass(frozen=True, eq=False)
-class EmpiricalMarket:
+@dataclass(frozen=True, eq=False, repr=False)
+class EmpiricalMarket(MarketDisplay):
     """Market prices as they were seen, each with a count (or weight).
 
     For a first price the best bid is always a price that was seen: between two of them a bid wins
@@ -216,6 +224,14 @@ class EmpiricalMarket:
             ("_step_bids", price[hull]),
         ):
             object.__setattr__(self, name, value)
+
+    def _price_at(self, share: float) -> float:
+        at = int(np.searchsorted(self._win, share))
+        return float(self._price[min(at, len(self._price) - 1)])
+
+    def _facts(self) -> dict[str, Any]:
+        mean = float(self._cost[-1])
+        return {"prices": len(self._price), "mean_price": mean, "auction": self.auction}
 
     def steps(self) -> tuple[FloatArray, FloatArray]:
         """First price: the values at which the best bid steps up, and the bids it steps to."""

@@ -39,6 +39,13 @@ class Outlook:
 
     `unspent` is what will be left of the budget and `unspent_reason` why. `max_cost_per_reach` is
     what a further reach may cost, if that is limited.
+
+    >>> import kreach as kr
+    >>> market = kr.LogNormalMarket(0.0, 0.5)
+    >>> found = kr.plan(kr.Audience.disjoint([20] * 10), market, 1_000, cap=1, budgets=20)
+    >>> outlook = found.outlooks[0]
+    >>> round(outlook.reach), tuple(map(round, outlook.band)), outlook.unspent_reason
+    (47, (41, 53), None)
     """
 
     budget: float

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from kreach.adsystem.bidding.bidder import Bidder
+from kreach.display.objects import Tabular
+from kreach.display.table import Table, columns_of
 from kreach.errors import KreachError
 
 __all__ = ["Offer", "Portfolio"]
@@ -18,7 +21,7 @@ class Offer:
     auction: str | None = field(default=None, repr=False)
 
 
-class Portfolio:
+class Portfolio(Tabular):
     """Campaigns side by side. The best bid goes out; the others neither pay nor learn.
 
     A campaign is eligible for the groups it names (all, if none). Its wins touch its own counts
@@ -46,6 +49,17 @@ class Portfolio:
             raise KreachError(f"campaign {campaign!r} is in the portfolio already")
         self._bidders[campaign] = bidder
         self._groups[campaign] = None if groups is None else frozenset(groups)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Each campaign's bidder as plain values, by name."""
+        return {name: bidder.to_dict() for name, bidder in self._bidders.items()}
+
+    def _display(self) -> Table:
+        rows = [{"campaign": name, **facts} for name, facts in self.to_dict().items()]
+        return Table(f"{len(rows)} campaigns", columns_of(rows))
+
+    def __repr__(self) -> str:
+        return f"Portfolio({', '.join(self._bidders) or 'empty'})"
 
     def remove(self, campaign: str) -> Bidder:
         """Take a campaign out and return its bidder."""

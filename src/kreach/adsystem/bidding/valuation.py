@@ -62,6 +62,9 @@ class CapValuation:
         self.meter = ReachMeter(audience, [self.cap])
         self.count = self.meter.count
 
+    def __repr__(self) -> str:
+        return f"CapValuation(cap={self.cap}, {self.meter!r})"
+
     def counts(self, groups: IntArray | None = None) -> IntArray:
         return _picked(self.meter.impressions_by_group, groups)
 
@@ -109,6 +112,9 @@ class VisitorValuation:
         self.meter = VisitorFilter(audience, model, [self.cap], memory_seconds=memory_seconds)
         self._starts = starts_seconds
         self.count = self.meter.draws
+
+    def __repr__(self) -> str:
+        return f"VisitorValuation(cap={self.cap}, {self.meter!r})"
 
     def counts(self, groups: IntArray | None = None) -> FloatArray:
         return _picked(self.meter.draws_by_group, groups)
@@ -181,6 +187,11 @@ class StackedValuation:
         self._shown: dict[int, list[float]] = {}  # times of impressions, in order
         self._cache: dict[tuple[int, ...], float] = {}
         self._kind_of_group = None if self._kinds is None else self._kinds.of_group
+
+    def __repr__(self) -> str:
+        rules = zip(self._caps, self._spans, strict=True)
+        listed = ", ".join(f"{cap} in {span:g} s" for cap, span in rules)
+        return f"StackedValuation({listed})"
 
     def count(self, group: int) -> int:
         return len(self._shown.get(self._checked(group), ()))

@@ -73,6 +73,8 @@ class EmbeddedEngine(Engine):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
         self._engine.execute(f"SET temp_directory = '{sql_text(folder)}'")
         self._engine.execute("SET preserve_insertion_order = false")
+        self._engine.execute("SET enable_progress_bar = true")  # so that it knows `share_done`
+        self._engine.execute("SET enable_progress_bar_print = false")
         if threads is not None:
             count = as_whole_number("threads", threads, minimum=1, maximum=4096)
             self._engine.execute(f"SET threads = {count}")
@@ -160,6 +162,10 @@ class EmbeddedEngine(Engine):
             self._attached[file] = alias
         return f"{self._attached[file]}.{quoted}"
 
+    def share_done(self) -> float | None:
+        percent = float(self._engine.query_progress())
+        return percent / 100.0 if percent >= 0.0 else None
+
     def run(self, sql: str) -> Columns:
         columns = self._engine.execute(sql).fetchnumpy()
         return {name: _plain(values) for name, values in columns.items()}
@@ -229,6 +235,8 @@ class EmbeddedEngine(Engine):
             self._engine.execute(f"COPY ({sql}) TO '{where}' (FORMAT parquet)")
         finally:
             self._engine.execute("SET preserve_insertion_order = false")
+        self._engine.execute("SET enable_progress_bar = true")  # so that it knows `share_done`
+        self._engine.execute("SET enable_progress_bar_print = false")
 
     def write_csv(self, sql: str, path: Path, *, null: str) -> None:
         """Write the rows of a query as CSV without a header; text is quoted, so `null` is not."""

@@ -84,6 +84,9 @@ class Engine(ABC):
     def __init__(self) -> None:
         self._numbers = itertools.count()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dialect})"
+
     @abstractmethod
     def read(self, name: str, source: Source) -> ir.Table:
         """Open a source as a table; `name` is the argument that error messages name."""
@@ -91,6 +94,13 @@ class Engine(ABC):
     def load(self, name: str, source: Source, shape: Callable[[ir.Table], ir.Table]) -> ir.Table:
         """Open a source in the shape that queries expect; `shape` may refuse it."""
         return shape(self.read(name, source))
+
+    def share_done(self) -> float | None:
+        """How much of the query that runs is done, from 0 to 1; None if nobody knows.
+
+        May be asked from another thread.
+        """
+        return None
 
     @abstractmethod
     def run(self, sql: str) -> Columns:

@@ -61,11 +61,26 @@ class ImpressionLog:
         engine.create(source)
         return cls(engine, source)
 
+    def __repr__(self) -> str:
+        return f"ImpressionLog({source_name(self._source)})"
+
     def _read(self) -> LogTable:
         name = source_name(self._source)
         rows = self.engine.load("impressions", self._source, partial(log_rows, source=name))
         # the shares after the engine has listed the files
         return log_table(rows, unique_ids=self._unique_ids, shares=read_shares(self._source))
+
+    def campaigns(self) -> list[str]:
+        """The campaigns that have impressions, in alphabetical order.
+
+        >>> import kreach as kr
+        >>> rows = {"campaign": ["tv", "web"], "group": ["a", "a"], "ts": ["2026-11-01"] * 2}
+        >>> with kr.EmbeddedEngine() as engine:
+        ...     kr.ImpressionLog.open(engine, rows).campaigns()
+        ['tv', 'web']
+        """
+        column = self.engine.columns(self.table.rows.select("campaign").distinct())["campaign"]
+        return sorted(name for name in column.tolist() if isinstance(name, str) and name)
 
     def append(
         self, impressions: Iterable[Impression], received: datetime | None = None

@@ -53,7 +53,7 @@ class LogTable:
         return "impression_id" in self.rows.columns and not self.unique_ids
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GroupTable:
     """The groups of a report, checked, and the version and time of their release."""
 
@@ -67,6 +67,11 @@ class GroupTable:
     created: datetime | None = None
     model: VisitModel | None = None  # of the release; disjoint groups without visit_shares only
     people_behind_request: float | None = None  # where only those of targeted people arrive
+
+    def __repr__(self) -> str:
+        version = "" if self.version is None else f", version={self.version!r}"
+        model = "none" if self.model is None else repr(self.model)
+        return f"GroupTable(people={self.people:,}{version}, model={model})"
 
     def with_model(self, model: VisitModel | None) -> "GroupTable":
         """The same with a visit model; refuses groups that models are not made for."""

@@ -14,7 +14,7 @@ so their reports add up to the union's: people, impressions within any cap and f
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,14 @@ from kreach.adsystem.measurement.report import ReachReport
 from kreach.adsystem.measurement.set_exposures import SeveralExposure, only_exposure
 from kreach.boundary.audience import Audience
 from kreach.boundary.checks import as_counts, as_whole_number
+from kreach.display.objects import Tabular
+from kreach.display.plots import new_axes, stacked_bars
+from kreach.display.table import Columns, Table, columns_of, with_pairs
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Combination", "CountedParts", "Parts", "combine"]
 
@@ -93,7 +99,7 @@ class CountedParts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Combination:
+class Combination(Tabular):
     """Reports of several parts together at one cap. Figures are computed when they are read.
 
     >>> import kreach as kr
@@ -221,6 +227,69 @@ class Combination:
     def _report(self, exposure: Exposure, chosen: Chosen) -> ReachReport:
         impressions = self.parts.impressions(chosen)
         return ReachReport(self.cap, impressions, self.parts.people, exposure)
+
+    def _sets(self) -> list[tuple[str, str | None, ReachReport]]:
+        """Union, overlap, only and alone, with their names."""
+        return [
+            ("union", None, self.union),
+            ("overlap", None, self.overlap),
+            *(("only", name, report) for name, report in self.only.items()),
+            *(("alone", name, report) for name, report in self.each.items()),
+        ]
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """Figures of union and overlap, and by part of those whom only it reached and of it alone.
+
+        Intervals are normal, which takes no distribution.
+        """
+        figures: dict[str, Any] = {"cap": self.cap, "parts": list(self.names)}
+        for kind, part, report in self._sets():
+            row = {
+                "reach": report.reach,
+                "std": report.std,
+                "interval": report.interval(level, "normal"),
+                "level": level,
+                "over_exposed": report.over_exposed,
+                "average_frequency": report.average_frequency,
+            }
+            if part is None:
+                figures[kind] = row
+            else:
+                figures.setdefault(kind, {})[part] = row
+        return figures
+
+    def _columns(self) -> Columns:
+        figures, rows = self.to_dict(), []
+        for kind, part, _ in self._sets():
+            row = figures[kind] if part is None else figures[kind][part]
+            rows.append({"set": kind, "part": part, "cap": self.cap, **with_pairs(row)})
+        return columns_of(rows)
+
+    def _display(self) -> Table:
+        rows = [
+            {
+                "": kind if part is None else f"{kind} {part}",
+                "reach": report.reach,
+                "95% interval": report.interval(0.95, "normal"),
+                "frequency": report.average_frequency,
+            }
+            for kind, part, report in self._sets()
+        ]
+        return Table(
+            f"{', '.join(self.names)} together, cap {self.cap}",
+            columns_of(rows),
+            ("overlap: reached by two or more; only: by no other; alone: the part by itself",),
+        )
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """For each part: whom only it reached, and whom another part reached as well."""
+        title = f"{self.union.reach:,.0f} reached together"
+        ax = new_axes(ax, title, "", f"reach at cap {self.cap}")
+        only = [report.reach for report in self.only.values()]
+        alone = [report.reach for report in self.each.values()]
+        shared = [max(all_ - mine, 0.0) for all_, mine in zip(alone, only, strict=True)]
+        stacked_bars(ax, self.names, [("only this one", only), ("others as well", shared)])
+        return ax
 
     def __repr__(self) -> str:
         return (

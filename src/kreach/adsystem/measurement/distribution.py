@@ -3,14 +3,21 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kreach.adsystem.measurement.exposure import ServedKind
 from kreach.boundary.checks import as_probability
+from kreach.display.objects import Tabular
+from kreach.display.plots import COLORS, bars, new_axes, with_thousands
+from kreach.display.table import Columns, Table
 from kreach.numeric.convolve import sum_distribution
 from kreach.numeric.groupreach import GroupKind, group_reach_pmf, reach_pmf_cost
 from kreach.numeric.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ReachDistribution", "exact_cost", "exact_distribution"]
 
@@ -18,8 +25,11 @@ _SHORT = 1_000  # values of reach, so that all laws that are remembered take som
 _FEW_SHARES = 100
 
 
-@dataclass(frozen=True)
-class ReachDistribution:
+_SHOWN = (0.01, 0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975, 0.99)  # quantiles
+
+
+@dataclass(frozen=True, repr=False)
+class ReachDistribution(Tabular):
     """P(reach = support[i]) = pmf[i]. `method` is "exact", "sampled" or "normal".
 
     >>> import kreach as kr
@@ -50,6 +60,47 @@ class ReachDistribution:
         # the last digits of a cumulative sum are rounding
         at = int(np.searchsorted(np.cumsum(self.pmf), p - 1e-12))
         return int(self.support[min(at, len(self.support) - 1)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Support and probabilities as lists."""
+        return {
+            "method": self.method,
+            "support": self.support.tolist(),
+            "pmf": self.pmf.tolist(),
+        }
+
+    def _columns(self) -> Columns:
+        return {"reach": self.support.tolist(), "probability": self.pmf.tolist()}
+
+    def _display(self) -> Table:
+        columns: Columns = {
+            "reach is at most": [self.quantile(p) for p in _SHOWN],
+            "with probability": [f"{p:g}" for p in _SHOWN],
+        }
+        return Table(f"Distribution of reach ({self.method}), mean {self.mean:,.1f}", columns)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The probability of each reach; the middle 95% shaded."""
+        low, high = self.quantile(0.025), self.quantile(0.975)
+        ax = new_axes(ax, f"95%: {low:,} to {high:,}", "reach", "probability")
+        with_thousands(ax.xaxis)
+        likely = self.pmf > 1e-6 * self.pmf.max()
+        x, y = self.support[likely], self.pmf[likely]
+        if len(x) < 40:
+            bars(ax, x.tolist(), y.tolist())
+            ax.locator_params(axis="x", integer=True)
+            return ax
+        ax.plot(x, y, color=COLORS[0], linewidth=1.5)
+        inside = (x >= low) & (x <= high)
+        ax.fill_between(x[inside], y[inside], color=COLORS[0], alpha=0.18, linewidth=0)
+        ax.set_ylim(bottom=0.0)
+        return ax
+
+    def __repr__(self) -> str:
+        return (
+            f"ReachDistribution({self.method}, mean={self.mean:.2f}, "
+            f"from {self.support[0]:,} to {self.support[-1]:,})"
+        )
 
     @classmethod
     def of_samples(cls, samples: IntArray) -> "ReachDistribution":

@@ -8,12 +8,13 @@ the classes of its group and nothing else.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kreach.adsystem.measurement.baselines import EveryImpression
+from kreach.adsystem.measurement.meter_display import MeterDisplay
 from kreach.adsystem.measurement.probability import (
     profile_reach_probability,
     reach_probability,
@@ -38,7 +39,7 @@ _MAX_COLUMNS = 1024
 _FEW = 48  # below, impressions are quicker one by one
 
 
-class ReachMeter:
+class ReachMeter(MeterDisplay):
     """Expected reach so far, at several caps, updated impression by impression.
 
     >>> meter = ReachMeter(Audience.disjoint([2, 2]), caps=[1, 2])
@@ -132,6 +133,9 @@ class ReachMeter:
             raise KreachError.rule("cap", rule, cap)
         self._settle()
         return self._state.probabilities(group)[self._caps.index(cap)]
+
+    def _facts(self) -> dict[str, Any]:
+        return {"groups": len(self._counts), "impressions": int(self.impressions_by_group.sum())}
 
     def _settle(self) -> None:
         """Bring counts and sums up to date."""

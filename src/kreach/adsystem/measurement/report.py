@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,15 @@ from kreach.adsystem.measurement.exposure import Bounds, CertifiedBounds, Exposu
 from kreach.adsystem.measurement.sampling import sample_reach
 from kreach.boundary.audience import Audience
 from kreach.boundary.checks import as_counts, as_probability, as_whole_number
+from kreach.display.objects import Tabular
+from kreach.display.plots import bars, new_axes
+from kreach.display.table import Columns, Table, columns_of, with_pairs
 from kreach.errors import KreachError
 from kreach.numeric.special import normal_half_width
 from kreach.numeric.types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ReachReport", "measure"]
 
@@ -51,7 +58,7 @@ def measure(audience: Audience, impressions_by_group: npt.ArrayLike, cap: int) -
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReachReport:
+class ReachReport(Tabular):
     """Reach at one cap, with its uncertainty. `measure` returns one, and so does a log.
 
     It stores the impressions grouped by what behaves alike (`exposure`), which is small.
@@ -220,6 +227,55 @@ class ReachReport:
             raise KreachError.rule("method", 'be "exact", "normal" or "chebyshev"', method)
         least, most = self._limits
         return max(centre - half, float(least)), min(centre + half, float(most))
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The figures as plain values, under the names of `kreach measure --json`."""
+        from kreach.adsystem.measurement.figures import (  # noqa: PLC0415 - it imports this module
+            report_figures,
+        )
+
+        return report_figures((self,), level)[0]
+
+    def _columns(self) -> Columns:
+        return columns_of([with_pairs(self.to_dict())])
+
+    def _display(self) -> Table:
+        figures = self.to_dict()
+        people = self.targeted_user_count
+        rows: dict[str, object] = {
+            f"reach at cap {self.cap}": (figures["reach"], figures["interval"]),
+            "people reached": (figures["unique_reach"], figures["unique_reach_interval"]),
+            f"people over cap {self.cap}": (figures["over_exposed"], None),
+            "average frequency": (
+                figures["average_frequency"],
+                figures["average_frequency_interval"],
+            ),
+        }
+        names, values = list(rows), list(rows.values())
+        numbers, intervals = zip(*values, strict=True)
+        return Table(
+            f"{self.impressions:,} impressions on {people:,} people",
+            {"": names, "expected": numbers, f"{figures['level']:.0%} interval": intervals},
+            (
+                f"possible at cap {self.cap}: {self.bounds.least:,} to {self.bounds.most:,}",
+                self.basis,
+            ),
+        )
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Expected people by how often they saw it; darker beyond the cap."""
+        people = self.frequency(max(10, self.cap + 1)).tolist()
+        last = max((at for at, value in enumerate(people) if value >= 0.5), default=1)
+        title = f"{self.reach:,.0f} within cap {self.cap}, {self.over_exposed:,.0f} people over it"
+        ax = new_axes(ax, title, "impressions seen", "people")
+        shown = list(range(1, max(last, 1) + 1))
+        bars(ax, shown, people[1 : len(shown) + 1])
+        for at, bar in zip(shown, ax.patches, strict=True):
+            if at > self.cap:
+                bar.set_color("#d9822b")
+        labels = [f"{at}+" if at == len(people) - 1 else str(at) for at in shown]
+        ax.set_xticks(shown, labels)
+        return ax
 
     def __repr__(self) -> str:
         return f"ReachReport(cap={self.cap}, reach={self.reach:.2f}, std={self.std:.2f})"

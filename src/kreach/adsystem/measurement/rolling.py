@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
 from kreach.adsystem.measurement.meter import ReachMeter
+from kreach.adsystem.measurement.meter_display import MeterDisplay
 from kreach.boundary.audience import Audience
 from kreach.boundary.times import EPOCH
 from kreach.errors import KreachError
@@ -17,7 +19,7 @@ Moment = datetime | float | int
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class RollingReachMeter:
+class RollingReachMeter(MeterDisplay):
     """A meter of the impressions of the last `span`.
 
     At time t it covers (t − span, t], where t is the latest time recorded. Impressions may arrive
@@ -73,6 +75,9 @@ class RollingReachMeter:
     def reach_probability(self, group: int, cap: int) -> float:
         """The chance that a request now reaches somebody under the cap within the window."""
         return self._meter.reach_probability(group, cap)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"seconds": self._span_ns / 1e9, "impressions": self.impressions, "late": self.late}
 
     def _move_to(self, moment: int) -> None:
         self._now_ns = moment if self._now_ns is None else max(self._now_ns, moment)

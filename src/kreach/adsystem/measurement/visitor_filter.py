@@ -29,6 +29,7 @@ from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
+from kreach.adsystem.measurement.meter_display import MeterDisplay
 from kreach.adsystem.measurement.recent_requests import (
     NOT_WON,
     OPEN,
@@ -67,7 +68,7 @@ class Draws(Protocol):
     def __setitem__(self, group: int, draws: float, /) -> None: ...
 
 
-class VisitorFilter:
+class VisitorFilter(MeterDisplay):
     """Value of every request and expected reach so far, with sessions and hours.
 
     `request` returns the probability that the request's person is targeted and under the cap: a
@@ -167,6 +168,9 @@ class VisitorFilter:
     def reach(self) -> dict[int, float]:
         """Expected reach so far by cap: the sum of the values of what was won."""
         return {cap: s.value for cap, s in zip(self._caps, self._sums, strict=True)}
+
+    def _facts(self) -> dict[str, Any]:
+        return {"groups": self._groups, "requests": self._seen}
 
     def passing(self, group: int) -> float:
         """The probability that a gateway did not drop a bid for the group's last request."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +20,13 @@ from kreach.adsystem.reports.measure import measure_exposure, model_info
 from kreach.adsystem.reports.window import RELEASED, as_caps, groups_with_model
 from kreach.boundary.times import Window, iso_optional
 from kreach.boundary.visit_model import VisitModel
+from kreach.display.objects import Tabular
+from kreach.display.table import Columns, Table
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["BySegment", "measure_segments"]
 
@@ -28,8 +34,8 @@ _MAX_SEGMENTS = 1_000
 _ALL = (0,)  # the one part
 
 
-@dataclass(frozen=True, eq=False)
-class BySegment:
+@dataclass(frozen=True, eq=False, repr=False)
+class BySegment(Tabular):
     """Reports of segments at several caps; at each cap they add up to that of the whole.
 
     >>> import kreach as kr
@@ -78,6 +84,24 @@ class BySegment:
                 for name, reports in self.segments.items()
             ),
         )
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The report as plain values, as `kreach measure --json` prints it."""
+        return self.document(level).to_dict()
+
+    def _columns(self) -> Columns:
+        return self.document()._columns()
+
+    def _display(self) -> Table:
+        return self.document()._display()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach of each segment at the first cap, with intervals."""
+        return self.document().plot(ax)
+
+    def __repr__(self) -> str:
+        reach = {name: round(reports[0].reach, 1) for name, reports in self.segments.items()}
+        return f"BySegment({self.campaign or 'all campaigns'}; cap={self.whole[0].cap}, {reach})"
 
 
 def measure_segments(

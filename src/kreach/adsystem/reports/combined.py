@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kreach.adsystem.log.impression_log import ImpressionLog
 from kreach.adsystem.log.parts import LogPart, PartsRead, read_parts
@@ -21,15 +21,20 @@ from kreach.adsystem.reports.window import RELEASED, as_caps, groups_with_model
 from kreach.boundary.checks import as_probability
 from kreach.boundary.times import Window, iso_optional
 from kreach.boundary.visit_model import VisitModel
+from kreach.display.objects import Tabular
+from kreach.display.table import Columns, Table
 from kreach.errors import KreachError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["CombinedReports", "combined_document", "measure_together", "set_report"]
 
 _MAX_FREQUENCY = 10
 
 
-@dataclass(frozen=True, eq=False)
-class CombinedReports:
+@dataclass(frozen=True, eq=False, repr=False)
+class CombinedReports(Tabular):
     """Parts of a log together, at several caps, from one scan.
 
     >>> import kreach as kr
@@ -81,6 +86,24 @@ class CombinedReports:
             ),
             **combined_document(parts, self.caps, level),
         )
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The report as plain values, as `kreach measure --json` prints it."""
+        return self.document(level).to_dict()
+
+    def _columns(self) -> Columns:
+        return self.document()._columns()
+
+    def _display(self) -> Table:
+        return self.document()._display()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """For each part: whom only it reached, and whom another part reached as well."""
+        return self.document().plot(ax)
+
+    def __repr__(self) -> str:
+        first = self.at(self.caps[0])
+        return f"CombinedReports({first!r}, caps={list(self.caps)})"
 
 
 def combined_document(parts: Parts, caps: Sequence[int], level: float) -> dict[str, Any]:

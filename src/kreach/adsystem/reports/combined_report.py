@@ -1,5 +1,8 @@
 """The report types of campaigns together."""
 
+from typing import TYPE_CHECKING
+
+from kreach.adsystem.reports import tables
 from kreach.adsystem.reports.report import (
     CapReport,
     CorrectionInfo,
@@ -9,6 +12,11 @@ from kreach.adsystem.reports.report import (
     ModelInfo,
     Suppressed,
 )
+from kreach.display.objects import Tabular
+from kreach.display.table import Columns, Table, columns_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "CombinedDocument",
@@ -72,7 +80,7 @@ class SegmentReport(Document, frozen=True, kw_only=True):
     reports: tuple[SetReport, ...]
 
 
-class SegmentDocument(Document, frozen=True, kw_only=True):
+class SegmentDocument(Document, Tabular, frozen=True, kw_only=True):
     """Reach by segment; `reports` of the segments add up to those of the whole."""
 
     campaign: str | None
@@ -87,6 +95,20 @@ class SegmentDocument(Document, frozen=True, kw_only=True):
     reports: tuple[SetReport, ...]
     segments: tuple[SegmentReport, ...]
 
+    def _columns(self) -> Columns:
+        return columns_of(tables.segment_rows(self))
+
+    def _display(self) -> Table:
+        return tables.segment_table(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach of each segment at the first cap, with intervals."""
+        return tables.segment_plot(self, ax)
+
+    def __repr__(self) -> str:
+        names = ", ".join(each.segment for each in self.segments)
+        return f"SegmentDocument({tables.subject(self)}; {names})"
+
 
 class PartReport(Document, frozen=True, kw_only=True):
     """One part alone."""
@@ -99,7 +121,7 @@ class PartReport(Document, frozen=True, kw_only=True):
     reports: tuple[CapReport, ...]
 
 
-class CombinedDocument(Document, frozen=True, kw_only=True):
+class CombinedDocument(Document, Tabular, frozen=True, kw_only=True):
     """Campaigns, or windows of time, alone and together.
 
     `combined` is at the first cap asked for, `more_caps` at the others. `overlap_matrix` holds the
@@ -122,3 +144,21 @@ class CombinedDocument(Document, frozen=True, kw_only=True):
     correction: MayWithhold[CorrectionInfo] = None
     suppressed: tuple[Suppressed, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def _columns(self) -> Columns:
+        return columns_of(tables.combined_rows(self))
+
+    def _display(self) -> Table:
+        return tables.combined_table(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """For each part: whom only it reached, and whom another part reached as well."""
+        return tables.combined_plot(self, ax)
+
+    def __repr__(self) -> str:
+        names = ", ".join(part.name for part in self.parts)
+        if self.combined is None:
+            return f"CombinedDocument({names}; withheld)"
+        union, overlap = self.combined.union.reach, self.combined.overlap.reach
+        cap = self.combined.cap
+        return f"CombinedDocument({names}; cap={cap}, union={union:,.1f}, overlap={overlap:,.1f})"

@@ -7,14 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from kreach.adsystem.measurement.distribution import exact_cost
 from kreach.adsystem.measurement.drawn import DrawnExposure
 from kreach.adsystem.measurement.exposure import Exposure, expose
+from kreach.adsystem.measurement.figures import interval_method, report_figures
 from kreach.adsystem.measurement.report import ReachReport
 from kreach.adsystem.measurement.tally import GroupTally
 from kreach.adsystem.reports.report import CapReport, CurveReport, ModelInfo
 from kreach.boundary.audience import Audience, DisjointAudience
-from kreach.boundary.checks import as_probability
 from kreach.service.lru_cache import LruCache
 from kreach.service.tracing import traced
 
@@ -28,10 +27,6 @@ __all__ = [
     "model_info",
 ]
 
-_MAX_EXACT_STEPS = 3e7  # up to here an exact interval takes a second or so
-_MAX_EXACT_GROUPS = 5_000  # a sum over more is normal: its quantiles are within 0.01 of a std
-_MAX_SIMULATED = 1_000  # impressions, each drawn some thousand times
-_MAX_FREQUENCY = 10
 _MAX_CACHED = 20_000  # reports of one cap each, some kilobytes
 
 
@@ -75,57 +70,10 @@ def model_info(exposure: Exposure) -> ModelInfo:
     )
 
 
-def interval_method(report: ReachReport) -> str:
-    """Exact where that takes a moment; elsewhere groups are so many that their sum is normal."""
-    kinds = report.exposure.served_kinds()
-    if kinds is None:  # simulated
-        few = report.impressions <= _MAX_SIMULATED and report.exposure.unfolded() is not None
-        return "exact" if few else "normal"
-    many = sum(kind.groups for kind in kinds if kind.impressions) > _MAX_EXACT_GROUPS
-    costly = many or exact_cost(kinds, report.cap) > _MAX_EXACT_STEPS
-    return "normal" if costly else "exact"
-
-
 @traced("compute reach")
 def cap_reports(reports: tuple[ReachReport, ...], level: float) -> tuple[CapReport, ...]:
-    """The reports of one window as structs; what no cap changes is computed once."""
-    level = as_probability("level", level)
-    first = reports[0]
-    unique = next((report for report in reports if report.cap == 1), None)
-    if unique is None:
-        unique = ReachReport(1, first.impressions, first.targeted_user_count, first.exposure)
-    low, high = unique.interval(level, interval_method(unique))
-    targeted = first.exposure.targeted_impressions
-    max_frequency = targeted / low if low > 0.0 else float(first.impressions)
-    frequency = tuple(first.frequency(_MAX_FREQUENCY).tolist())
-    at_least = tuple(first.at_least(_MAX_FREQUENCY).tolist())
-    at_least_intervals = first.at_least_intervals(_MAX_FREQUENCY, level)
-    result = []
-    for report in reports:
-        method = interval_method(report)
-        attained_low, attained_high = report.bounds_attained
-        result.append(
-            CapReport(
-                cap=report.cap,
-                impressions=report.impressions,
-                reach=report.reach,
-                std=report.std,
-                interval=report.interval(level, method),
-                level=level,
-                interval_method=report.distribution().method if method == "exact" else method,
-                bounds=(report.bounds.least, report.bounds.most),
-                bounds_attained=(attained_low, attained_high),
-                over_exposed=report.over_exposed,
-                unique_reach=unique.reach,
-                unique_reach_interval=(low, high),
-                average_frequency=first.average_frequency,
-                average_frequency_interval=(targeted / high if high > 0.0 else 0.0, max_frequency),
-                frequency=frequency,
-                at_least=at_least,
-                at_least_intervals=at_least_intervals,
-            )
-        )
-    return tuple(result)
+    """The reports of one window as structs."""
+    return tuple(CapReport(**figures) for figures in report_figures(reports, level))
 
 
 @traced("compute reach")

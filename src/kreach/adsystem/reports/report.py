@@ -7,10 +7,17 @@ can fill is absent (UNSET) from reports on files.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+
+from kreach.adsystem.reports import tables
+from kreach.display.objects import Tabular
+from kreach.display.table import Columns, Table, columns_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "Allowed",
@@ -63,6 +70,11 @@ Interval = tuple[float, float]
 
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A frozen value with named fields, of which a reader knows every one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain values, as JSON has them."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
 
 class Allowed(Document, frozen=True, kw_only=True):
@@ -360,7 +372,7 @@ class Flight(Document, frozen=True, kw_only=True):
     end: str
 
 
-class ReachDocument(Document, frozen=True, kw_only=True):
+class ReachDocument(Document, Tabular, frozen=True, kw_only=True):
     """A reach report of one window.
 
     `rejected` counts rows that do not count, by reason; `warnings` rows that count but that one
@@ -389,6 +401,21 @@ class ReachDocument(Document, frozen=True, kw_only=True):
     suppressed: tuple[Suppressed, ...] | UnsetType = UNSET
     noise: NoiseInfo | UnsetType | None = UNSET
 
+    def _columns(self) -> Columns:
+        return columns_of(tables.reach_rows(self))
+
+    def _display(self) -> Table:
+        return tables.reach_table(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach by cap, with intervals."""
+        return tables.reach_plot(self, ax)
+
+    def __repr__(self) -> str:
+        caps = [report.cap for report in self.reports]
+        reach = tables.text_list([report.reach for report in self.reports])
+        return f"{type(self).__name__}({tables.subject(self)}; caps={caps}, reach={reach})"
+
 
 class SeriesPeriod(Document, frozen=True, kw_only=True):
     """One period alone, and everything from the start of the series to its end."""
@@ -405,6 +432,16 @@ class SeriesDocument(ReachDocument, frozen=True, kw_only=True):
 
     by: str
     series: tuple[SeriesPeriod, ...]
+
+    def _columns(self) -> Columns:
+        return columns_of(tables.series_rows(self))
+
+    def _display(self) -> Table:
+        return tables.series_table(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach to date with its interval, and each period's own reach as bars."""
+        return tables.series_plot(self, ax)
 
 
 class CurveReport(Document, frozen=True, kw_only=True):
@@ -431,7 +468,7 @@ class CurvePoint(Document, frozen=True, kw_only=True):
     reports: tuple[CurveReport, ...]
 
 
-class CurveDocument(Document, frozen=True, kw_only=True):
+class CurveDocument(Document, Tabular, frozen=True, kw_only=True):
     """Reach so far over time; with noise, at the points that are released."""
 
     campaign: str
@@ -440,6 +477,23 @@ class CurveDocument(Document, frozen=True, kw_only=True):
     by: str
     points: tuple[CurvePoint, ...]
     suppressed: tuple[Suppressed, ...] = ()
+
+    def _columns(self) -> Columns:
+        return columns_of(tables.curve_rows(self))
+
+    def _display(self) -> Table:
+        rows = [
+            {"time": row["ts"], **{name: row[name] for name in ("impressions", "cap", "reach")}}
+            for row in tables.curve_rows(self)
+        ]
+        return Table(f"{self.campaign}, reach to date by {self.by}", columns_of(rows))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach so far over time, a line per cap."""
+        return tables.curve_plot(self, ax)
+
+    def __repr__(self) -> str:
+        return f"CurveDocument({self.campaign}, by {self.by}, {len(self.points)} points)"
 
 
 # -- pacing and status ------------------------------------------------------------------------
@@ -550,7 +604,7 @@ class VisiblePeople(Document, frozen=True, kw_only=True):
     requests: str
 
 
-class PlanDocument(Document, frozen=True, kw_only=True):
+class PlanDocument(Document, Tabular, frozen=True, kw_only=True):
     """Budget to reach and back; with `group_size`, as if groups were of that size."""
 
     campaign: str
@@ -564,6 +618,21 @@ class PlanDocument(Document, frozen=True, kw_only=True):
     market: Market
     plans: tuple[Outlook, ...]
     visible: VisiblePeople | None = None
+
+    def _columns(self) -> Columns:
+        return columns_of([tables.struct_row(one) for one in self.plans])
+
+    def _display(self) -> Table:
+        title = f"{self.campaign}: {self.people:,} people, cap {self.cap}"
+        return tables.plan_table(title, self.plans)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach by spend, with its band."""
+        return tables.plan_plot(self.campaign, self.cap, self.plans, ax)
+
+    def __repr__(self) -> str:
+        reach = tables.text_list([one.reach for one in self.plans])
+        return f"PlanDocument({self.campaign}; cap={self.cap}, reach={reach})"
 
 
 class CatalogueSummary(Document, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ with the cumulative reports beside those of its periods.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kreach.adsystem.log.counts import WindowCounts, count_files
 from kreach.adsystem.log.impression_log import SLOTS_AT_ONCE, ImpressionLog
@@ -20,7 +20,12 @@ from kreach.adsystem.reports.report import ReachDocument, SeriesDocument, Series
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.times import Window, iso_optional, iso_text
 from kreach.boundary.visit_model import VisitModel
+from kreach.display.objects import Tabular
+from kreach.display.table import Columns, Table
 from kreach.errors import KreachError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "RELEASED",
@@ -38,8 +43,8 @@ RELEASED = "released"
 """The visit model that came with the groups, where there is one."""
 
 
-@dataclass(frozen=True, eq=False)
-class WindowReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowReport(Tabular):
     """Reach of a campaign in one window, at several caps, from one pass over the log.
 
     `rejected` counts rows that could not count, by reason; a reason is missing where it was not
@@ -86,6 +91,26 @@ class WindowReport:
             reports=cap_reports(self.reports, level),
         )
 
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The report as plain values, as `kreach measure --json` prints it."""
+        return self.document(level).to_dict()
+
+    def _columns(self) -> Columns:
+        return self.document()._columns()
+
+    def _display(self) -> Table:
+        return self.document()._display()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach by cap, with intervals."""
+        return self.document().plot(ax)
+
+    def __repr__(self) -> str:
+        caps = [report.cap for report in self.reports]
+        reach = ", ".join(f"{report.reach:,.1f}" for report in self.reports)
+        shown = f"{self.campaign or 'all campaigns'}; {self.impressions:,} impressions"
+        return f"WindowReport({shown}, caps={caps}, reach=[{reach}])"
+
     def __add__(self, other: object) -> NoReturn:
         raise TypeError("reach of two windows does not add: measure the joint window instead")
 
@@ -101,8 +126,8 @@ class Period:
     cumulative: tuple[ReachReport, ...]
 
 
-@dataclass(frozen=True)
-class SeriesReport:
+@dataclass(frozen=True, repr=False)
+class SeriesReport(Tabular):
     """Reach period by period. `whole` is the report of the whole window.
 
     >>> import kreach as kr
@@ -136,6 +161,23 @@ class SeriesReport:
                 if period.window.start is not None and period.window.end is not None
             ),
         )
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The report as plain values, as `kreach measure --json` prints it."""
+        return self.document(level).to_dict()
+
+    def _columns(self) -> Columns:
+        return self.document()._columns()
+
+    def _display(self) -> Table:
+        return self.document()._display()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Reach to date with its interval, and each period's own reach as bars."""
+        return self.document().plot(ax)
+
+    def __repr__(self) -> str:
+        return f"SeriesReport({len(self.periods)} periods by {self.by}; {self.whole!r})"
 
 
 @dataclass(frozen=True)

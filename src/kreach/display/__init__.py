@@ -1,0 +1,1 @@
+"""How objects show themselves: tables in a notebook, data frames, plots. Knows neither side."""

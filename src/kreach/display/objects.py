@@ -1,0 +1,52 @@
+"""What every public object of kreach can do in a notebook."""
+
+from typing import TYPE_CHECKING, Any
+
+from kreach.display.frames import arrow_table, pandas_frame, polars_frame
+from kreach.display.table import Columns, Table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["Displayed", "Tabular"]
+
+
+class Displayed:
+    """An object that a notebook shows as a table and that becomes plain values."""
+
+    __slots__ = ()
+
+    def _display(self) -> Table:
+        """What a notebook shows."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object as plain values, as JSON can hold them."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self._display().html()
+
+
+class Tabular(Displayed):
+    """A displayed object that is a table: its rows become a data frame."""
+
+    __slots__ = ()
+
+    def _columns(self) -> Columns:
+        """The rows of a frame, column by column; by default those that are displayed."""
+        return self._display().columns
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The rows as a pandas DataFrame."""
+        return pandas_frame(self._columns())
+
+    def to_polars(self) -> "polars.DataFrame":
+        """The rows as a Polars DataFrame."""
+        return polars_frame(self._columns())
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """The rows as a PyArrow Table."""
+        return arrow_table(self._columns())
