@@ -118,7 +118,8 @@ class Board:
         """Add empty slots; returns the first."""
         first, more = self.slots, self.slots + slots
         wide = np.zeros((self.group_count, more), dtype=self.counts.dtype)
-        wide[:, :first] = self.counts
+        counted = np.flatnonzero(self.counts.any(axis=1))  # memory that nobody writes to costs none
+        wide[counted, :first] = self.counts[counted]
         self.counts = wide
         for name, fill in (
             ("max_counted", 0),
