@@ -11,6 +11,7 @@ python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0.5]
 
 import argparse
 import json
+import os
 import re
 import tempfile
 import time
@@ -25,7 +26,7 @@ import numpy as np
 
 from benchmarks.consent import tc_string
 from benchmarks.load import Load, get, post, run_load, run_paced
-from benchmarks.timing import cpu_seconds, memory_megabytes
+from benchmarks.timing import busy_seconds, cpu_seconds, memory_megabytes
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
@@ -238,8 +239,17 @@ def compare(
         half = sum(rates) / rounds / 2.0
         for _ in range(rounds):
             for name, process in (("constant", constant), ("bid", bidder)):
+                own = [os.getpid(), process.pid]
+                busy, (before_all, stolen) = sum(map(cpu_seconds, own)), busy_seconds()
                 paced = run_paced(process.port(), traffic.plain, half, seconds)
-                print(_line(f"{name}, half of bids", paced), flush=True)
+                after_all, after_stolen = busy_seconds()
+                others = after_all - before_all - sum(map(cpu_seconds, own)) + busy
+                print(
+                    f"{_line(f'{name}, half of bids', paced)}; CPU of others "
+                    f"{max(others, 0.0) / paced.seconds:.2f} cores, taken by the host "
+                    f"{(after_stolen - stolen) / paced.seconds:.2f}",
+                    flush=True,
+                )
         memory = memory_megabytes(bidder.pid)
     print(
         f"bid endpoint of the constant answer: {_spread('by rate', by_rate)}, "
