@@ -1,27 +1,32 @@
 """The bid endpoint beside the same server's constant answer: 100 campaigns, a million groups.
 
 Rates of the saturated server in turns, then the time to answer both at half of the bids' rate, then
-a soak: bids with their notices for some minutes.
+a soak: bids with their notices for some minutes. A round compares what ran within it, the bids
+between two runs of the constant answer, so that a machine that is slow for a while is slow for
+both. The ratio is the median of the rounds and comes with their range. CPU time of each server's
+process per answer is a second measure: others on the machine disturb it less.
 
 python -m benchmarks.bidder [--seconds 10] [--rounds 3] [--soak-minutes 0.5]
 """
 
 import argparse
 import json
+import os
 import re
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from statistics import median
 from urllib.request import urlopen
 
 import numpy as np
 
 from benchmarks.consent import tc_string
 from benchmarks.load import Load, get, post, run_load, run_paced
-from benchmarks.timing import memory_megabytes
+from benchmarks.timing import busy_seconds, cpu_seconds, memory_megabytes
 from kreach.adsystem.campaigns.campaign import Campaign, Cap, Creative
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.boundary.catalogue import Catalogue
@@ -166,6 +171,28 @@ class Traffic:
         self._notices.append(get("/" + address.split("/", 3)[3]))
 
 
+@dataclass
+class Measured:
+    """A server under load: answers a second, and its own CPU time for each."""
+
+    rate: float
+    cpu_micros: float
+
+
+def _saturate(
+    name: str, process: ModuleProcess, traffic: Traffic, seconds: float, connections: int
+) -> Measured:
+    before = cpu_seconds(process.pid)
+    load = run_load(process.port(), traffic.plain, seconds, connections)
+    micros = (cpu_seconds(process.pid) - before) / len(load.latencies) * 1e6
+    print(f"{_line(name, load)}, CPU {micros:.1f} µs each", flush=True)
+    return Measured(load.rate, micros)
+
+
+def _spread(name: str, ratios: list[float]) -> str:
+    return f"{name} {median(ratios):.2f} (rounds: {min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def _line(name: str, load: Load) -> str:
     p50, p99 = load.quantile(0.5) * 1e3, load.quantile(0.99) * 1e3
     statuses = ", ".join(f"{count} × {status}" for status, count in sorted(load.statuses.items()))
@@ -187,36 +214,49 @@ def plan_all(port: int, traffic: Traffic, campaigns: int) -> float:
 def compare(
     config: Path, groups: int, campaigns: int, seconds: float, rounds: int, connections: int
 ) -> float:
-    """Bid endpoint and constant answer in turns; returns the ratio of the summed rates."""
+    """Bid endpoint and constant answer in turns; returns the median ratio of the rounds."""
     traffic = Traffic(groups, 1)
-    totals: dict[str, list[float]] = {"constant": [], "bid": [], "constant past ASGI": []}
+    by_rate, by_cpu, past, rates = [], [], [], []
     folder = config.parent
     with (
         ModuleProcess(["benchmarks.constant"], folder / "constant.log") as constant,
         ServiceProcess("bidder", config, folder / "bidder.log") as bidder,
         ModuleProcess(["benchmarks.constant", "direct"], folder / "direct.log") as direct,
     ):
-        ports = [process.port() for process in (constant, bidder, direct)]
-        print(f"planned after {plan_all(ports[1], traffic, campaigns):.0f} s of traffic")
-        run_load(ports[1], traffic.with_notices, seconds, connections, traffic.answered)  # wins
+        port = bidder.port()
+        print(f"planned after {plan_all(port, traffic, campaigns):.0f} s of traffic")
+        run_load(port, traffic.with_notices, seconds, connections, traffic.answered)  # wins
+        run_load(constant.port(), traffic.plain, 1.0, connections)
         for _ in range(rounds):
-            for name, port in zip(totals, ports, strict=True):
-                load = run_load(port, traffic.plain, seconds, connections)
-                totals[name].append(load.rate)
-                print(_line(name, load), flush=True)
-        half = sum(totals["bid"]) / rounds / 2.0
+            before = _saturate("constant", constant, traffic, seconds / 2.0, connections)
+            bids = _saturate("bid", bidder, traffic, seconds, connections)
+            after = _saturate("constant", constant, traffic, seconds / 2.0, connections)
+            quick = _saturate("constant past ASGI", direct, traffic, seconds / 2.0, connections)
+            by_rate.append(2.0 * bids.rate / (before.rate + after.rate))
+            by_cpu.append((before.cpu_micros + after.cpu_micros) / (2.0 * bids.cpu_micros))
+            past.append(bids.rate / quick.rate)
+            rates.append(bids.rate)
+        half = sum(rates) / rounds / 2.0
         for _ in range(rounds):
-            for name, port in zip(("constant", "bid"), ports, strict=False):
-                paced = run_paced(port, traffic.plain, half, seconds)
-                print(_line(f"{name}, half of bids", paced), flush=True)
+            for name, process in (("constant", constant), ("bid", bidder)):
+                own = [os.getpid(), process.pid]
+                busy, (before_all, stolen) = sum(map(cpu_seconds, own)), busy_seconds()
+                paced = run_paced(process.port(), traffic.plain, half, seconds)
+                after_all, after_stolen = busy_seconds()
+                others = after_all - before_all - sum(map(cpu_seconds, own)) + busy
+                print(
+                    f"{_line(f'{name}, half of bids', paced)}; CPU of others "
+                    f"{max(others, 0.0) / paced.seconds:.2f} cores, taken by the host "
+                    f"{(after_stolen - stolen) / paced.seconds:.2f}",
+                    flush=True,
+                )
         memory = memory_megabytes(bidder.pid)
-    constants, bids, past = (sum(rates) for rates in totals.values())
-    ratio = bids / constants
     print(
-        f"bid endpoint at {ratio:.2f} of the constant answer ({bids / past:.2f} of one that also "
-        f"goes past ASGI); bidder holds {memory:,.0f} MB"
+        f"bid endpoint of the constant answer: {_spread('by rate', by_rate)}, "
+        f"{_spread('by CPU time', by_cpu)}; {_spread('of one that goes past ASGI too', past)}; "
+        f"bidder holds {memory:,.0f} MB"
     )
-    return ratio
+    return median(by_rate)
 
 
 def soak(config: Path, groups: int, campaigns: int, minutes: float, connections: int) -> None:

@@ -17,7 +17,9 @@ import kreach as kr
 __all__ = [
     "DisagreementError",
     "Timing",
+    "busy_seconds",
     "check_agreement",
+    "cpu_seconds",
     "duration",
     "machine_facts",
     "memory_megabytes",
@@ -110,6 +112,20 @@ def memory_megabytes(pid: int) -> float:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) * 1024 / 1e6
     return 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far, without its children's (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds() -> tuple[float, float]:
+    """CPU time of all processes so far, and what the host took from this machine (Linux)."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _, _, irq, softirq, steal = ticks
+    hertz = os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + softirq) / hertz, steal / hertz
 
 
 def machine_facts() -> str:

@@ -1,5 +1,6 @@
 """The catalogue: a released set of groups with opaque ids, sizes and visit knowledge."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -77,7 +78,7 @@ class Catalogue:
                 raise KreachError.rule(name, "not come with overlapping groups", "both")
 
     @cached_property
-    def _index(self) -> dict[str, int]:
+    def _index(self) -> dict[str | None, int]:
         return {group: index for index, group in enumerate(self.groups)}
 
     def __len__(self) -> int:
@@ -94,7 +95,11 @@ class Catalogue:
 
     def find(self, group: str | None) -> int | None:
         """The index of a group id, or None if there is no such group."""
-        return None if group is None else self._index.get(group)
+        return self._index.get(group)
+
+    def finder(self) -> Callable[[str | None], int | None]:
+        """A quick `find`: the index is made now, and not by the first who looks for a group."""
+        return self._index.get
 
     def audience(
         self, targeted_counts: npt.ArrayLike | None = None, requests: str = "everyone"

@@ -151,7 +151,7 @@ def serve(
                 host, port = listener.getsockname()[:2]
                 gc.collect()
                 gc.freeze()  # loaded data stays: the collector need not scan it
-                gc.set_threshold(20_000, 20, 20)  # requests leave no cycles
+                gc.set_threshold(4_000, 50, 50)  # requests leave no cycles; short pauses
                 log.info("ready", host=host, port=port)
                 for second in listeners[1:]:
                     host, port = second.getsockname()[:2]

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from kreach.errors import KreachError
 from kreach.service.bodies import (
@@ -43,13 +45,12 @@ JSON_HEADERS: list[Header] = [_JSON]
 _TEXT: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
-@dataclass(slots=True)
-class Response:
-    """Status, headers and body."""
+class Response(msgspec.Struct):
+    """Status, headers and body. (A struct is made quicker than a class.)"""
 
     status: int
     body: bytes = b""
-    headers: list[Header] = field(default_factory=list)
+    headers: list[Header] = msgspec.field(default_factory=list)
 
 
 @dataclass(slots=True)

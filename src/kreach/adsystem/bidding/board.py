@@ -75,7 +75,8 @@ class Board:
         self._ceilings = np.zeros(0)
         self.paper = False
         self._sessions: list[SessionValues | None] = []
-        self._bounds: list[FloatArray] = []  # of each slot: the most by kind and row
+        self._rows = np.zeros(0, dtype=np.int64)
+        self._first_bound = np.zeros(0, dtype=np.int64)  # cells of the most by kind and row
         self._combination = array("H", bytes(2 * group_count))  # of kinds, by group
         self._combinations = 1  # 0: too many to rank by
         self._rankings: dict[int, list[Rank]] = {}
@@ -117,7 +118,8 @@ class Board:
         """Add empty slots; returns the first."""
         first, more = self.slots, self.slots + slots
         wide = np.zeros((self.group_count, more), dtype=self.counts.dtype)
-        wide[:, :first] = self.counts
+        counted = np.flatnonzero(self.counts.any(axis=1))  # memory that nobody writes to costs none
+        wide[counted, :first] = self.counts[counted]
         self.counts = wide
         for name, fill in (
             ("max_counted", 0),
@@ -127,6 +129,8 @@ class Board:
             ("_first", 0),
             ("_kind_cells", 0),
             ("_last_row", 0.0),
+            ("_rows", 1),
+            ("_first_bound", 0),
             ("_per_row", 0.0),
             ("ends", 0.0),
             ("multipliers", np.inf),
@@ -140,7 +144,6 @@ class Board:
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.full(slots, fill, dtype=old.dtype)]))
         self._room += [(0, 0)] * slots
-        self._bounds += [np.zeros((1, 1))] * slots
         self._sessions += [None] * slots
         self.slots = more
         self._buffers()
@@ -158,22 +161,24 @@ class Board:
         self._sessions[slot] = sessions
         _, rows, columns = worth.table.shape
         first, room = self._room[slot]
-        if worth.table.size > room:
-            first, room = self._used, worth.table.size
+        needed = worth.table.size + worth.bound.size
+        if needed > room:
+            first, room = self._used, needed
             if first + room > len(self._cells):
                 self._cells = np.concatenate(
                     [self._cells, np.zeros(max(room, len(self._cells)), dtype=np.float32)]
                 )
             self._used += room
             self._room[slot] = (first, room)
-        self._cells[first : first + worth.table.size] = worth.table.ravel()
+        bounds = first + worth.table.size
+        self._cells[first:bounds] = worth.table.ravel()
+        self._cells[bounds : first + needed] = worth.bound.ravel()
         self._audience[slot] = audience
-        self._first[slot] = first
+        self._first[slot], self._first_bound[slot], self._rows[slot] = first, bounds, rows
         self._kind_cells[slot] = rows * columns
         self.columns[slot], self._last_column[slot] = columns, columns - 1
         self._last_row[slot] = rows - 1
         self._per_row[slot] = left_per_second / worth.row_requests
-        self._bounds[slot] = worth.bound.astype(self._cells.dtype)  # rounded as cells are
         self.forget_rankings()
 
     def set_paper(self, slot: int, step_size: float, least: float, most: float) -> None:
@@ -243,25 +248,24 @@ class Board:
         return result
 
     def _rank(self, group: int, share: float) -> list[Rank]:
-        kinds = self._kinds[group][self._audience].tolist()
-        row = np.minimum(np.sqrt(self._rows_left * share) + 0.5, self._last_row)
-        rows = row.astype(np.int64).tolist()
         active = np.flatnonzero(np.isfinite(self.multipliers))
-        lucky = self._luck(self.weights[active]).tolist()
-        ranking = []
-        for slot, luck in zip(active.tolist(), lucky, strict=True):
-            kind, row = kinds[slot], rows[slot]
-            columns = int(self.columns[slot])
-            cell = int(self._first[slot] + kind * self._kind_cells[slot] + row * columns)
-            multiplier = float(self.multipliers[slot])
-            most = min(float(self._bounds[slot][kind, row]) / multiplier, float(self.most[slot]))
-            fresh = float(self._cells[cell]) / multiplier
-            if most > 0.0:
-                ranking.append(
-                    Rank(most * luck, slot, luck, fresh, cell, columns - 1, multiplier, most)
-                )
-        ranking.sort(reverse=True)
-        return ranking[:_RANKED]
+        kind = self._kinds[group][self._audience]
+        row = np.minimum(np.sqrt(self._rows_left * share) + 0.5, self._last_row).astype(np.int64)
+        bound = (self._first_bound + kind * self._rows + row)[active]
+        multiplier = self.multipliers[active]
+        luck = self._luck(self.weights[active])
+        most = np.minimum(self._cells.take(bound) / multiplier, self.most[active])
+        score = most * luck
+        wanted = np.count_nonzero(most > 0.0)
+        order = np.argsort(score, kind="stable")[::-1][: min(_RANKED, wanted)]
+        slot = active[order]
+        cell = (self._first + kind * self._kind_cells + row * self.columns)[slot]
+        multiplier = multiplier[order]
+        columns: tuple[FloatArray | IntArray, ...] = (
+            *(score[order], slot, luck[order], self._cells.take(cell) / multiplier, cell),
+            *(self._last_column[slot], multiplier, most[order]),
+        )
+        return list(map(Rank._make, zip(*(column.tolist() for column in columns), strict=True)))
 
     def exact(self, rank: Rank, group: int, part: float = 1.0) -> float:
         """What a request of a group is worth to a campaign of a ranking, in money.
@@ -270,8 +274,9 @@ class Board:
         """
         value = rank.fresh
         if rank.cell >= 0:
-            counted = min(self.counts.item(group, rank.slot), rank.last_column)
+            counted = self.counts.item(group, rank.slot)
             if counted:
+                counted = min(counted, rank.last_column)
                 whole = int(counted)
                 above, cell = counted - whole, rank.cell + whole
                 worth = self._cells.item(cell)

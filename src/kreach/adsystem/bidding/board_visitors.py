@@ -19,7 +19,7 @@ from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.recent_wins import DEFERRED_SECONDS, RecentWins
 from kreach.adsystem.measurement.memory_filter import MemoryFilter
 from kreach.adsystem.measurement.visitor_filter import VisitorFilter
-from kreach.adsystem.measurement.visitor_table import ModelProbability
+from kreach.adsystem.measurement.visitor_table import KINDS_AT_ONCE, ModelProbability
 from kreach.boundary.audience import Audience
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
@@ -147,10 +147,22 @@ class BoardVisitors(BoardValuation):
 
     def _row(self, table: ModelProbability, kind: int, whole: int) -> list[float]:
         """The values of a kind in the board's table, for more than so many draws."""
-        size = max(2 * len(self._rows.get(kind, [])), whole + 2, _FIRST_DRAWS)
-        row: list[float] = table(kind, np.arange(size, dtype=np.float64)).tolist()
-        self._rows[kind] = row
+        if kind not in self._rows:
+            self._begin_rows(table, kind)
+        row = self._rows[kind]
+        if whole + 1 >= len(row):
+            size = max(2 * len(row), whole + 2)
+            row = self._rows[kind] = table(kind, np.arange(size, dtype=np.float64)).tolist()
         return row
+
+    def _begin_rows(self, table: ModelProbability, kind: int) -> None:
+        """The values of a kind for few draws, and those of its neighbours."""
+        low = kind - kind % KINDS_AT_ONCE
+        block = range(low, min(low + KINDS_AT_ONCE, len(table.size)))
+        new = [each for each in block if each not in self._rows]
+        draws = np.tile(np.arange(_FIRST_DRAWS, dtype=np.float64), len(new))
+        values = table(np.repeat(np.array(new), _FIRST_DRAWS), draws)
+        self._rows.update(zip(new, values.reshape(len(new), -1).tolist(), strict=True))
 
     def load(self, groups: IntArray, impressions: IntArray) -> None:
         draws: FloatArray = impressions * np.float64(self.draws_per_impression)

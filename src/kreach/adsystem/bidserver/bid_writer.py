@@ -54,14 +54,13 @@ class BidWriter:
             "nurl": billing if profile.billing == "nurl" else (base + b"/openrtb2/win/", b""),
             "lurl": (base + b"/openrtb2/loss/", b"?reason=${AUCTION_LOSS}"),
         }
-        form = b'{"id":"%b","impid":%b,"price":%d.%03d,'
+        between, end = [], b","
         for name in ("burl", "lurl", "nurl"):
             if name in notices:
                 address, query = addresses[name]
-                address = address.replace(b"%", b"%%")
-                form += b'"%b":"%b%%b%b",' % (name.encode(), address, query)
-        self._form = form + b'"exp":%d,%b%b'
-        self._notices = len(set(notices))
+                between.append(b'%b"%b":"%b' % (end, name.encode(), address))
+                end = query + b'",'
+        self._addresses = (*between, end + b'"exp":')  # the token goes between these
         self.reads_data = "user.data" in profile.group_in
         self.reads_ext = "user.ext.data" in profile.group_in
         self._adid = "adid" in profile.extra
@@ -98,15 +97,18 @@ class BidWriter:
         extra = b"" if deal is None else b'"dealid":%b,' % as_json(deal)
         if self._adid:
             extra += b'"adid":%b,' % as_json(creative.creative.key)
-        return self._form % (
-            bid_id(token),
-            as_json(imp.id),
-            price_micros // MICROS_PER_CPM,
-            price_micros % MICROS_PER_CPM,
-            *(token,) * self._notices,
-            seconds,
-            extra,
-            creative.tail(imp),
+        return b"".join(
+            (
+                b'{"id":"',
+                bid_id(token),
+                b'","impid":',
+                as_json(imp.id),
+                b',"price":%d.%03d' % divmod(price_micros, MICROS_PER_CPM),
+                token.join(self._addresses),
+                b"%d," % seconds,
+                extra,
+                creative.tail(imp),
+            )
         )
 
     def response(self, request_id: str, bids: Sequence[bytes], currency: str) -> bytes:
@@ -115,10 +117,10 @@ class BidWriter:
         if end is None:
             end = b'],"seat":%b}],"cur":%b}' % (self._seat, as_json(currency))
             self._ends[currency] = end
-        head = b'{"id":%b,' % as_json(request_id)
+        own = as_json(request_id)
         if self._bidid:
-            head += b'"bidid":%b,' % as_json(request_id)
-        return b'%b"seatbid":[{"bid":[%b%b' % (head, b",".join(bids), end)
+            own += b',"bidid":' + own
+        return b"".join((b'{"id":', own, b',"seatbid":[{"bid":[', b",".join(bids), end))
 
     def no_bid(self, request_id: str, reason: str) -> bytes:
         """A response without bids, for exchanges that want to know why."""

@@ -1,9 +1,9 @@
 """Bid requests. The hot path: no disk, no network, few objects."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from time import perf_counter
 
 from kreach.adsystem.bidserver.bid_writer import BidWriter
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
@@ -85,9 +85,9 @@ class Bids:
 
     def answer(self, body: bytes, exchange: str = "") -> Response:
         """The answer to a bid request."""
-        begun = time.perf_counter()
+        begun = perf_counter()
         answer = self._decide(decode_request(body), exchange)
-        self._latency.observe(time.perf_counter() - begun)
+        self._latency.observe(perf_counter() - begun)
         return answer
 
     def _refuse(self, reason: str, request: BidRequest, writer: BidWriter) -> Response:
@@ -237,7 +237,7 @@ class Bids:
                 reason = "unknown catalogue"
                 continue
             for segment in data.segment:
-                group = bidder.catalogue.find(segment.id)
+                group = bidder.find_group(segment.id)
                 if group is not None:
                     return group, bidder, ""
             reason = "unknown group"

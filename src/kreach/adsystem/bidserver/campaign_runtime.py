@@ -313,6 +313,7 @@ class CampaignRuntime:
     end: float = field(init=False)
     requirements: Requirements = field(init=False)  # the same places are eligible for the same
     rotation: Rotation = field(init=False)
+    may_run: bool = field(init=False)  # it is running, with a creative
     _shading: Shading | None = None  # of first-price bids, since the last plan
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
@@ -333,6 +334,7 @@ class CampaignRuntime:
         self.start, self.end = campaign.start.timestamp(), campaign.end.timestamp()
         self.requirements = requirements_of(campaign)
         self.rotation = Rotation(campaign)
+        self.may_run = campaign.state == "running" and campaign.not_bidding is None
 
     @property
     def shading(self) -> Shading:
@@ -414,7 +416,7 @@ class CampaignRuntime:
 
     def demand(self, now: float) -> int:
         """What it can use of its family's budget, in micros."""
-        if self.campaign.state != "running" or self.campaign.not_bidding or now >= self.end:
+        if not self.may_run or now >= self.end:
             return 0
         purse = self.bidder.purse
         assert isinstance(purse, AccountPurse)
@@ -449,8 +451,6 @@ class CampaignRuntime:
 
     def can_bid(self, now: float) -> bool:
         """Whether it is running with a creative, in its flight, and can pay the smallest bid."""
-        if self.campaign.state != "running" or not self.start <= now < self.end:
-            return False
-        if self.campaign.not_bidding is not None:
+        if not self.may_run or not self.start <= now < self.end:
             return False
         return self.account.available(self.account.day_at(now)) >= self.min_micros

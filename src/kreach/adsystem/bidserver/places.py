@@ -107,9 +107,9 @@ def _banner_types(markup: str) -> frozenset[int]:
 
 def is_eligible(requirements: Requirements, request: BidRequest, imp: Imp) -> bool:
     """Whether a campaign may have a place: one of its creatives, in the open or by a deal."""
-    if (imp.pmp is not None or requirements.deals_only) and not _may_buy(requirements, imp):
+    creatives, _, deals_only = requirements
+    if (imp.pmp is not None or deals_only) and not _may_buy(requirements, imp):
         return False
-    creatives = requirements.creatives
     if len(creatives) == 1:
         return not mismatch(creatives[0], request, imp)
     return any(not mismatch(traits, request, imp) for traits in creatives)
@@ -132,12 +132,22 @@ def mismatch(traits: Traits, request: BidRequest, imp: Imp) -> str:
             return why
     if imp.secure and not traits.secure:
         return "secure"
-    if traits.kind == "banner":
-        return _banner(traits, imp.banner)
-    return _other_media(traits, imp)
+    banner = imp.banner
+    if traits.kind != "banner" or banner is None:
+        return _other_media(traits, imp)
+    for width, height in traits.sizes:
+        if banner.fits(width, height):
+            break
+    else:
+        return "size"
+    if banner.mimes or banner.btype or banner.battr or traits.expands or traits.apis:
+        return _banner_rules(traits, banner)
+    return ""
 
 
 def _other_media(traits: Traits, imp: Imp) -> str:
+    if traits.kind == "banner":
+        return "kind"
     if traits.kind == "video":
         return _video(traits, imp.video)
     if traits.kind == "audio":
@@ -172,19 +182,6 @@ def size_in(traits: Traits, banner: Banner) -> tuple[int, int] | None:
         if banner.fits(*size):
             return size
     return None
-
-
-def _banner(traits: Traits, banner: Banner | None) -> str:
-    if banner is None:
-        return "kind"
-    for width, height in traits.sizes:
-        if banner.fits(width, height):
-            break
-    else:
-        return "size"
-    if banner.mimes or banner.btype or banner.battr or traits.expands or traits.apis:
-        return _banner_rules(traits, banner)
-    return ""
 
 
 def _banner_rules(traits: Traits, banner: Banner) -> str:

@@ -11,6 +11,7 @@ __all__ = ["NO_LIMIT", "Account"]
 
 NO_LIMIT = 2**53
 """The budget of a family that has none, in micros: nobody spends as much, and floats hold it."""
+_DAY_MICROS = DAY_SECONDS * MICROSECONDS
 _ALL_DAYS = 0  # of a family, which has no budget by day
 _FADING = 8  # of the largest bid: half of it is left after 2^8·ln 2, some 180 smaller ones
 
@@ -73,7 +74,7 @@ class Account:
         passed = moment_micros - self._start_micros
         if self.steps:
             passed -= skipped_micros(self.steps, self._start_micros, moment_micros)
-        return passed // (DAY_SECONDS * MICROSECONDS)
+        return passed // _DAY_MICROS
 
     def day_at(self, now: float) -> int:
         """The day of the flight at a time in seconds."""
@@ -175,7 +176,7 @@ class Account:
             today = self._days[day] = [0, 0]
         if self.daily is not None:
             amount = min(amount, self._granted_on(day) - today[0] - today[1] - self.carried)
-        amount = min(amount, wanted)
+        amount = wanted if wanted < amount else amount
         if self.family is not None:
             amount = min(amount, self.family.available(_ALL_DAYS))
         if amount < minimum or amount <= 0:

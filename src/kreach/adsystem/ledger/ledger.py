@@ -128,7 +128,8 @@ class Ledger:
         if chunk != self._chunk:
             self._begin(chunk)
         self._current[sequence % _CHUNK] = _OUT
-        self._chunk_until[chunk] = max(self._chunk_until[chunk], expires)
+        until = self._chunk_until[chunk]
+        self._chunk_until[chunk] = expires if expires > until else until
         by_day = self._out.get(expires)
         if by_day is None:
             by_day = self._out[expires] = {}
@@ -139,9 +140,8 @@ class Ledger:
         else:
             sums[0] += micros
             sums[1] += 1
-        return Claim(
-            self.epoch, sequence, campaign, catalogue, group, micros, issued, expires, venue
-        )
+        bid = (sequence, campaign, catalogue, group, micros, issued, expires, venue, 0)
+        return tuple.__new__(Claim, (self.epoch, *bid))  # what `_make` does, in half the time
 
     def _begin(self, chunk: int) -> None:
         self._chunk = chunk

@@ -64,13 +64,14 @@ class Tokens:
         named.update(bidder.encode())
         self._keyed = hashlib.blake2b(key=named.digest(), digest_size=_SIGNATURE_BYTES)
         named.update(b"stream")
-        self._stream_key = named.digest()
+        self._stream = hashlib.blake2b(key=named.digest(), digest_size=_FORM.size)
 
     def make(self, claim: Claim) -> bytes:
         """The token of a claim."""
         body = _FORM.pack(_VERSION, *claim)
         signature = self._signature(body)
-        return _text(self._crypt(body, signature) + signature)
+        signed = self._crypt(body, signature) + signature
+        return b2a_base64(signed, newline=False).translate(_URL_SAFE, b"=")
 
     def read(self, token: str) -> Claim | None:
         """The claim of a token, or None if it is not one of ours."""
@@ -94,9 +95,10 @@ class Tokens:
 
     def _crypt(self, body: bytes, signature: bytes) -> bytes:
         """Encrypt, or decrypt."""
-        stream = hashlib.blake2b(signature, key=self._stream_key, digest_size=len(body)).digest()
-        mixed = int.from_bytes(body, "little") ^ int.from_bytes(stream, "little")
-        return mixed.to_bytes(len(body), "little")
+        stream = self._stream.copy()
+        stream.update(signature)
+        mixed = int.from_bytes(body, "little") ^ int.from_bytes(stream.digest(), "little")
+        return mixed.to_bytes(_FORM.size, "little")
 
     def _signature(self, body: bytes) -> bytes:
         signing = self._keyed.copy()  # the key is hashed once, not once for every bid

@@ -22,10 +22,13 @@ from kreach.numeric.meetings import PART_US
 from kreach.numeric.types import FloatArray, IntArray
 from kreach.numeric.visitors import compound
 
-__all__ = ["ModelProbability", "VisitorTable"]
+__all__ = ["KINDS_AT_ONCE", "ModelProbability", "VisitorTable"]
 
 Row = tuple[float, ...]
 _FIRST_ROWS = 16
+_FEW_ROWS = 64
+KINDS_AT_ONCE = 32
+"""Kinds whose first rows are made together: calls cost more than numbers."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,24 @@ class VisitorTable:
     def grow(self, kind: int, whole: int) -> list[Row]:
         """The rows of a kind of group, at least up to `whole` + 1 draws."""
         rows = self.rows[kind]
+        if not rows:
+            self._begin(kind)
         start = len(rows)
-        draws = np.arange(start, max(whole + 2, 2 * start, self._lengths[kind]), dtype=np.float64)
-        rows.extend(map(tuple, self.kind_probability().under(kind, draws).tolist()))
+        if whole + 1 >= start:
+            draws = np.arange(start, max(whole + 2, 2 * start), dtype=np.float64)
+            rows.extend(map(tuple, self.kind_probability().under(kind, draws).tolist()))
         return rows
+
+    def _begin(self, kind: int) -> None:
+        """Make the first rows of a kind, and of its neighbours that have none."""
+        low = kind - kind % KINDS_AT_ONCE
+        block = range(low, min(low + KINDS_AT_ONCE, len(self.rows)))
+        few = [each for each in block if self._lengths[each] <= _FEW_ROWS or each == kind]
+        new = [each for each in few if not self.rows[each]]
+        lengths = [self._lengths[each] for each in new]
+        draws = np.concatenate([np.arange(length, dtype=np.float64) for length in lengths])
+        made = self.kind_probability().under(np.repeat(np.array(new), lengths), draws).tolist()
+        stop = 0
+        for each, length in zip(new, lengths, strict=True):
+            start, stop = stop, stop + length
+            self.rows[each].extend(map(tuple, made[start:stop]))

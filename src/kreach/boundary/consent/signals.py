@@ -90,20 +90,30 @@ def read_signals(regs: object, consent: object, user_ext: object) -> Signals:
     us_privacy, gpp, sections = regs.us_privacy, regs.gpp, regs.gpp_sid
     ext = regs.ext
     if isinstance(ext, RegsExt):
-        coppa, gdpr, gpc = _either(coppa, ext.coppa), _either(gdpr, ext.gdpr), _either(gpc, ext.gpc)
-        us_privacy, gpp = _first(us_privacy, ext.us_privacy), _first(gpp, ext.gpp)
+        if ext.coppa is not None:
+            coppa = _either(coppa, ext.coppa)
+        if ext.gdpr is not None:
+            gdpr = _either(gdpr, ext.gdpr)
+        if ext.gpc is not None:
+            gpc = _either(gpc, ext.gpc)
+        if ext.us_privacy is not None:
+            us_privacy = _first(us_privacy, ext.us_privacy)
+        if ext.gpp is not None:
+            gpp = _first(gpp, ext.gpp)
         sections = ext.gpp_sid if sections is None else sections
     elif ext:  # something that is no object; an empty list is how some write an empty object
         gpp = gpp or UNREADABLE
-    if isinstance(user_ext, UserExt):
+    if user_ext is not None and isinstance(user_ext, UserExt):
         consent = _first(consent, user_ext.consent)
     if sections is not None:
         sections = _section_ids(sections)
         if sections == _UNREADABLE_IDS:  # all sections apply, and without a string that is unclear
             sections, gpp = None, gpp or UNREADABLE
+    if gdpr is not None:
+        gdpr = gdpr != 0 if gdpr.__class__ is int else is_set(gdpr)
     fields = (
         coppa is not None and coppa != 0 and is_set(coppa) is True,
-        None if gdpr is None else is_set(gdpr),
+        gdpr,
         "" if consent is None else _text(consent),
         "" if us_privacy is None else _text(us_privacy),
         "" if gpp is None else _text(gpp),
