@@ -13,7 +13,12 @@ from kreach.publisher.grouping import AtRandom, ByRates
 from kreach.publisher.grouping.base import form_groups
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.site_model import fit_site_model, history_to_fit
-from kreach.publisher.sorting_gain import _others_per_own, people_seen, sorting_gain
+from kreach.publisher.sorting_gain import (
+    _others_per_own,
+    people_grouped_by,
+    people_seen,
+    sorting_gain,
+)
 from kreach.publisher.visit_history import VisitHistory
 from kreach.publisher.visitor_fit import audience_of, true_reach
 from tests.publisher.visit_worlds import START_US, visit_world
@@ -160,6 +165,36 @@ def test_a_model_of_sorted_groups_is_fitted_on_people_seen_by_then() -> None:
     assert (history.at_us >= at_us[len(early)]).all()
     every = history_to_fit(visits, people, groups, AtRandom(), 0)
     assert (every.people, len(every)) == (60, len(user))
+
+
+def test_where_people_without_visits_are_grouped_everybody_was_grouped_then() -> None:
+    """A directory lists 80 people, of whom 60 have come: all of them had a group at all times."""
+    early, late = np.tile(np.arange(40), 6), np.tile(np.arange(20, 60), 6)
+    user = np.concatenate([early, late])
+    at_us = START_US + DAY_US // 24 * np.arange(len(user))
+    people = People(np.bincount(user, minlength=80), {})
+    groups = form_groups(people, 10, ByRates(), 0)
+    history = history_to_fit(Visits(user, at_us), people, groups, ByRates(), 0)
+    assert history.people == 80
+    assert len(history) == len(late)  # those who come for the first time included
+    grouped, number = people_grouped_by(np.bincount(early, minlength=80), people, everybody=True)
+    assert (grouped.count, number.tolist()) == (80, list(range(80)))
+    assert grouped.visits.tolist() == [6] * 40 + [0] * 40
+
+
+def test_first_comers_count_in_the_model_of_a_directory(
+    visits: Visits, before: Visits, people: People
+) -> None:
+    """A quarter of the people listed have not come yet; groups hold them, and in the flight they
+    come. Fitted on people seen by half of history alone, the model took the site for busier by
+    half, and reach came out 3.9 % too high where a tenth is won."""
+    assert 0.2 < (people.visits == 0).mean() < 0.3
+    groups = form_groups(people, SIZE, ByRates(), 0)
+    model = fit_site_model(before, people, groups, ByRates(), 0, silent, replays=False).model
+    assert model is not None
+    later = np.count_nonzero(visits.at_us >= START_US + 14 * DAY_US)
+    assert model.requests_per_person_day == pytest.approx(later / 14.0 / PEOPLE, rel=0.03)
+    assert reach(visits, model, groups.group_of(), 0.1) == pytest.approx(1.0, abs=0.02)
 
 
 def test_without_enough_people_by_then_everybody_is_grouped() -> None:

@@ -140,7 +140,7 @@ class ServedBidder:
                 task = self.bidder.plan_task(runtime, now)
                 if task is not None:
                     self.bidder.adopt(runtime, *task.run())
-                    self.deliveries[runtime.number].shortfall = runtime.shortfall
+                self.deliveries[runtime.number].shortfall = runtime.shortfall
 
     def request(self, at: int, group: int, now: float, price: float, person: int = 0) -> int | None:
         """A request and its auction, won by at least the price; the campaign that won it.

@@ -1,9 +1,12 @@
 """The visit model of a build: which history it is fitted on, its errors, and what a build says.
 
 Groups formed by visits look perfectly even on the visits that formed them. Their model is therefore
-fitted as their dispersion is (`crossfit.py`): the same strategy forms groups of the people seen in
-the earlier half of history, and the model is fitted on the later half. Groups formed by all of
-history are better sorted, which `sorting_gain.py` allows for.
+fitted as their dispersion is (`crossfit.py`): the same strategy forms groups by the earlier half of
+history, and the model is fitted on the later half. Groups hold the people seen by then, as those of
+the build hold the people seen by now. Where a build also groups people whom it has not seen, groups
+formed earlier hold everybody too: people who come for the first time are then part of the traffic
+that the model is fitted on, as they are part of the flight's. Groups formed by all of history are
+better sorted, which `sorting_gain.py` allows for.
 """
 
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from kreach.publisher.directory import Visits
 from kreach.publisher.grouping.base import FORMED_BY_VISITS, Assignment, Strategy, form_groups
 from kreach.publisher.people import People
 from kreach.publisher.replay import replay_errors
-from kreach.publisher.sorting_gain import people_seen, sorting_gain
+from kreach.publisher.sorting_gain import people_grouped_by, sorting_gain
 from kreach.publisher.visit_fit import FitQuality, fit_visit_model, too_little_history
 from kreach.publisher.visit_history import VisitHistory, round_steps
 
@@ -101,7 +104,8 @@ def history_to_fit(
         return VisitHistory.of(visits.user, assignment.group_of(), visits.at_us, seed)
     middle = len(visits) // 2
     earlier = np.bincount(visits.user[:middle], minlength=people.count)
-    then, number = people_seen(earlier, people)  # nobody else would be in groups formed then
+    unseen = bool((people.visits == 0).any())
+    then, number = people_grouped_by(earlier, people, everybody=unseen)
     if then.count < 2 * assignment.group_size:
         then, number = People(earlier, people.attributes), np.arange(people.count)
     like = form_groups(then, assignment.group_size, strategy, seed)

@@ -18,7 +18,7 @@ from kreach.publisher.meeting_table import pairs_within
 from kreach.publisher.people import Attribute, People
 from kreach.publisher.visit_history import sessions
 
-__all__ = ["people_seen", "sorting_gain"]
+__all__ = ["people_grouped_by", "people_seen", "sorting_gain"]
 
 _MAX_PEOPLE = 100_000
 _MAX_GAIN = 1.5
@@ -37,10 +37,23 @@ def people_seen(visits: IntArray, people: People) -> tuple[People, IntArray]:
     return People(visits[known], attributes), number
 
 
+def people_grouped_by(
+    visits: IntArray, people: People, *, everybody: bool
+) -> tuple[People, IntArray]:
+    """Who would be in groups formed by these visits, and their new number by the old one.
+
+    Those seen by then; `everybody` where a build also groups people whom it has not seen.
+    """
+    if everybody:
+        return People(visits, people.attributes), np.arange(people.count)
+    return people_seen(visits, people)
+
+
 def sorting_gain(
     visits: Visits, people: People, group_size: int, strategy: Strategy, seed: int
 ) -> float:
     """The factor by which a session meets more sessions of others in better sorted groups."""
+    everybody = bool((people.visits == 0).any())
     if people.count > _MAX_PEOPLE:
         chosen = np.random.default_rng(seed).permutation(people.count) < _MAX_PEOPLE
         people, number = people_seen(np.where(chosen, np.maximum(people.visits, 1), 0), people)
@@ -51,7 +64,7 @@ def sorting_gain(
     advantages = []
     for length in (half // 2, half):
         earlier = np.bincount(visits.user[:length], minlength=people.count)
-        then, number = people_seen(earlier, people)
+        then, number = people_grouped_by(earlier, people, everybody=everybody)
         if then.count < 2 * group_size:
             return 1.0
         user = number[later.user]

@@ -3,9 +3,16 @@
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from kreach.adsystem.bidding.market import LogNormalMarket
+from kreach.adsystem.bidding.plan import Plan
+from kreach.adsystem.bidding.responses import market_response
 from kreach.adsystem.reports.pacing import last_pace
+from kreach.adsystem.settings import BidderSettings
+from kreach.lab.auctions import Stream
+from kreach.lab.served import Delivery, ServedBidder, serve
 from tests.adsystem.bidserver.sample_bidders import (
     NOW,
     ManualClock,
@@ -61,3 +68,54 @@ def test_a_limit_that_was_set_is_in_force_before_the_first_plan(
         pace = last_pace(exchange.state.store, 1)
     assert pace is not None
     assert pace.max_cost_per_reach == pytest.approx(0.002)
+
+
+def _bidder(budget: float, hours: float, daily: float | None = None) -> tuple[ServedBidder, int]:
+    """One campaign alone, on six large groups."""
+    settings = BidderSettings(market_mu=float(np.log(1_000.0)))
+    bidder = ServedBidder(np.full(6, 2_000), None, NOW.timestamp() - 1.0, settings)
+    end = NOW + timedelta(hours=hours)
+    campaign = sample_campaign(
+        budget=budget, daily_budget=daily, start=NOW, end=end, max_cpm=10_000.0
+    )
+    return bidder, bidder.add(campaign)
+
+
+def _delivered(budget: float, hours: float, daily: float | None = None) -> Delivery:
+    """A request a minute, of each group in turn; everything costs 1."""
+    bidder, number = _bidder(budget, hours, daily)
+    minutes = np.arange(int(hours * 60))
+    at = NOW.timestamp() + 60.0 * minutes
+    stream = Stream(minutes, minutes % 6, at, np.ones(len(minutes)), 0)
+    return serve(bidder, stream)[number]
+
+
+def test_a_budget_that_the_price_of_an_impression_does_not_divide_says_so() -> None:
+    delivery = _delivered(budget=4.5, hours=8.0)
+    assert delivery.spend == pytest.approx(4.0)
+    assert delivery.shortfall == "budget left is less than the price of an impression"
+
+
+def test_a_daily_budget_that_binds_is_the_reason() -> None:
+    delivery = _delivered(budget=12.0, hours=48.0, daily=4.0)
+    assert delivery.spend == pytest.approx(8.0)
+    assert delivery.shortfall == "daily budget"
+
+
+def test_a_budget_that_was_spent_needs_no_reason() -> None:
+    delivery = _delivered(budget=4.0, hours=8.0)
+    assert delivery.spend == pytest.approx(4.0)
+    assert delivery.shortfall is None
+
+
+def test_what_is_left_when_the_flight_ends_has_a_reason() -> None:
+    """A plan expects to spend everything until the end; by then it cannot."""
+    bidder, number = _bidder(budget=40.0, hours=10.0)
+    runtime = bidder.runtime(number)
+    plan = Plan(1.0, [None], 40.0, 40.0, market_response(LogNormalMarket(0.0, 1.0)))
+    runtime.note_plan(plan, NOW.timestamp() + 9.0 * 3_600.0)
+    assert runtime.shortfall is None
+    runtime.note_plan(plan, NOW.timestamp() + 9.9 * 3_600.0)
+    assert runtime.shortfall == "too few eligible requests left"
+    runtime.account.book(39_000_000, 0)
+    assert runtime.shortfall is None

@@ -130,7 +130,7 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
     metrics.gauge("multiplier", what, multipliers, "campaign")
     what = "Most that a further reach may cost, by campaign"
     metrics.gauge("max_cost_per_reach", what, max_costs, "campaign")
-    what = "1 while the plan cannot spend the budget (status says why), by campaign"
+    what = "1 while the budget will not be spent (status says why), by campaign"
     metrics.gauge("under_delivery", what, short, "campaign")
 
     def plan_lag() -> float:

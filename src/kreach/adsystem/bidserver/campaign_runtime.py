@@ -50,6 +50,8 @@ _MAX_KINDS = 2_000
 _MAX_SAMPLED = 10_000.0
 _PASSING_STEP = 0.01
 _LIMITED = 0.98  # of a budget: with less of it a plan is limited by the family's
+_DELIVERED = 0.95  # of a budget: what is left of one that was spent so far needs no reason
+_LAST = 0.02  # of a flight: what plans then have left of a budget they spend no more
 _LEFT_BY_FAMILY = 1.0 / 1.2  # of the value: below, the family's cap is what a plan lacks
 _USABLE_GROWTH = 1.5  # of what a plan can use, from plan to plan
 
@@ -318,7 +320,7 @@ class CampaignRuntime:
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
     weight: float = 1.0  # money left per second of flight left: its claim to requests
-    shortfall: str | None = None  # why the plan cannot spend the budget
+    _shortfall: str | None = None  # why the budget cannot be spent, as of the last plan
     usable: float | None = None  # of the budget, where plans could not spend what they had
     passing: float = 1.0  # of its bids lately: the part that the publisher did not drop
     bids: int = 0
@@ -358,6 +360,12 @@ class CampaignRuntime:
     def forget_shading(self) -> None:
         """What the bidder believes of its market has changed."""
         self._shading = None
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why the budget cannot be spent; None if it can, or if nearly all of it has been."""
+        spent_enough = self.account.left() <= (1.0 - _DELIVERED) * self.account.budget
+        return None if spent_enough else self._shortfall
 
     @property
     def eligible_share(self) -> float:
@@ -425,7 +433,7 @@ class CampaignRuntime:
 
     def note_plan(self, plan: Plan, now: float) -> None:
         """Why a new plan cannot spend the campaign's budget, and what it could use of it."""
-        self.shortfall = plan.shortfall
+        self._shortfall = plan.shortfall or self._money_that_stays(now)
         bidder = self.bidder
         if self.account.family is None or not isinstance(bidder, PlanningBidder):
             return
@@ -440,14 +448,31 @@ class CampaignRuntime:
                 isinstance(valuation, FamilyMember)
                 and valuation.left_by_family(now) < _LEFT_BY_FAMILY
             ):
-                self.shortfall = "cap of the family"
+                self._shortfall = "cap of the family"
             return
         if self.usable is not None:  # by and by: others plan with what it does not use
             self.usable = (
                 None if _USABLE_GROWTH * self.usable >= own else (_USABLE_GROWTH * self.usable)
             )
         if purse.share(now) < _LIMITED * own:
-            self.shortfall = "budget of the family"
+            self._shortfall = "budget of the family"
+
+    def _money_that_stays(self, now: float) -> str | None:
+        """Why a part of the budget will be left although the plan expects to spend it.
+
+        A plan spends fractions of an impression, and expects what comes on average: a budget worth
+        a handful of impressions cannot be divided, and nothing makes up for chance at the end.
+        """
+        account, purse = self.account, self.bidder.purse
+        assert isinstance(purse, AccountPurse)
+        left = account.left()
+        if account.daily is not None and purse.own_plannable(now) * MICROS < _LIMITED * left:
+            return "daily budget"
+        if left < account.usual_price:
+            return "budget left is less than the price of an impression"
+        if self.end - now <= _LAST * (self.end - self.start):
+            return "too few eligible requests left"
+        return None
 
     def can_bid(self, now: float) -> bool:
         """Whether it is running with a creative, in its flight, and can pay the smallest bid."""

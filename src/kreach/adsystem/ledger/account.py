@@ -13,6 +13,7 @@ NO_LIMIT = 2**53
 """The budget of a family that has none, in micros: nobody spends as much, and floats hold it."""
 _DAY_MICROS = DAY_SECONDS * MICROSECONDS
 _ALL_DAYS = 0  # of a family, which has no budget by day
+_PRICES = 8  # impressions that the usual price is a mean of, about
 _FADING = 8  # of the largest bid: half of it is left after 2^8·ln 2, some 180 smaller ones
 
 
@@ -34,6 +35,7 @@ class Account:
     run until the last of them must have expired.
 
     `largest_bid` is the largest amount that a bid wanted lately: grants should hold several.
+    `usual_price` is what an impression cost lately, 0 before the first of this run.
 
     The account of a campaign in a family has that of the `family`, for which the same holds with
     the bids of all members. A bid is reserved in both or in neither, and what becomes of it is
@@ -54,6 +56,7 @@ class Account:
         self.carried_until = 0.0
         self.granted = 0
         self.largest_bid = 0
+        self.usual_price = 0
         self.day_grants: dict[int, int] | None = None  # None: all of a day's budget is ours
         self.spent_elsewhere = 0
         self.spent_elsewhere_on: dict[int, int] = {}
@@ -201,6 +204,8 @@ class Account:
         assert 0 <= price <= amount
         self.release(amount, day)
         self.book(price, day)
+        usual = self.usual_price
+        self.usual_price = usual + (price - usual) // _PRICES if usual else price
 
     def hold_carried(self, amount: int, day: int) -> bool:
         """Reserve what a bid of an earlier run may cost; False if it cannot have been open."""

@@ -504,9 +504,10 @@ class Pace(Document, frozen=True, kw_only=True):
 
     `cost_per_reach` is what a further reach may cost by the plan in force: 1/λ. The newest record
     of a campaign also has the limit of that, `max_cost_per_reach`: the campaign's own, or the
-    default by the market as it is known. `under_delivery` says why the plan cannot spend the
-    budget: too few eligible requests, the bid limit, other campaigns, that limit, or the budget
-    or the cap of the campaign's family. `open_exposure_micros` is what bids that are out may still
+    default by the market as it is known. `under_delivery` says why the
+    budget will not be spent: too few eligible requests (left), the bid limit, other campaigns, that
+    limit, the daily budget, less left than an impression costs, or the budget or the cap of the
+    campaign's family. `open_exposure_micros` is what bids that are out may still
     cost, also beyond a budget that was lowered since. `conflicts` counts impressions for which
     notices named several prices: the first one is booked.
     """
