@@ -18,6 +18,7 @@ import pytest
 __all__ = ["SLOW", "guard_quick_tests", "mark_tier", "running"]
 
 _STARTERS = {
+    "NatsServer": "process",
     "Popen": "process",
     "ProcessPoolExecutor": "process",
     "RedisServer": "redis",
@@ -28,7 +29,7 @@ _STARTERS = {
     "sync_playwright": "browser",
 }
 _OWN = ("tests.", "simulations.", "kreach.lab.processes")
-_PROGRAMS = ("python", "java", "redis-server", "chrom", "kreach")  # libraries may start others
+_PROGRAMS = ("python", "java", "redis-server", "nats-server", "chrom", "kreach")  # libraries may start others
 
 # Files whose other tests take nine seconds or more in all, by the durations of a full run.
 SLOW = (

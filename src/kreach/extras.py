@@ -14,6 +14,9 @@ EXTRAS = {
     "spark": ("pyspark",),
     "redis": ("redis",),
     "dp": ("opendp",),
+    "kafka": ("confluent_kafka",),
+    "nats": ("nats",),
+    "object-store": ("obstore",),
 }
 
 

@@ -17,6 +17,7 @@ SECTIONS = (
     "adsystem",
     "bidder",
     "redis",
+    "shipping",
     "reporting",
     "guard",
     "noise",
