@@ -54,8 +54,7 @@ class NatsServer:
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        if not self._prefix:
-            _wait_for(self._host, self.port)
+        _wait_for(self._host, self.port)
 
     def kill(self) -> None:
         """As the power would."""
@@ -165,16 +164,18 @@ class _Visit(socketserver.BaseRequestHandler):
                     if not data or owner.down:
                         break
                     if owner.failing:
-                        here.sendall(b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n"
-                                     b"connection: close\r\n\r\n")
+                        here.sendall(
+                            b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n"
+                            b"connection: close\r\n\r\n"
+                        )
                         break
                     there.sendall(data)
                 except OSError:
                     break
-            with_shutdown(here)
+            _hang_up(here)
 
 
-def with_shutdown(connection: socket.socket) -> None:
+def _hang_up(connection: socket.socket) -> None:
     """End a connection in both directions."""
     try:
         connection.shutdown(socket.SHUT_RDWR)

@@ -2,7 +2,7 @@
 
 import random
 
-from kreach.adsystem.shipping.file_store import FilesUnavailable, FileStore
+from kreach.adsystem.shipping.file_store import FileStore, FilesUnavailable
 from kreach.adsystem.shipping.settings import ShippingSettings
 
 
