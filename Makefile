@@ -18,6 +18,7 @@ test: .venv/ready
 	@$(SHELL) tools/find_browser.sh
 	@$(SHELL) tools/find_faketime.sh
 	@$(SHELL) tools/find_postgres.sh
+	@$(SHELL) tools/find_nats.sh
 	$(RUN)pytest $(SPREAD)
 
 # Everything that starts no JVM, browser, Redis or other process.

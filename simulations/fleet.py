@@ -53,25 +53,28 @@ def free_port() -> int:
 class RedisServer:
     """A Redis that can be killed, started empty and held up."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1", prefix: Sequence[str] = ()) -> None:
+        """`prefix`: of its command, to run it in a network namespace."""
         self._folder, self.port = folder, free_port()
+        self._host, self._prefix = host, prefix
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self._host}:{self.port}/0"
 
     def start(self) -> None:
         """Start it, with nothing in it."""
-        command = [redis_server_command(), "--port", str(self.port), "--bind", "127.0.0.1"]
+        command = [*self._prefix, redis_server_command(), "--port", str(self.port)]
+        command += ["--bind", self._host, "--protected-mode", "no"]
         command += ["--save", "", "--appendonly", "no", "--dir", str(self._folder)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         until = time.monotonic() + 20.0
         while time.monotonic() < until:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+                socket.create_connection((self._host, self.port), 1.0).close()
                 return
             except OSError:
                 time.sleep(0.02)

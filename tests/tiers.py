@@ -18,6 +18,7 @@ import pytest
 __all__ = ["SLOW", "guard_quick_tests", "mark_tier", "running"]
 
 _STARTERS = {
+    "NatsServer": "process",
     "Popen": "process",
     "ProcessPoolExecutor": "process",
     "RedisServer": "redis",
@@ -33,6 +34,7 @@ _PROGRAMS = (
     "python",
     "java",
     "redis-server",
+    "nats-server",
     "chrom",
     "kreach",
     "postgres",

@@ -58,7 +58,9 @@ def main(archive: Path) -> None:
             wait_for(f"http://127.0.0.1:{BIDDER}/readyz", ended)
         done("kreach serve bidder: healthy, ready, stopped by SIGTERM")
         demo = ("demo", "--host", "0.0.0.0", "--port", str(CONSOLE))
-        with image.serving(image.data("demo"), *demo, "--people", "1000", "--minutes", "2") as ended:
+        with image.serving(
+            image.data("demo"), *demo, "--people", "1000", "--minutes", "2"
+        ) as ended:
             wait_for(f"http://127.0.0.1:{CONSOLE}/readyz", ended)
             assert b"kreach" in wait_for(f"http://127.0.0.1:{CONSOLE}/", ended)
         done("kreach demo: the console answers")
@@ -146,7 +148,9 @@ class Image:
         process["args"] = [*self._entrypoint, *arguments]
         config["process"] = process | {"capabilities": none}
         config["root"]["readonly"] = True
-        kept = [mount for mount in config["mounts"] if mount["destination"] not in ("/data", "/tmp")]
+        kept = [
+            mount for mount in config["mounts"] if mount["destination"] not in ("/data", "/tmp")
+        ]
         config["mounts"] = [
             *kept,
             {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},

@@ -17,6 +17,9 @@ EXTRAS = {
     "redis": ("redis",),
     "dp": ("opendp",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "kafka": ("confluent_kafka",),
+    "nats": ("nats",),
+    "object-store": ("obstore",),
 }
 
 

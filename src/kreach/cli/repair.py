@@ -8,15 +8,11 @@ import typer
 
 from kreach.cli.common import ConfigFile, Json
 from kreach.cli.serve import Config
+from kreach.errors import KreachError
 
 __all__ = ["repair"]
 
 repair = typer.Typer(help="Repair a store after a fault.")
-
-
-@repair.callback()
-def _group() -> None:
-    """Have a command name although there is one command only."""
 
 
 @repair.command()
@@ -53,3 +49,49 @@ def clock(
         typer.echo("repaired: the bidder continues from the machine's clock when it is started")
     elif facts.doubt is not None or facts.rows_in_future or facts.files_in_future:
         typer.echo("if the machine's clock is right, stop the bidder and add --write")
+
+
+@repair.command()
+def bidder(
+    config: Config = None,
+    name: Annotated[str | None, typer.Option(help="The bidder; default: name of [bidder].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Rebuild the folder of a bidder whose disk is lost, from the stream and shipped files.
+
+    The bidder must not run anywhere. What it spent is counted from stream and files, and what Redis
+    has set aside for it stays set aside until its last bids have expired. Example:
+
+    kreach repair bidder --config kreach.toml --name b1
+    """
+    from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
+    from kreach.adsystem.sharing.recovery import adopt_leases
+    from kreach.adsystem.sharing.redis_client import RedisUnavailable
+    from kreach.adsystem.shipping.rebuild import rebuild_bidder
+    from kreach.adsystem.shipping.settings import ShippingSettings
+    from kreach.adsystem.store_layout import bidder_store
+    from kreach.service.logs import Log
+
+    file = ConfigFile(config)
+    settings = file.load(BidderSettings, "bidder")
+    shipping, redis = file.load(ShippingSettings, "shipping"), file.load(RedisSettings, "redis")
+    name = name or settings.name
+    redis.check_name(name)
+    if name is None or not shipping.enabled:
+        raise KreachError("[shipping] and the name of a bidder are required: nothing was shipped")
+    folder = bidder_store(file.load(AdSystemSettings, "adsystem"), name).store
+    facts = rebuild_bidder(folder, name, shipping)
+    try:
+        raised = adopt_leases(name, folder, redis, Log("repair"))
+    except RedisUnavailable as error:
+        raise KreachError(
+            f"{folder} is rebuilt, but Redis was not asked what it has set aside ({error}): delete "
+            "the folder and try again when Redis can be reached"
+        ) from None
+    document = {**facts.document(), "raised_micros": raised}
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    for field, value in document.items():
+        typer.echo(f"{field.replace('_', ' ')}: {value if value or value == 0 else '-'}")
+    typer.echo(f"rebuilt: start bidder {name} with this store")

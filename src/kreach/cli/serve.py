@@ -75,6 +75,8 @@ def bidder(
     from kreach.adsystem.bidserver.service import BidderState
     from kreach.adsystem.check import check_adsystem
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
+    from kreach.adsystem.shipping.check import check_shipping
+    from kreach.adsystem.shipping.settings import ShippingSettings
     from kreach.adsystem.store_layout import bidder_store
     from kreach.service.clock import ClockSettings
     from kreach.service.connections import ServerSettings
@@ -89,12 +91,15 @@ def bidder(
     limits = file.load(ServerSettings, "server")
     redis = file.load(RedisSettings, "redis")
     redis.check_name(settings.name)
+    shipping = file.load(ShippingSettings, "shipping")
+    shipping.check_bidder(settings.name, settings.token_key)
     shared = bidder_store(shared, settings.name)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
         profiles = {"profiles": sorted(profiles_by_exchange(settings))[1:]}  # "" has no name
-        _show_check(check_adsystem(shared) | profiles | _check_edges(file, limits), as_json)
+        facts = check_adsystem(shared) | check_shipping(shipping) | profiles
+        _show_check(facts | _check_edges(file, limits), as_json)
         return
     tracer = _tracer(file, "bidder")
     listener = bind(settings.host, settings.port)
@@ -111,7 +116,15 @@ def bidder(
     times = file.load(ClockSettings, "clock")
     times.check_host(settings.host)
     clock = times.steady
-    state = BidderState(shared, settings, log, redis=redis, clock=clock, reload=reload_settings)
+    state = BidderState(
+        shared,
+        settings,
+        log,
+        redis=redis,
+        shipping=shipping,
+        clock=clock,
+        reload=reload_settings,
+    )
     sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
     site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
     run(site, log, listener, {signal.SIGHUP: state.reload}, hot, limits, tracer=tracer)
@@ -144,6 +157,9 @@ def reporting(
         ReportingSettings,
     )
     from kreach.adsystem.sharing.campaign_feed import CampaignFeed
+    from kreach.adsystem.shipping.check import check_shipping
+    from kreach.adsystem.shipping.mirrors import LogMirrors
+    from kreach.adsystem.shipping.settings import ShippingSettings
     from kreach.service.clock import ClockSettings
     from kreach.service.connections import ServerSettings
     from kreach.service.logs import Log
@@ -158,12 +174,14 @@ def reporting(
     noise = file.load(NoiseSettings, "noise")
     if settings.keys and "bidder" in file.document:  # there are advertisers
         check_closing(file.load(BidderSettings, "bidder"), guard, noise)
+    shipping = file.load(ShippingSettings, "shipping")
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
         keys = count_keys(shared.store) if settings.keys else "not required"
         facts = check_adsystem(shared, guard) | check_noise(noise, shared.store) | {"keys": keys}
-        _show_check(facts | _check_edges(file, limits), as_json)
+        facts |= check_shipping(shipping) | _check_edges(file, limits)
+        _show_check(facts, as_json)
         return
     log = Log("reporting")
     tracer = _tracer(file, "reporting")
@@ -177,7 +195,11 @@ def reporting(
     times = file.load(ClockSettings, "clock")
     times.check_host(settings.host)
     clock = times.steady()
-    app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders)
+    mirrors = None
+    if shipping.enabled:
+        names = shipping.bidders or redis.bidders
+        mirrors = LogMirrors(shared.store, names, shipping, log)
+    app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders, mirrors)
     listener = bind(settings.host, settings.port)
     run(app, log, listener, {signal.SIGHUP: refuse_reload}, limits=limits, tracer=tracer)
 

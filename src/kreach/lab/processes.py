@@ -28,15 +28,22 @@ class ModuleProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
-        """`environment` is added to this process's, without its KREACH_ settings."""
+        """`environment` is added to this process's, without its KREACH_ settings.
+
+        `prefix` is a command that becomes this one, such as `ip netns exec NAME`.
+        """
         self.log = log
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("KREACH_")}
         with log.open("ab") as file:
             self._log_start = file.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [*prefix, sys.executable, "-m", *command],
                 stdout=file,
                 stderr=file,
                 env=inherited | dict(environment or {}),
@@ -94,6 +101,7 @@ class ServiceProcess(ModuleProcess):
         log: Path,
         port: int = 0,
         environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         command = ["kreach", "serve", service, "--config", str(config), "--port", str(port)]
-        super().__init__(command, log, environment)
+        super().__init__(command, log, environment, prefix)

@@ -133,6 +133,11 @@ class FleetBidder(ServedBidder):
         """Requests by group, by catalogue version."""
         return {self.bidder.catalogue.version: self.bidder.traffic}
 
+    @property
+    def replicated_row(self) -> int | None:
+        """Disks do not get lost in simulations."""
+        return None
+
     def now(self) -> float:
         """Simulated seconds since 1970."""
         return self._at

@@ -21,6 +21,7 @@ SECTIONS = (
     "adsystem",
     "bidder",
     "redis",
+    "shipping",
     "reporting",
     "guard",
     "noise",

@@ -3,6 +3,8 @@
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from math import isfinite
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -28,7 +30,7 @@ from kreach.adsystem.log.request_counts import RequestCounts
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.policy import Policy
-from kreach.adsystem.reports.report import Health
+from kreach.adsystem.reports.report import Health, LogSource
 from kreach.adsystem.reports.service import ReportService
 from kreach.adsystem.settings import (
     AdSystemSettings,
@@ -36,6 +38,7 @@ from kreach.adsystem.settings import (
     NoiseSettings,
     ReportingSettings,
 )
+from kreach.adsystem.shipping.mirrors import LogMirrors
 from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
@@ -67,10 +70,12 @@ def reporting_app(
     guard: GuardSettings | None = None,
     noise: NoiseSettings | None = None,
     bidders: Sequence[str] = (),
+    mirrors: LogMirrors | None = None,
 ) -> FastAPI:
     """The service over a store, which is opened now and closed at the end.
 
-    `bidders` names those that share the store, if they have names.
+    `bidders` names those that share the store, if they have names. `mirrors` bring the logs of
+    those on other machines; they run as long as the service.
 
     The clock (seconds since 1970) decides which keys have expired, how fast rate limits refill, and
     what an advertiser may see. Without keys everybody is an operator.
@@ -81,7 +86,8 @@ def reporting_app(
     with ExitStack() as opened:  # closes what is open if a later step fails
         counted = settings.traffic == "counted"
         requests = RequestCounts(shared.store, bidders) if counted else None
-        store = ReportContext(shared, settings.memory, log, requests)
+        sources = tuple if mirrors is None else partial(_sources, mirrors)
+        store = ReportContext(shared, settings.memory, log, requests, sources)
         opened.callback(store.close)
         operators = ReportService(store, OpenPolicy(store), clock)
         ring: KeyRing | None = None
@@ -89,8 +95,10 @@ def reporting_app(
         if settings.keys:
             ring = KeyRing(shared.store, clock, log)
             opened.callback(ring.close)
+            # what is closed for advertisers stays closed: not before all rows of it are here
+            settled = clock if mirrors is None else mirrors.complete_clock(clock)
             policy = advertiser_policy(
-                store, guard or GuardSettings(), noise or NoiseSettings(), clock
+                store, guard or GuardSettings(), noise or NoiseSettings(), settled
             )
             reviewed = shared.creative_review == "required"
             advertisers = ReportService(store, policy, clock, review_required=reviewed)
@@ -100,12 +108,16 @@ def reporting_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if mirrors is not None:
+            mirrors.start()
         if ring is not None:
             ring.start()
             if not len(ring):
                 log.warning("no keys yet: every request will be refused")
         yield
         services.close()
+        if mirrors is not None:
+            mirrors.close()
 
     app = FastAPI(
         title="kreach reporting",
@@ -130,6 +142,21 @@ def reporting_app(
     add_routes(app, services)
     describe(app)
     return app
+
+
+def _sources(mirrors: LogMirrors) -> tuple[LogSource, ...]:
+    """How fresh the logs of bidders on other machines are."""
+    return tuple(
+        LogSource(
+            bidder=one.bidder,
+            ready=one.ready,
+            stale=mirrors.is_stale(one),
+            seconds_behind=round(one.seconds_behind, 3) if isfinite(one.seconds_behind) else None,
+            rows_behind=one.rows_behind,
+            failure=one.failure,
+        )
+        for one in mirrors.statuses()
+    )
 
 
 def _checks(settings: ReportingSettings) -> RequestChecks:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Response
@@ -14,7 +15,7 @@ from kreach.adsystem.api.errors import json_response
 from kreach.adsystem.api.scope import CampaignScope
 from kreach.adsystem.api.workers import FairWorkers, Workers
 from kreach.adsystem.reports.context import ReportContext
-from kreach.adsystem.reports.report import Readiness
+from kreach.adsystem.reports.report import LogSource, Readiness
 from kreach.adsystem.reports.service import ReportService
 from kreach.adsystem.settings import AdvertiserLimits
 from kreach.service.metrics import Metrics
@@ -76,11 +77,40 @@ class Services:
             return {"": max(time.time() - newest, 0.0)} if newest else {}
 
         metrics.gauge("newest_row_age_seconds", "Age of the newest row that was read", age)
+        self._add_source_gauges()
         if advertisers is not None:
             what = "Questions of advertisers that were not answered in full, by reason"
             metrics.tally("suppressed", what, advertisers.suppressions.by_reason, "reason")
         for name in ("managing", "measuring", "planning"):
             metrics.gauge(f"{name}_under_way", f"Requests under way, {name}", self._waiting(name))
+
+    def _add_source_gauges(self) -> None:
+        def by_bidder(value: Callable[[LogSource], float]) -> Callable[[], dict[str, float]]:
+            return lambda: {one.bidder: value(one) for one in self.store.sources()}
+
+        for name, what, value in (
+            (
+                "source_behind_seconds",
+                "Age of the newest that came from a bidder on another machine",
+                lambda one: math.inf if one.seconds_behind is None else one.seconds_behind,
+            ),
+            (
+                "source_behind_rows",
+                "Impressions that a bidder published and that are not here yet",
+                lambda one: one.rows_behind,
+            ),
+            (
+                "source_failing",
+                "1 while stream or files of a bidder cannot be read",
+                lambda one: float(one.failure is not None),
+            ),
+            (
+                "source_ready",
+                "1 once the log of a bidder is here in full",
+                lambda one: float(one.ready),
+            ),
+        ):
+            self.metrics.gauge(name, f"{what}, by bidder", by_bidder(value), "bidder")
 
     def _waiting(self, name: str) -> Callable[[], dict[str, float]]:
         workers: Workers | FairWorkers = getattr(self, name)
@@ -164,7 +194,8 @@ class HealthCheck:
         """The status alone, for callers without a key."""
         async with self._lock:
             if time.monotonic() - self._checked_at >= _HEALTH_SECONDS:
-                self._failure = await self._workers.run(self._reports.log_failure)
+                work = partial(self._reports.log_failure, incomplete=False)
+                self._failure = await self._workers.run(work)
                 self._checked_at = time.monotonic()
         failing = self._failure is not None or (self._ring is not None and self._ring.failing)
         status = "failing" if failing else "ok"

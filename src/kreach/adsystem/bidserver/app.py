@@ -10,6 +10,7 @@ from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.sharing.fleet_member import FleetStatus
+from kreach.adsystem.shipping.bidder_log import ShippingStatus
 from kreach.service.metrics import Metrics
 from kreach.service.request_checks import RequestChecks
 from kreach.service.web import App, FastRoute, Request, Response, json_response, ready_response
@@ -55,6 +56,7 @@ def _waiting_for(state: BidderState) -> dict[str, bool]:
         "catalogues": not state.catalogue_bidders,
         "log": state.journal.failure is not None,
         "sharing": fleet is not None and not fleet.status.leasing,
+        "stream": state.replicated_row is not None and _stream_failing(state),
     }
 
 
@@ -77,6 +79,17 @@ def _health(state: BidderState, _: Request) -> Response:
             "missing": list(status.missing),
             "synced_seconds_ago": round(status.age_seconds, 3),
             "rows_behind": status.rows_behind,
+        }
+    if state.shipping is not None:
+        shipped = state.shipping.status
+        document["shipping"] = {
+            "acknowledge": shipped.acknowledge,
+            "stream": shipped.stream_failure or "ok",
+            "rows_behind": shipped.rows_behind,
+            "published_seconds_ago": round(shipped.age_seconds, 3),
+            "files": shipped.files_failure or "ok",
+            "rounds_behind": shipped.rounds_behind,
+            "shipped_seconds_ago": round(shipped.files_age_seconds, 3),
         }
     return json_response(document, 200 if document["status"] == "ok" else 503)
 
@@ -169,6 +182,7 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         ("sharing_rows_behind", "Impressions not yet counted in Redis", lambda s: s.rows_behind),
     ):
         metrics.gauge(name, what, _of_fleet(state, field))
+    _add_shipping_gauges(state, metrics)
 
 
 def _add_family_gauges(state: BidderState, metrics: Metrics) -> None:
@@ -189,6 +203,37 @@ def _add_family_gauges(state: BidderState, metrics: Metrics) -> None:
         ("family_budget_left_micros", "Budget not spent yet", lambda one: one.left()),
     ):
         metrics.gauge(name, f"{what}, by family with a budget", by_family(value), "family")
+
+
+def _add_shipping_gauges(state: BidderState, metrics: Metrics) -> None:
+    def of(field: Callable[[ShippingStatus], float]) -> Callable[[], dict[str, float]]:
+        return lambda: {} if state.shipping is None else {"": field(state.shipping.status)}
+
+    for name, what, field in (
+        ("stream_rows_behind", "Impressions not yet in the stream", lambda s: s.rows_behind),
+        ("stream_age_seconds", "Since all rows were in the stream", lambda s: s.age_seconds),
+        (
+            "stream_failing",
+            "1 while the log cannot be published",
+            lambda s: float(s.stream_failure is not None),
+        ),
+        (
+            "files_rounds_behind",
+            "Rounds of compaction whose files are not in the object store",
+            lambda s: s.rounds_behind,
+        ),
+        ("files_age_seconds", "Since all log files were shipped", lambda s: s.files_age_seconds),
+        (
+            "files_failing",
+            "1 while log files cannot be shipped",
+            lambda s: float(s.files_failure is not None),
+        ),
+    ):
+        metrics.gauge(name, what, of(field))
+
+
+def _stream_failing(state: BidderState) -> bool:
+    return state.shipping is not None and state.shipping.status.stream_failure is not None
 
 
 def _of_fleet(

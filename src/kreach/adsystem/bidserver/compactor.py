@@ -43,5 +43,8 @@ class LogCompactor:
             groups.know(number, catalogue)
         campaigns = {n: stored.campaign.id for n, stored in list(state.stored_campaigns.items())}
         name, now = state.settings.name or "", state.clock()
+        replicated = state.replicated_row  # rows that are nowhere else stay where they are
         with self._lock:
-            return compact(state.journal, state.store, campaigns, groups, now, min_rows, name)
+            return compact(
+                state.journal, state.store, campaigns, groups, now, min_rows, name, replicated
+            )

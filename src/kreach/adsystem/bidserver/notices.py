@@ -1,4 +1,6 @@
-"""Win, loss and billing notices. Losses and billing wait for the log."""
+"""Win, loss and billing notices. Losses and billing wait for the log, and billing for the stream
+where `acknowledge = "replicated"` says so.
+"""
 
 import asyncio
 import sqlite3
@@ -141,7 +143,19 @@ class Notices:
             runtime = bidder.runtimes[claim.campaign]
             issued = claim.issued_micros / MICROS
             bidder.learn(runtime, claim.micros, price, won=True, venue=claim.venue, issued=issued)
-        return self._finish("billing", None, outcome)
+        return await self._replicated(outcome)
+
+    async def _replicated(self, outcome: Outcome) -> Response:
+        """Acknowledge what is in the log, once it is where the settings require it.
+
+        The impression is booked either way. A notice that is sent again is a repeated one, and
+        waits here as well.
+        """
+        failure = await self._state.replicated()
+        if failure is None:
+            return self._answer("billing", outcome)
+        self._notices.add("billing not replicated")
+        return error_response(503, f"recorded, not replicated, send again: {failure}")
 
     async def _repeated(self, claim: Claim, price: int) -> Response:
         """The price that came first stands; another one is kept as a conflict."""
@@ -167,9 +181,9 @@ class Notices:
         if failure is not None:
             return self._finish("billing", failure, Outcome.REPEATED)
         if not conflict:
-            return self._answer("billing", Outcome.REPEATED)
+            return await self._replicated(Outcome.REPEATED)
         self._conflicts.add(state.stored_campaigns[claim.campaign].campaign.id)
-        return self._answer("billing", Outcome.CONFLICT)
+        return await self._replicated(Outcome.CONFLICT)
 
     def _finish(self, kind: str, failure: str | None, outcome: Outcome) -> Response:
         if failure is None:

@@ -29,6 +29,8 @@ from kreach.adsystem.ledger.ledger import Ledger, family_key
 from kreach.adsystem.ledger.tokens import Claim, Tokens
 from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
 from kreach.adsystem.sharing.fleet_member import FleetMember, PeerImpressions, SharedPlace
+from kreach.adsystem.shipping.bidder_log import BidderLogShipping
+from kreach.adsystem.shipping.settings import ShippingSettings
 from kreach.adsystem.store_layout import token_key
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import as_micros
@@ -57,6 +59,7 @@ class BidderState:
         log: Log,
         *,
         redis: RedisSettings | None = None,
+        shipping: ShippingSettings | None = None,
         clock: MakeClock | None = None,
         reload: Callable[[], AdSystemSettings] | None = None,
     ) -> None:
@@ -65,6 +68,9 @@ class BidderState:
         self.clock_watch = ClockWatch(self, clock or ClockSettings().steady)
         self._redis = redis if redis is not None and redis.url is not None else None
         (self._redis or RedisSettings()).check_name(settings.name)
+        self._ship = shipping if shipping is not None and shipping.enabled else None
+        (self._ship or ShippingSettings()).check_bidder(settings.name, settings.token_key)
+        self.shipping: BidderLogShipping | None = None
         self.fleet: FleetMember | None = None
         self.ready = False
         self.loop_lag_seconds = 0.0
@@ -100,6 +106,8 @@ class BidderState:
             self.checkpoints.run,
             self.compactor.run,
         ]
+        if self.shipping is not None:
+            self.shipping.start()
         if self._redis is not None and self.settings.name is not None:
             self.fleet = FleetMember(self, self._redis, self.settings.name)
             tasks += self.fleet.tasks
@@ -119,6 +127,11 @@ class BidderState:
         swept = sweep_unlisted(reader, store)
         self.ledger = Ledger(self.journal.epoch, self.journal.fenced_epoch)
         self.grants = LocalGrants(self.journal, self.accounts, self.on_loop, self.set_low_funds)
+        if self._ship is not None and self.settings.name is not None:
+            name, log = self.settings.name, self.log
+            self.shipping = BidderLogShipping(
+                store, name, self.journal, self._ship, self.clock, log
+            )
         now = self._planned = self.clock()
         for catalogue in read_catalogues(self.shared):
             self._add_catalogue(catalogue, self._catalogue_number(catalogue), now)
@@ -216,6 +229,9 @@ class BidderState:
         if self.fleet is not None:
             self.journal.run_now(lambda _: None)  # all rows are in the log before the last sync
             self.fleet.close()
+        if self.shipping is not None:
+            self.journal.run_now(lambda _: None)
+            self.shipping.close()
         self.journal.close()
         self.campaigns.close()
 
@@ -412,6 +428,32 @@ class BidderState:
         bidder = self.catalogue_bidders.get(new.version)
         if bidder is not None and new.campaign in bidder.runtimes:
             bidder.add_impressions(new.campaign, new.groups, new.impressions, new.times)
+
+    # -- the log elsewhere --------------------------------------------------------------------
+
+    @property
+    def replicated_row(self) -> int | None:
+        """The last row that survives the loss of the disk; None if notices do not wait for it."""
+        return None if self.shipping is None else self.shipping.replicated_row
+
+    async def replicated(self) -> str | None:
+        """Wait until all that the log holds now is elsewhere too; the reason if it is not.
+
+        Without `acknowledge = "replicated"` nobody waits.
+        """
+        if self.shipping is None or not self.shipping.settings.replicated:
+            return None
+        waiting: asyncio.Future[str | None] = self._loop.create_future()
+
+        def done(error: Exception | None) -> None:
+            if not waiting.done():
+                waiting.set_result(None if error is None else str(error))
+
+        self.shipping.when_stored(self.on_loop(done))
+        try:
+            return await asyncio.wait_for(waiting, self.shipping.settings.timeout_seconds)
+        except TimeoutError:
+            return "the stream did not answer in time"
 
     # -- money, time, plans -------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ A bidder's journal lists its files and holds the rows that are not in files yet.
 times in the order in which they are written, so a log is complete up to its oldest live row. A
 journal without live rows is complete up to its bidder's last heartbeat (`moment`), which queues
 behind all rows before it. A bidder that has written nothing for a while is down, and its next row
-will have a time after its restart.
+will have a time after its restart. The mirror of a bidder on another machine is complete up to the
+last heartbeat that arrived: its bidder may run while nothing arrives.
 """
 
 import re
@@ -18,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from kreach.adsystem.ledger.compaction import LOG_FOLDER
-from kreach.adsystem.ledger.journal import FILE, open_reader
+from kreach.adsystem.ledger.journal import FILE, is_copy, open_reader
 from kreach.adsystem.store_layout import BIDDERS_FOLDER, log_folders
 from kreach.boundary.duckdb import scratch_connection, sql_text, translate_errors
 from kreach.boundary.times import HOUR_SECONDS, MICROS, from_micros, from_seconds, to_micros
@@ -131,6 +132,7 @@ def _read(name: str, folder: Path, now: datetime) -> BidderLog:
                 return BidderLog(name, (), silent, ())
             listed = reader.execute("SELECT file, rows FROM compacted ORDER BY file").fetchall()
             oldest = reader.execute("SELECT min(ts) FROM impressions").fetchone()[0]
+            mirrored = is_copy(reader)
             moment = reader.execute("SELECT value FROM meta WHERE name = 'moment'").fetchone()
             waiting = reader.execute(
                 f"""SELECT ts / {_HOUR_MICROS} * {_HOUR_MICROS}, max(expires) FROM impressions
@@ -142,6 +144,8 @@ def _read(name: str, folder: Path, now: datetime) -> BidderLog:
     files = tuple(_listed(name, folder, *row) for row in listed)
     if oldest is not None:
         complete = from_micros(oldest)
+    elif mirrored:
+        complete = from_micros(moment[0] if moment else 0)
     else:
         complete = max(from_micros(moment[0]) if moment else silent, silent)
     return BidderLog(name, files, complete, tuple(waiting))

@@ -106,14 +106,17 @@ def compact(
     now: float,
     min_rows: int = 1,
     bidder: str = "",
+    max_row: int | None = None,
 ) -> int:
     """Move expired rows into files; returns how many, 0 if there were too few.
 
     `campaigns` gives each number its id, `groups` each catalogue's number its version and group
     ids. Rows of a catalogue without known names stay in the journal. A named bidder prefixes its
-    impression ids with its name, so that they are unique in the fleet.
+    impression ids with its name, so that they are unique in the fleet. Rows after `max_row` stay.
     """
     rows = _expired(journal, now, groups, campaigns)
+    if max_row is not None:
+        rows = [row for row in rows if row[0] <= max_row]
     if len(rows) < max(min_rows, 1):
         return 0
     table = dict(zip(COLUMNS, np.array(rows, dtype=np.int64).T, strict=True))

@@ -47,10 +47,22 @@ from kreach.service.sqlite import (
     transaction,
 )
 
-__all__ = ["FILE", "SCHEMA", "Done", "ImpressionRow", "Journal", "lock_store", "open_reader"]
+__all__ = [
+    "FILE",
+    "SCHEMA",
+    "Done",
+    "ImpressionRow",
+    "Journal",
+    "end_copy",
+    "is_copy",
+    "lock_store",
+    "open_copy",
+    "open_reader",
+]
 
 FILE = "live.sqlite3"
 LOCK = "bidder.lock"
+_COPY = "copy"
 ImpressionRow = tuple[int, int, int, int, int, int, int, int]
 """Impression number, campaign, catalogue, group, ts and bid_ts in µs, expires in s, micros."""
 
@@ -130,6 +142,23 @@ def open_reader(folder: Path) -> sqlite3.Connection:
     return open_read_only(path, SCHEMA, older=True)  # which lacks only tables
 
 
+def open_copy(folder: Path) -> sqlite3.Connection:
+    """A connection that writes a copy of a journal of another machine; see `is_copy`."""
+    connection = open_store(folder / FILE, SCHEMA)
+    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, 1)", (_COPY,))
+    return connection
+
+
+def is_copy(connection: sqlite3.Connection) -> bool:
+    """Whether a journal is a copy: its rows come from elsewhere, and no bidder may write to it."""
+    return _read_meta(connection, _COPY) == 1
+
+
+def end_copy(connection: sqlite3.Connection) -> None:
+    """Have a copy be a journal that a bidder may open."""
+    connection.execute("DELETE FROM meta WHERE name = ?", (_COPY,))
+
+
 class Journal:
     """One bidder's log. Every opening starts a new `epoch`."""
 
@@ -141,6 +170,7 @@ class Journal:
             self._connection = open_store(self._path, SCHEMA)
             check_intact(self._connection)
             check_settled(self._connection, folder)
+            self._refuse_copy(folder)
             self.epoch = self._next_epoch()
             self.id = format(self._meta("id"), "x")
             self.clock_mark = self.mark_of(self._connection)
@@ -154,8 +184,18 @@ class Journal:
         self.failure: str | None = None
         self.commits = 0
         self.commit_seconds = Histogram(LATENCY_SECONDS)  # to write and sync a batch
+        self.when_replicated: Callable[[Done], None] | None = None
+        """Calls back when all that is committed is also elsewhere; grants wait for it."""
         self._queue: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
         self._start_writer()
+
+    def _refuse_copy(self, folder: Path) -> None:
+        if is_copy(self._connection):
+            os.close(self._lock)
+            raise KreachError(
+                f"store {folder} is a mirror of a bidder on another machine: rebuild the bidder "
+                "with kreach repair bidder"
+            )
 
     def _start_writer(self) -> None:
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
@@ -278,8 +318,12 @@ class Journal:
             error = caught
             self._roll_back()
         self._report(error)
-        for _, _, done in records:
-            if done is not None:
+        for kind, _, done in records:
+            if done is None:
+                continue
+            if kind == "grant" and error is None and self.when_replicated is not None:
+                self.when_replicated(done)
+            else:
                 done(error)
 
     def _roll_back(self) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -34,7 +34,14 @@ from kreach.boundary.times import Window
 from kreach.errors import KreachError
 from kreach.service.tracing import traced
 
-__all__ = ["NEWER_ROWS", "LiveLog", "LogUnavailable", "Snapshot", "journal_reader"]
+__all__ = [
+    "NEWER_ROWS",
+    "LiveLog",
+    "LogIncomplete",
+    "LogUnavailable",
+    "Snapshot",
+    "journal_reader",
+]
 
 _TABLE = "live"
 _MARKS = "kreach_marks"
@@ -59,6 +66,10 @@ _NO_NUMBER = -1  # of a catalogue that is not in the log
 
 class LogUnavailable(RuntimeError):
     """The log cannot be read; the caller is not at fault."""
+
+
+class LogIncomplete(LogUnavailable):
+    """The logs of some bidders on other machines have not arrived yet."""
 
 
 @contextmanager
@@ -187,8 +198,11 @@ class _Journal:
 class LiveLog:
     """The log of a store, of one bidder or several. For use by several threads."""
 
-    def __init__(self, store: Path, memory: str) -> None:
-        self._store = store
+    def __init__(
+        self, store: Path, memory: str, missing: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        """`missing` names bidders whose logs are not here: without them nothing is shown."""
+        self._store, self._missing = store, missing
         self._engine = new_engine()
         with translate_errors("memory", "be an amount such as 1500MB"):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
@@ -244,6 +258,9 @@ class LiveLog:
 
     @traced("read new rows")
     def _refresh(self) -> None:
+        missing = self._missing()
+        if missing:
+            raise LogIncomplete(f"the log of {', '.join(missing)} has not arrived yet")
         try:
             self._connect()
             for at, journal in enumerate(self._journals):

@@ -1,5 +1,7 @@
 """The inputs of reports: campaigns, catalogues and the live log of one ad system."""
 
+from collections.abc import Callable
+
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.log.request_counts import RequestCounts
 from kreach.adsystem.log.running_counts import RunningCounts
@@ -8,6 +10,7 @@ from kreach.adsystem.reports.catalogue_cache import CatalogueCache
 from kreach.adsystem.reports.corrections import CorrectionFiles, PanelCorrections
 from kreach.adsystem.reports.measure import ReportCache
 from kreach.adsystem.reports.policy import Subject
+from kreach.adsystem.reports.report import LogSource
 from kreach.adsystem.reports.traffic import TrafficModels
 from kreach.adsystem.settings import EVERYONE, AdSystemSettings
 from kreach.boundary.catalogue import Catalogue
@@ -26,12 +29,17 @@ class ReportContext:
         memory: str,
         log: Log,
         requests: RequestCounts | None = None,
+        sources: Callable[[], tuple[LogSource, ...]] = tuple,
     ) -> None:
-        """With `requests` that bidders counted, they give the traffic of a window."""
+        """With `requests` that bidders counted, they give the traffic of a window.
+
+        `sources` says how fresh the logs of bidders on other machines are.
+        """
+        self.sources = sources
         self.settings = settings
         self.traffic = TrafficModels(requests)
         self.catalogues = CatalogueCache(settings, log)
-        self.live = LiveLog(settings.store, memory)
+        self.live = LiveLog(settings.store, memory, self._missing)
         try:
             self.campaigns = CampaignStore(settings.store)
         except KreachError:
@@ -41,6 +49,9 @@ class ReportContext:
         self.corrections = PanelCorrections(files, self.campaigns, self.catalogues, self.live)
         self.counts = RunningCounts()
         self.reports = ReportCache()
+
+    def _missing(self) -> tuple[str, ...]:
+        return tuple(source.bidder for source in self.sources() if not source.ready)
 
     @property
     def audience_names(self) -> list[str]:

@@ -42,6 +42,7 @@ __all__ = [
     "Flight",
     "FrequencyCap",
     "Health",
+    "LogSource",
     "Market",
     "MayWithhold",
     "ModelInfo",
@@ -543,6 +544,7 @@ class Status(Summary, frozen=True, kw_only=True):
     """Delivery of a campaign, reach so far by cap, and the bidder's last pacing record.
 
     `in_force_since` is when the last change came into force, if it came while bidders ran.
+    `log_behind_seconds` is how old the log of the slowest bidder on another machine is.
     """
 
     people: MayWithhold[int] = None
@@ -551,6 +553,7 @@ class Status(Summary, frozen=True, kw_only=True):
     in_force_since: str | None = None
     noise: NoiseInfo | None = None
     correction: MayWithhold[CorrectionInfo] = None
+    log_behind_seconds: float | None = None
 
 
 class CampaignStatus(CampaignDefinition, frozen=True, kw_only=True):
@@ -678,6 +681,22 @@ class SuppressionList(Document, frozen=True, kw_only=True):
     suppressions: tuple[Suppression, ...]
 
 
+class LogSource(Document, frozen=True, kw_only=True):
+    """How fresh the log of a bidder on another machine is (docs/shipping.md).
+
+    It is `ready` once all of it is here: before that, there are no reports. `seconds_behind` is the
+    age of the newest that came from it, None if nothing came; it is `stale` if that is more than
+    `max_behind_seconds`. `rows_behind` counts impressions that it published and that are not here.
+    """
+
+    bidder: str
+    ready: bool
+    stale: bool
+    seconds_behind: float | None
+    rows_behind: int
+    failure: str | None = None
+
+
 class Health(Document, frozen=True, kw_only=True):
     """Whether the service can answer; callers without the right to more see the status only."""
 
@@ -685,6 +704,7 @@ class Health(Document, frozen=True, kw_only=True):
     log: str | None = None
     catalogues: tuple[str, ...] | None = None
     campaigns: int | None = None
+    sources: tuple[LogSource, ...] | None = None
 
 
 class Readiness(Document, frozen=True, kw_only=True):

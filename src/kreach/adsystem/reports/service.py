@@ -26,7 +26,7 @@ from kreach.adsystem.campaigns.store import (
     UnknownCampaign,
     UnknownFamily,
 )
-from kreach.adsystem.log.snapshot import LogUnavailable
+from kreach.adsystem.log.snapshot import LogIncomplete, LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.live_panel_together import panel_document
@@ -239,8 +239,14 @@ class ReportService:
             in_force_since=applied_at(self.store.settings.store, stored.number, stored.revision),
             noise=figures.noise,
             correction=figures.correction,
+            log_behind_seconds=self._log_behind(),
         )
         return CampaignStatus(**_fields(self._definition(stored)), status=status)
+
+    def _log_behind(self) -> float | None:
+        ages = [source.seconds_behind for source in self.store.sources()]
+        known = [age for age in ages if age is not None]
+        return round(max(known), 3) if known else None
 
     def _delivery(self, view: View, stored: StoredCampaign, question: str) -> Delivery:
         delivery = view.delivery(stored)
@@ -452,18 +458,21 @@ class ReportService:
 
     def health(self) -> Health:
         """Whether log and campaigns can be read."""
-        failure = self.log_failure()
+        failure = self.log_failure(incomplete=False)
         running = (one.campaign.state == "running" for one in self.store.campaigns.all())
         return Health(
             status="ok" if failure is None else "failing",
             log=failure or "ok",
             catalogues=tuple(self.store.catalogues.versions),
             campaigns=sum(running),
+            sources=self.store.sources() or None,
         )
 
     def waiting_for(self) -> tuple[str, ...]:
         """What is missing before requests can be answered."""
         missing: tuple[str, ...] = () if self.log_failure() is None else ("log",)
+        sources = [one for one in self.store.sources() if one.stale or not one.ready]
+        missing += tuple(f"log of {one.bidder}" for one in sources)
         missing += () if self.store.catalogues.versions else ("catalogues",)
         try:
             self.store.campaigns.check_writable()
@@ -471,11 +480,16 @@ class ReportService:
             missing += ("store",)
         return missing
 
-    def log_failure(self) -> str | None:
-        """Refresh the log; the error message if that fails, or None."""
+    def log_failure(self, *, incomplete: bool = True) -> str | None:
+        """Refresh the log; the error message if that fails, or None.
+
+        That logs have not arrived yet is a failure only if `incomplete` is one: they will.
+        """
         try:
             with self.store.live.snapshot():
                 return None
+        except LogIncomplete as error:
+            return str(error) if incomplete else None
         except LogUnavailable as error:
             return str(error)
 

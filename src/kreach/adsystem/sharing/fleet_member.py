@@ -92,6 +92,10 @@ class LocalBidder(Protocol):
     def traffic(self) -> Mapping[str, Traffic]:
         """Requests by group, by catalogue version."""
 
+    @property
+    def replicated_row(self) -> int | None:
+        """The last row that survives the loss of the disk; None if that does not matter."""
+
     def now(self) -> float:
         """Seconds since 1970."""
 
@@ -162,7 +166,7 @@ class FleetMember:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sharing")
         self._wake = asyncio.Event()
         self._joined = False
-        self._feed = RowFeed(self._pool, store)
+        self._feed = RowFeed(self._pool, store, lambda: bidder.replicated_row)
         self._grants = Grants(journal, bidder.on_loop, self._granted)
         for number, account in bidder.accounts.items():
             self._grants.load(number, account.granted)

@@ -9,7 +9,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from kreach.adsystem.campaigns.family import Family
@@ -19,7 +19,7 @@ from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
 from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.settings import RedisSettings
-from kreach.adsystem.sharing.own_rows import rolling_since
+from kreach.adsystem.sharing.own_rows import last_row, rolling_since
 from kreach.adsystem.sharing.redis_client import RedisUnavailable
 from kreach.adsystem.sharing.redis_pool import MAX_MICROS, BudgetStatus, RedisPool, RedisRestarted
 from kreach.adsystem.sharing.row_feed import RowFeed
@@ -27,7 +27,7 @@ from kreach.boundary.money import as_micros
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["DeadBidders", "recover_bidder", "recovery_lock"]
+__all__ = ["DeadBidders", "adopt_leases", "recover_bidder", "recovery_lock"]
 
 RECOVERY_LOCK = "recovery.lock"
 RESTART_SECONDS = 3.0  # a bidder that was killed is most likely being restarted
@@ -154,6 +154,40 @@ def recover_bidder(
             pass
     finally:
         pool.close()
+
+
+def adopt_leases(name: str, folder: Path, settings: RedisSettings, log: Log) -> dict[int, int]:
+    """Have a rebuilt log hold what Redis has set aside for its bidder; returns what was raised.
+
+    The stream may lack the last grants. Money that others cannot lease must be carried by the
+    rebuilt bidder: bids that were made with it may be out.
+    """
+    pool = RedisPool(settings, name)
+    try:
+        pool.find_run()
+        counted, last = pool.counted_row(), last_row(folder)
+        if counted > last:
+            raise KreachError(
+                f"Redis counted {counted} rows of bidder {name}, {counted - last} more than "
+                "stream and files have: they are lost. What it leased stays set aside; give the "
+                "next bidder another name"
+            )
+        with closing(open_reader(folder)) as reader:
+            held: dict[int, int] = dict(reader.execute("SELECT campaign, micros FROM grants"))
+        granted = pool.granted(list(held))
+    finally:
+        pool.close()
+    raised = {key: micros for key, micros in granted.items() if micros > held[key]}
+    journal = Journal(folder, log)
+    try:
+        for key, micros in raised.items():
+            journal.submit("grant", (key, micros))
+        error = journal.run_now(lambda _: None)
+    finally:
+        journal.close()
+    if error is not None:
+        raise KreachError.rule("store", "hold a log that can be written", str(error))
+    return raised
 
 
 def _read_log(

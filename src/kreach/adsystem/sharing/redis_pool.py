@@ -192,6 +192,15 @@ class RedisPool:
         leases = tuple(LeaseGrant(*numbers[at : at + 6]) for at in range(0, len(numbers), 6))
         return SyncReply(answer[1] == b"1", tuple(answer[2].decode().split()), leases)
 
+    def granted(self, keys: Sequence[int]) -> dict[int, int]:
+        """What this Redis has set aside for the bidder, by campaign or family; 0 if nothing."""
+        with self._errors:
+            pipe = self._client.pipeline(transaction=True)
+            for key in keys:
+                pipe.hget(self._key(f"money:{key}"), f"g:{self.name}")
+            found = pipe.execute()
+        return {key: int(value or 0) for key, value in zip(keys, found, strict=True)}
+
     def counted_row(self) -> int:
         """The last row of this bidder that is counted."""
         with self._errors:

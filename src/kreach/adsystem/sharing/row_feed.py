@@ -1,6 +1,6 @@
 """Sends the rows of a bidder's log to Redis, which counts each once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,11 @@ _BATCHES = 20  # of rows at a time
 class RowFeed:
     """Remembers which rows Redis has counted. Used by one thread."""
 
-    def __init__(self, pool: RedisPool, store: Path) -> None:
-        self._pool, self._store = pool, store
+    def __init__(
+        self, pool: RedisPool, store: Path, max_row: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """Rows after `max_row` are not sent yet: they would be lost with the disk."""
+        self._pool, self._store, self._max_row = pool, store, max_row
         self.counted_row = 0
         self._resend_to = 0  # rows up to this one may have been sent to an earlier run of Redis
         self.rows_behind = 0
@@ -40,6 +43,9 @@ class RowFeed:
         """Send the next rows; True if there are more. `rolling` as in `RedisPool.add_rows`."""
         for _ in range(_BATCHES):
             rows = rows_after(self._store, self.counted_row)
+            limit = self._max_row()
+            if limit is not None:
+                rows = rows.first(int(np.searchsorted(rows.row, limit, side="right")))
             if not len(rows.row):
                 self.rows_behind = 0
                 return False
