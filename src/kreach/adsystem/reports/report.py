@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 __all__ = [
     "Allowed",
+    "AnonymityCost",
     "CampaignDefinition",
     "CampaignList",
     "CampaignStatus",
@@ -35,6 +36,7 @@ __all__ = [
     "Flight",
     "FrequencyCap",
     "Health",
+    "Inventory",
     "Market",
     "MayWithhold",
     "ModelInfo",
@@ -51,6 +53,7 @@ __all__ = [
     "Suppressed",
     "Suppression",
     "SuppressionList",
+    "ViewerInfo",
     "schemas",
     "to_json",
 ]
@@ -196,11 +199,13 @@ class Creative(Document, frozen=True, kw_only=True):
 class CampaignDefinition(Document, frozen=True, kw_only=True):
     """A campaign as it is stored. Money is in the ad system's currency, bid limits are CPM.
 
+    `name` is for people and may have spaces; without one they read the id.
     `in_force` says whether all bidders bid by it: after a change it is false for a moment, and once
     it is true nothing is bid beyond a lowered budget. Null while there is no bidder.
     """
 
     id: str
+    name: str | None = None
     budget: float
     start: str
     end: str
@@ -518,8 +523,8 @@ class Market(Document, frozen=True, kw_only=True):
 class Outlook(Document, frozen=True, kw_only=True):
     """The forecast for a budget; `band` holds reach with probability `level`.
 
-    `unspent` is what will be left of the budget and `unspent_reason` why; a further reach costs at
-    most `max_cost_per_reach`.
+    `people` are those reached at least once, whatever the cap. `unspent` is what will be left of
+    the budget and `unspent_reason` why; a further reach costs at most `max_cost_per_reach`.
     """
 
     budget: float
@@ -533,6 +538,26 @@ class Outlook(Document, frozen=True, kw_only=True):
     unspent: float
     unspent_reason: str | None
     max_cost_per_reach: float | None
+    people: float = 0.0
+    people_band: Interval = (0.0, 0.0)
+
+
+class Inventory(Document, frozen=True, kw_only=True):
+    """Bid requests as bidders saw them: so many a day over so many days, and the share that ads
+    could use on average. Advertisers see two digits."""
+
+    requests_per_day: float
+    observed_days: float
+    eligible_share: float
+
+
+class AnonymityCost(Document, frozen=True, kw_only=True):
+    """What the same bidder reaches with the same budget: `people` in these groups, and
+    `people_with_ids` if every group were one person, who visits as unevenly as people do."""
+
+    budget: float
+    people: float
+    people_with_ids: float
 
 
 class VisiblePeople(Document, frozen=True, kw_only=True):
@@ -551,9 +576,13 @@ class VisiblePeople(Document, frozen=True, kw_only=True):
 
 
 class PlanDocument(Document, frozen=True, kw_only=True):
-    """Budget to reach and back; with `group_size`, as if groups were of that size."""
+    """Budget to reach and back; with `group_size`, as if groups were of that size.
 
-    campaign: str
+    Without a campaign it is for a flight from `start` to `end`, and says where requests and prices
+    come from: "given" or "observed" (`inventory`). `precision` is coarse or fine.
+    """
+
+    campaign: str | None
     catalogue: str
     currency: str
     people: int
@@ -564,6 +593,14 @@ class PlanDocument(Document, frozen=True, kw_only=True):
     market: Market
     plans: tuple[Outlook, ...]
     visible: VisiblePeople | None = None
+    audience: str | None = None
+    start: str | None = None
+    end: str | None = None
+    precision: str = "fine"
+    requests_source: str = "given"
+    market_source: str = "given"
+    inventory: Inventory | None = None
+    anonymity: AnonymityCost | None = None
 
 
 class CatalogueSummary(Document, frozen=True, kw_only=True):
@@ -599,6 +636,14 @@ class Suppression(Document, frozen=True, kw_only=True):
     first: str
     last: str
     times: int
+
+
+class ViewerInfo(Document, frozen=True, kw_only=True):
+    """Who asks: a role, for advertisers their name, and the public id of the key."""
+
+    role: str
+    advertiser: str | None = None
+    key: str | None = None
 
 
 class SuppressionList(Document, frozen=True, kw_only=True):

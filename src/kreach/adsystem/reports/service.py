@@ -29,11 +29,12 @@ from kreach.adsystem.campaigns.store import (
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
+from kreach.adsystem.reports.flight_plans import flight_plan
 from kreach.adsystem.reports.live_panel_together import panel_document
 from kreach.adsystem.reports.pacing import applied_at, applied_family_revision, applied_revision
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
-from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
+from kreach.adsystem.reports.questions import EVER, FlightQuestion, PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.report import (
     CampaignDefinition,
     CampaignList,
@@ -68,6 +69,7 @@ from kreach.service.lru_cache import LruCache
 __all__ = ["ReportService"]
 
 _MAX_PLANS = 256
+_OBSERVED_SECONDS = 600.0
 
 
 class ReportService:
@@ -357,6 +359,22 @@ class ReportService:
                 newest.version,
                 currency,
             ),
+        )
+        return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
+
+    def plan_flight(self, question: FlightQuestion) -> PlanDocument:
+        """Forecast a flight that no campaign has yet, on the newest catalogue."""
+        newest, name = self.store.catalogues.newest, question.audience
+        if name not in self.store.audience_names:
+            known = ", ".join(self.store.audience_names)
+            raise KreachError.rule("audience", f"be one of {known}", name)
+        self._check_audience("(a plan)", name, newest, "plan", field="audience")
+        audience = self.store.catalogues.audience(newest, name)
+        rounds = self.policy.visible_floor(newest) is not None
+        age = int(self._clock() // _OBSERVED_SECONDS)  # what was observed changes
+        made = self._plans.get_or_make(
+            (newest.version, question, age),
+            lambda: flight_plan(question, audience, newest, self.store.settings, rounds=rounds),
         )
         return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
 
