@@ -14,6 +14,7 @@ EXTRAS = {
     "spark": ("pyspark",),
     "redis": ("redis",),
     "dp": ("opendp",),
+    "oidc": ("authlib", "joserfc"),
 }
 
 

@@ -121,4 +121,4 @@ def test_the_console_imports_the_report_types_and_no_engine() -> None:
     own = "kreach.adsystem.console."
     assert [name for name in adsystem if name not in allowed and not name.startswith(own)] == []
     others = {name.split(".")[1] for name in modules if name.startswith("kreach.")}
-    assert others <= {"adsystem", "boundary", "errors", "service"}
+    assert others <= {"adsystem", "boundary", "errors", "extras", "service"}

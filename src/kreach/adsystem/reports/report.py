@@ -252,7 +252,9 @@ class FamilyList(Document, frozen=True, kw_only=True):
 class Summary(Document, frozen=True, kw_only=True):
     """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
 
-    For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid: "no
+    `delivery` is the state for people: running, limited, budget spent, paused, scheduled,
+    completed, ended, or what a running campaign lacks to bid; `delivery_reason` says why it does
+    not deliver as it should. For advertisers up to `as_of`. `not_bidding` is the lack alone: "no
     creative", "creative in review" or "creative rejected".
     """
 
@@ -261,6 +263,8 @@ class Summary(Document, frozen=True, kw_only=True):
     spend: MayWithhold[float]
     budget_left_micros: MayWithhold[int]
     budget_left: MayWithhold[float]
+    delivery: str = "running"
+    delivery_reason: str | None = None
     not_bidding: str | None = None
     as_of: str | None = None
     catalogue: str | None = None
