@@ -20,6 +20,7 @@ EXTRAS = {
     "kafka": ("confluent_kafka",),
     "nats": ("nats",),
     "object-store": ("obstore",),
+    "oidc": ("authlib", "joserfc"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Screenshots of every page of a running console: light, dark and narrow.
+"""Screenshots of every page of a running console: light, dark, phone and wide.
 
 python -m tests.browser.screenshots http://127.0.0.1:8400 screenshots/ spring-shoes summer-shoes
 """
@@ -12,13 +12,19 @@ from playwright.sync_api import Browser, sync_playwright
 from kreach.adsystem.console.comparison import Choice
 from tests.browser.services import chromium
 
-VARIANTS = {"light": (1360, "light"), "dark": (1360, "dark"), "narrow": (360, "light")}
-_SETTLE_MS = 5_000
+VARIANTS = {
+    "light": (1360, "light"),
+    "dark": (1360, "dark"),
+    "phone": (360, "light"),
+    "wide": (1920, "light"),
+}
+_SETTLE_MS, _PLAN_MS = 3_500, 9_000
 
 
 def take(browser: Browser, url: str, out: Path, campaigns: Sequence[str]) -> None:
     """Save one screenshot of each page and variant."""
-    paths = {"campaigns": "/", "campaign": f"/campaign/{campaigns[0]}", "planner": "/planner"}
+    paths = {"campaigns": "/", "campaign": f"/campaign/{campaigns[0]}"}
+    paths["planner"] = "/planner?goal=budget&amount=20"
     paths |= {"privacy": "/privacy", "cost": "/cost", "compare": Choice(tuple(campaigns)).url}
     for variant, (width, scheme) in VARIANTS.items():
         size = {"width": width, "height": 860}
@@ -27,7 +33,7 @@ def take(browser: Browser, url: str, out: Path, campaigns: Sequence[str]) -> Non
         for name, path in paths.items():
             page.goto(url + path)
             page.wait_for_selector("h1")
-            page.wait_for_timeout(_SETTLE_MS)
+            page.wait_for_timeout(_PLAN_MS if name == "planner" else _SETTLE_MS)
             page.screenshot(path=out / f"{name}-{variant}.png", full_page=True)
         context.close()
 

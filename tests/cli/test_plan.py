@@ -65,7 +65,7 @@ def test_one_document(files: Path) -> None:
     assert set(first) == {
         *("budget", "spend", "reach", "band", "level", "impressions"),
         *("average_frequency", "multiplier"),
-        *("unspent", "unspent_reason", "max_cost_per_reach"),
+        *("unspent", "unspent_reason", "max_cost_per_reach", "people", "people_band"),
     }
     assert (first["budget"], second["budget"], first["level"]) == (50.0, 200.0, 0.95)
     for plan in (first, second):

@@ -23,6 +23,7 @@ __all__ = [
     "ConsoleSettings",
     "GuardSettings",
     "NoiseSettings",
+    "OidcSettings",
     "RedisSettings",
     "ReportingSettings",
     "key_bytes",
@@ -363,19 +364,50 @@ class NoiseSettings(Settings, frozen=True, kw_only=True):
         _at_least("closing_seconds", self.closing_seconds, 0.0, 7 * 86_400.0)
 
 
+class OidcSettings(Settings, frozen=True, kw_only=True):
+    """`[console.oidc]`: sign-in at an OpenID Connect provider (docs/console.md).
+
+    `keys` maps values of `claim` to files with the API key that people with that value use; of
+    several the first in the settings counts.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret_file: Path | None = None
+    claim: str = "groups"
+    keys: dict[str, Path]
+    scope: str = "openid profile email"
+
+    def __post_init__(self) -> None:
+        check_url("issuer", self.issuer)
+        for name in ("client_id", "claim"):
+            if not getattr(self, name):
+                raise KreachError.rule(name, "be given", "")
+        if "openid" not in self.scope.split():
+            raise KreachError.rule("scope", "contain openid", self.scope)
+        if not self.keys:
+            rule = "map at least one value of the claim to a file with an API key"
+            raise KreachError.rule("keys", rule, "none")
+
+
 class ConsoleSettings(Settings, frozen=True, kw_only=True):
     """`[console]`: the pages, and what they may read (docs/console.md).
 
-    The console has no accounts: who reaches it uses the key in `key_file`. Beyond this machine it
-    therefore needs `names`, the host names under which a proxy that asks for a password serves it.
+    With `sign_in` (`key`, `oidc` or both) every browser has a session with the API key of its
+    person, for `session_hours` at most. Without, who reaches the console uses the key in
+    `key_file`: beyond this machine it then needs a proxy that asks for a password, under `names`.
     """
 
     host: str = "127.0.0.1"
     port: int = 8400
     names: tuple[str, ...] = ()
+    public_url: str | None = None  # where browsers reach it; https makes cookies secure
     reporting_url: str = "http://127.0.0.1:8403"
     reporting_ca: Path | None = None  # PEM: who may sign reporting's certificate (https)
     key_file: Path | None = None  # holds the key that reporting asks for
+    sign_in: tuple[str, ...] = ()
+    session_hours: float = 8.0
+    oidc: OidcSettings | None = None
     groups_audit: Path | None = None  # that a publisher handed over, JSON or HTML
     tradeoff: Path | None = None  # what `kreach tradeoff` wrote: its folder or summary.json
     truth_file: Path | None = None  # demonstrations only: what no ad system knows
@@ -383,10 +415,25 @@ class ConsoleSettings(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_port(self.port)
         check_url("reporting_url", self.reporting_url)
+        check_url("public_url", self.public_url)
         check_names(self.names)
         if not self.names and not _is_loopback(self.host):
             rule = "say who serves the console, unless host is a loopback address"
             raise KreachError.rule("names", rule, f"no names with host = {self.host!r}")
+        self._check_sign_in()
+
+    def _check_sign_in(self) -> None:
+        _at_least("session_hours", self.session_hours, 1 / 3600, 720)
+        for way in self.sign_in:
+            if way not in ("key", "oidc"):
+                raise KreachError.rule("sign_in", "list key, oidc or both", way)
+        if ("oidc" in self.sign_in) != (self.oidc is not None):
+            raise KreachError.rule("sign_in", "list oidc exactly where [console.oidc] is set", "")
+        if self.oidc is not None and self.public_url is None:
+            raise KreachError.rule("public_url", "be given for sign-in with oidc", None)
+        if self.sign_in and self.key_file is not None:
+            rule = "be left out with sign_in: each person has a key"
+            raise KreachError.rule("key_file", rule, str(self.key_file))
 
 
 def check_bidder_name(argument: str, name: str) -> None:

@@ -22,9 +22,17 @@ CALLS = [
     ("GET", _ONE),
     ("PATCH", _ONE),
     *(("GET", f"{_ONE}/{kind}") for kind in ("reach", "series", "curve", "pacing", "plan")),
+    ("GET", "/v1/reach"),
+    ("GET", "/v1/families/brand/reach"),
+    ("POST", "/v1/plans"),
 ]
 OF_PUBLISHERS = [("GET", "/v1/suppressions")]
-OF_ALL = [("GET", "/healthz"), ("GET", "/openapi.json"), ("GET", "/v1/catalogues")]
+OF_ALL = [
+    ("GET", "/healthz"),
+    ("GET", "/openapi.json"),
+    ("GET", "/v1/catalogues"),
+    ("GET", "/v1/viewer"),
+]
 OF_OPERATORS = [
     ("GET", "/metrics"),
     ("DELETE", _ONE),
@@ -37,6 +45,9 @@ OF_OPERATORS = [
     ("GET", f"{_ONE}/keys"),
     ("POST", f"{_ONE}/reach"),
     ("GET", "/v1/nothing"),
+    ("GET", "/v1/plans"),
+    ("POST", "/v1/viewer"),
+    ("POST", "/v1/reach"),
     ("GET", "/metrics\n"),
     ("GET", "//metrics"),
     ("GET", "/healthz\n"),

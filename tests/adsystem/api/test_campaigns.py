@@ -315,7 +315,10 @@ def test_plans_are_those_of_the_library(tmp_path: Path) -> None:
         maker = OutlookMaker(audience, market, 500, 3, max_cost_multiple=10.0)
         expected = [maker.for_budget(0.1), maker.for_budget(0.4), maker.for_reach(50)]
         plans = answer.json()["plans"]
-        assert plans == [asdict(one) | {"band": list(one.band)} for one in expected]
+        assert plans == [
+            asdict(one) | {"band": list(one.band), "people_band": list(one.people_band)}
+            for one in expected
+        ]
         url = "/v1/campaigns/spring/plan?budget=5&max_cost_per_reach=0.002"
         (limited,) = (await client.get(url)).json()["plans"]
         assert limited["unspent"] > 4.0
@@ -328,3 +331,23 @@ def test_plans_are_those_of_the_library(tmp_path: Path) -> None:
         assert own == limited
 
     with_client(tmp_path, work)
+
+
+def test_a_campaign_has_a_name_for_people(tmp_path: Path) -> None:
+    live = LiveStore(tmp_path, make_catalogue("disjoint"))
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            body = {"id": "spring", "budget": 5, "max_cpm": 5, "name": "Spring shoes & socks"}
+            body |= {"start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
+            assert (await client.post("/v1/campaigns", json=body)).status_code == 201
+            changed = await client.patch("/v1/campaigns/spring", json={"name": "Frühling"})
+            assert changed.json()["name"] == "Frühling"
+            listed = (await client.get("/v1/campaigns")).json()["campaigns"][0]
+            assert (listed["id"], listed["name"]) == ("spring", "Frühling")
+            for wrong in (" a", "a\nb", "x" * 101, ""):
+                answer = await client.patch("/v1/campaigns/spring", json={"name": wrong})
+                assert answer.status_code == 422
+                assert answer.json()["error"]["fields"][0]["field"] == "name"
+
+    asyncio.run(run())

@@ -54,14 +54,14 @@ def test_bars_by_cap_carry_their_intervals_and_the_truth() -> None:
 
 
 def test_plans_are_drawn_by_budget_and_those_for_other_groups_dashed() -> None:
-    numbers: dict[str, Any] = {
-        name: 1.0 for name in Outlook.__struct_fields__ if name not in ("band", "budget")
-    }
-    plans = [Outlook(**numbers, band=(0.5, 1.5), budget=budget) for budget in (20.0, 10.0)]
-    series = charts.budget_curve(plans, plans[:1], ("ours", "others"), "USD", "people")["series"]
+    numbers: dict[str, Any] = dict.fromkeys(Outlook.__struct_fields__, 1.0)
+    numbers |= {"band": (0.5, 1.5), "people": 7.0, "people_band": (6.0, 8.0)}
+    plans = [Outlook(**numbers | {"budget": budget}) for budget in (20.0, 10.0)]
+    series = charts.people_curve(plans, plans[:1], ("ours", "others"), "USD", plans[1])["series"]
     lines = {one["name"]: one for one in series if not one["name"].startswith("_")}
     assert [point[0] for point in lines["ours"]["data"]] == [10.0, 20.0]
     assert lines["others"]["lineStyle"]["type"] == "dashed"
+    assert lines["your plan"]["data"] == [[10.0, 7.0, 6.0, 8.0]]
 
 
 def test_curves_against_the_group_size_are_percentages() -> None:

@@ -2,20 +2,30 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from kreach.adsystem.console.formatting import parse_time
 from kreach.adsystem.console.status import (
     CampaignView,
+    basis_note,
     data_note,
-    display_state,
     further_cost,
+    model_alarm,
     reach_line,
     spend_pace,
+    title_of,
     visible_text,
     withheld_note,
 )
-from kreach.adsystem.reports.report import CapReport, Pace, Suppressed, VisiblePeople
+from kreach.adsystem.reports.report import (
+    CapReport,
+    CorrectionInfo,
+    ModelInfo,
+    Pace,
+    Suppressed,
+    VisiblePeople,
+)
 from tests.adsystem.console.documents import (
     STATUS,
     campaign_status,
@@ -45,50 +55,69 @@ def test_pace(spend: float | None, days: float, share: float | None, text: str) 
     assert 0.0 <= pace.even_share <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("state", "days", "displayed"),
-    [
-        ("running", 1, "running"),
-        ("running", -1, "scheduled"),
-        ("running", 11, "completed"),
-        ("paused", 1, "paused"),
-        ("paused", 11, "completed"),
-        ("ended", 11, "ended"),
-    ],
-)
-def test_states(state: str, days: int, displayed: str) -> None:
-    assert display_state(campaign_status(state=state), START + timedelta(days=days)) == displayed
-
-
-@pytest.mark.parametrize(
-    ("state", "days", "displayed"),
-    [
-        ("running", 1, "no creative"),
-        ("running", -1, "no creative"),
-        ("running", 11, "completed"),
-        ("paused", 1, "paused"),
-        ("ended", 1, "ended"),
-    ],
-)
-def test_states_without_a_creative(state: str, days: int, displayed: str) -> None:
-    creative = {"id": None, "markup": "ad", "width": None, "height": None, "domains": ()}
-    campaign = campaign_status(state=state, creative=creative)
-    assert display_state(campaign, START + timedelta(days=days)) == displayed
-
-
 def test_a_view_without_a_report_has_no_numbers() -> None:
-    for document in (None, reach_document()):
-        view = CampaignView.of(campaign_status(), document)
+    for view in (
+        CampaignView.of(campaign_status()),
+        CampaignView.of_window(campaign_status(), reach_document()),
+    ):
         assert view.cap == 4
         assert (view.report, view.reached_share, view.over_exposed_share) == (None,) * 3
+        assert view.cost_per_person is None
 
 
-def test_a_view_is_that_of_the_largest_cap() -> None:
-    report = cap_report(cap=4, unique_reach=50.0, over_exposed=5.0, reach=80.0)
-    reach = reach_document(people=200, reports=(cap_report(cap=1), report))
-    view = CampaignView.of(campaign_status(), reach)
+def test_a_view_is_that_of_the_largest_cap_and_of_one_document() -> None:
+    report = cap_report(
+        cap=4, unique_reach=50.0, unique_reach_interval=(40.0, 60.0), over_exposed=5.0, reach=80.0
+    )
+    status = STATUS | {"people": 200, "spend": 6.0, "impressions": report.impressions}
+    status |= {"reach": (cap_report(cap=1), report)}
+    view = CampaignView.of(campaign_status(status=status))
     assert view.report == report
     assert (view.reached_share, view.over_exposed_share) == (0.25, 0.025)
+    assert view.cost_per_person == pytest.approx((0.12, 0.1, 0.15))
+    several = CampaignView.of(campaign_status(status=status | {"impressions": 99}))
+    assert several.several_catalogues  # money of all catalogues, people of one
+    assert several.cost_per_person is None
+    reach = reach_document(people=200, reports=(cap_report(cap=1), report), spend=3.0)
+    assert CampaignView.of_window(campaign_status(), reach).cost_per_person == pytest.approx(
+        (0.06, 0.05, 0.075)
+    )
+
+
+def test_model_correction_and_alarm_are_said_in_sentences() -> None:
+    model = ModelInfo(name="visit model", error=0.03)
+    text = basis_note(model, None, 0.95)
+    assert text is not None
+    assert "site's visit model" in text
+    assert "off by about 3.0%" in text
+    assert "with 95% probability" in text
+    assert basis_note(None, None, 0.95) is None
+    correction = CorrectionInfo(
+        released="2026-11-01T05:00:00Z",
+        panel_share=0.2,
+        max_cap=2,
+        model_unique_reach=900.0,
+        panel_unique_reach=1_000.0,
+        panel_std=20.0,
+        weight=0.8,
+        other_campaigns=0,
+        rho=0.1,
+    )
+    text = basis_note(model, correction, 0.95)
+    assert text is not None
+    assert "says 900 people" in text
+    assert "it is 1,000 ± 20" in text
+    assert model_alarm(correction) is model_alarm(None) is None
+    off = msgspec.structs.replace(correction, alarm="by 11% where 3% is stated")
+    assert model_alarm(off) == (
+        "The model is off on this site: by 11% where 3% is stated. "
+        "Figures use the panel's correction."
+    )
+
+
+def test_people_read_the_name() -> None:
+    assert title_of(campaign_status()) == "spring"
+    assert title_of(campaign_status(name="Spring shoes")) == "Spring shoes"
 
 
 def test_why_something_is_withheld_is_said_once() -> None:

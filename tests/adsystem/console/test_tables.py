@@ -15,8 +15,9 @@ from kreach.adsystem.console.tables import (
     plan_rows,
     report_rows,
 )
-from kreach.adsystem.reports.report import CampaignSummary, CurveDocument, Outlook, Summary
+from kreach.adsystem.reports.report import CurveDocument, Outlook
 from tests.adsystem.console.documents import (
+    STATUS,
     campaign_status,
     cap_report,
     combined_document,
@@ -48,16 +49,13 @@ def test_reports_and_frequencies() -> None:
 
 
 def test_a_campaign_has_the_same_columns_with_and_without_reach() -> None:
-    status = campaign_status()
-    fields = {name: getattr(status, name) for name in CampaignSummary.__struct_fields__}
-    delivery = Summary(
-        impressions=7, spend_micros=None, spend=1.5, budget_left_micros=None, budget_left=None
-    )
-    campaign = CampaignSummary(**fields | {"status": delivery})
-    full = campaign_row(campaign, "completed", CampaignView(2, 10, cap_report()), "USD")
-    empty = campaign_row(campaign, "completed", CampaignView(2), "USD")
+    delivery = {"impressions": 7, "spend": 1.5, "delivery": "completed"}
+    campaign = campaign_status(status=STATUS | delivery, name="Spring shoes")
+    full = campaign_row(campaign, CampaignView(2, 10, cap_report(), 1.5), "USD")
+    empty = campaign_row(campaign, CampaignView(2), "USD")
     assert list(full) == list(empty)
     assert (full["state"], full["spend"], full["unique_reach_high"]) == ("completed", 1.5, 6.0)
+    assert (full["name"], full["cost_per_person"]) == ("Spring shoes", 0.3)
     assert (empty["unique_reach_high"], empty["reach"], empty["cap"]) == (None, None, 2)
 
 
@@ -71,10 +69,11 @@ def test_curves() -> None:
 
 
 def test_plans() -> None:
-    numbers: dict[str, Any] = {name: 1.0 for name in Outlook.__struct_fields__ if name != "band"}
-    row = plan_rows([(5, Outlook(**numbers, band=(0.5, 1.5)))])[0]
-    assert (row["group_size"], row["reach_high"]) == (5, 1.5)
-    assert "band" not in row
+    bands = {"band": (0.5, 1.5), "people_band": (0.25, 1.25)}
+    numbers: dict[str, Any] = {name: 1.0 for name in Outlook.__struct_fields__} | bands
+    row = plan_rows([(5, Outlook(**numbers))])[0]
+    assert (row["group_size"], row["reach_high"], row["people_high"]) == (5, 1.5, 1.25)
+    assert not {"band", "people_band"} & set(row)
 
 
 def test_campaigns_together() -> None:

@@ -45,13 +45,18 @@ _MAY = {
         ("POST", "/v1/families"),
         ("GET", _FAMILY),
         ("PATCH", _FAMILY),
+        ("GET", f"{_FAMILY}/reach"),
+        ("GET", "/v1/reach"),
+        ("POST", "/v1/plans"),
         ("GET", "/v1/catalogues"),
+        ("GET", "/v1/viewer"),
     ),
     "publisher": (
         *(("GET", path) for path in _PROBES),
         ("GET", "/openapi.json"),
         ("GET", "/v1/suppressions"),
         ("GET", "/v1/catalogues"),
+        ("GET", "/v1/viewer"),
     ),
 }
 _ALLOWED = {

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from kreach.adsystem.campaigns.campaign import ID, ID_RULE, MAX_CPM
+from kreach.adsystem.campaigns.campaign import ID, ID_RULE, MAX_CPM, MAX_NAME
 from kreach.adsystem.campaigns.creative import MAX_CREATIVES
 from kreach.adsystem.settings import EVERYONE
 
-__all__ = ["CampaignChange", "CampaignIn", "FamilyChange", "FamilyIn", "ReviewIn"]
+__all__ = ["CampaignChange", "CampaignIn", "FamilyChange", "FamilyIn", "PlanIn", "ReviewIn"]
 
 
 def _writable(text: str) -> str:
@@ -51,6 +51,7 @@ Address = Annotated[
 Language = Annotated[
     Text, AfterValidator(_language), Field(json_schema_extra={"pattern": f"^{_LANGUAGE}$"})
 ]
+Title = Annotated[Text, Field(min_length=1, max_length=MAX_NAME)]
 DealId = Annotated[Text, Field(min_length=1, max_length=256)]
 Numbers = list[Annotated[int, Field(ge=1, le=1_000)]]
 Money = Annotated[float, Field(gt=0, lt=1e12)]
@@ -140,6 +141,7 @@ class CampaignIn(_In):
     """A new campaign. Money is in the ad system's currency, bid limits are CPM."""
 
     id: Name
+    name: Title | None = None
     budget: Money
     start: Moment
     end: Moment
@@ -163,6 +165,29 @@ class CampaignIn(_In):
     family: Name | None = None
 
 
+class PlanIn(_In):
+    """A flight to plan: budgets, wanted people, or both.
+
+    `requests` and the market default to what bidders observed; then the flight needs its times.
+    """
+
+    audience: Annotated[Text, Field(min_length=1, max_length=200)] = EVERYONE
+    start: Moment | None = None
+    end: Moment | None = None
+    cap: int = Field(1, ge=1, le=1_000)
+    budgets: list[Annotated[float, Field(ge=1e-6, lt=1e12)]] = Field([], max_length=8)
+    people: float | None = Field(None, gt=0, lt=1e12)
+    requests: int | None = Field(None, ge=1, le=10**10)
+    market_mu: float | None = Field(None, gt=-50, lt=50)
+    market_sigma: float | None = Field(None, gt=0, lt=20)
+    auction: Literal["second_price", "first_price"] = "second_price"
+    max_cost_per_reach: Money | None = None
+    group_size: int | None = Field(None, ge=1, le=1_000_000)
+    level: float = Field(0.95, ge=0.01, le=0.9999)
+    precision: Literal["coarse", "fine"] = "fine"
+    with_ids: bool = False
+
+
 class FamilyIn(_In):
     """A new family: caps, a budget, or both, for all its campaigns together."""
 
@@ -180,6 +205,7 @@ class FamilyChange(_In):
 class CampaignChange(_In):
     """Changes to a running campaign; omitted fields stay."""
 
+    name: Title | None = None
     budget: Money | None = None
     daily_budget: Money | None = None
     end: Moment | None = None

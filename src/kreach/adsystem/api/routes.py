@@ -15,7 +15,7 @@ from kreach.adsystem.api.web import viewer_of
 from kreach.adsystem.campaigns.campaign import ID
 from kreach.adsystem.campaigns.store import UnknownCampaign, UnknownFamily
 from kreach.adsystem.reports import combined_report, report
-from kreach.adsystem.reports.questions import PlanQuestion, ReachQuestion
+from kreach.adsystem.reports.questions import FlightQuestion, PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.service import ReportService
 from kreach.boundary.times import Window
 from kreach.errors import KreachError
@@ -42,6 +42,8 @@ def add_routes(app: FastAPI, services: Services) -> None:
     _add_reach(app, services)
     _add_together(app, services)
     _add_pacing_and_plan(app, services)
+    _add_flight_plans(app, services)
+    _add_viewer(app)
     _add_catalogues(app, services)
     _add_monitoring(app, services)
     if services.advertisers is not None:
@@ -320,6 +322,52 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
             await services.plan(viewer, scope.ask, scope.service.plan, name, question)
+        )
+
+
+def _add_flight_plans(app: FastAPI, services: Services) -> None:
+    @app.post("/v1/plans", responses=returns(report.PlanDocument, 400, 408, 413, 415, 503))
+    async def plan_flight(viewer: Caller, body: inputs.PlanIn) -> Response:
+        """Forecast a flight that no campaign has yet: reach of budgets, or the cost of people.
+
+        Requests and prices default to what bidders observed. A coarse plan comes at once, a fine
+        one rests on more simulated flights. Nothing is stored.
+        """
+        services.reports.add("flight plan")
+        service = services.scope(viewer).service
+        return json_response(await services.plan(viewer, service.plan_flight, _flight(body)))
+
+
+def _flight(body: inputs.PlanIn) -> FlightQuestion:
+    market = None
+    if body.market_mu is not None and body.market_sigma is not None:
+        market = (body.market_mu, body.market_sigma)
+    elif body.market_mu is not None or body.market_sigma is not None:
+        missing = "market_mu" if body.market_mu is None else "market_sigma"
+        raise KreachError(
+            f"{missing} is required with the other one", field=missing, code="required"
+        )
+    window = Window.between(body.start, body.end)
+    question = PlanQuestion(
+        requests=body.requests,
+        cap=body.cap,
+        budgets=tuple(body.budgets),
+        level=body.level,
+        group_size=body.group_size,
+        auction=body.auction,
+        max_cost_per_reach=body.max_cost_per_reach,
+        people=body.people,
+        coarse=body.precision == "coarse",
+    )
+    return FlightQuestion(question, window.start, window.end, body.audience, market, body.with_ids)
+
+
+def _add_viewer(app: FastAPI) -> None:
+    @app.get("/v1/viewer", responses=returns(report.ViewerInfo))
+    async def get_viewer(viewer: Caller) -> Response:
+        """Who the caller is to this service: the role of its key."""
+        return json_response(
+            report.ViewerInfo(role=viewer.role, advertiser=viewer.advertiser, key=viewer.key)
         )
 
 

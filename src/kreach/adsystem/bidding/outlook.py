@@ -1,6 +1,8 @@
 """Before a flight: what a budget will reach, and what budget a reach will take, with bands."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,11 @@ _SIMULATED_GROUPS = 300_000
 _MAX_TRIALS = 200
 _FEWEST_TRIALS = 20
 _STEPS = 64
-_LOWEST = 1e-9  # multiplier
+_LOWEST, _HIGHEST = 1e-9, 1e9  # multiplier
+_MAX_SEARCH = 40
+_SEARCH_GROUPS = 5_000
+_MAX_AIMS, _OVER, _FEW_GROUPS = 6, 1.02, 2_000
+_CLOSE = 0.002  # of the people wanted
 _LEFT = 0.01  # of a budget: less than this is not called unspent
 
 
@@ -37,8 +43,9 @@ _LEFT = 0.01  # of a budget: less than this is not called unspent
 class Outlook:
     """What to expect of a budget. `band` holds reach with probability `level`.
 
-    `unspent` is what will be left of the budget and `unspent_reason` why. `max_cost_per_reach` is
-    what a further reach may cost, if that is limited.
+    `people` are those reached at least once, whatever the cap. `unspent` is what will be left of
+    the budget and `unspent_reason` why. `max_cost_per_reach` is what a further reach may cost, if
+    that is limited.
 
     >>> import kreach as kr
     >>> market = kr.LogNormalMarket(0.0, 0.5)
@@ -59,6 +66,8 @@ class Outlook:
     unspent: float = 0.0
     unspent_reason: str | None = None
     max_cost_per_reach: float | None = None
+    people: float = 0.0
+    people_band: tuple[float, float] = (0.0, 0.0)
 
 
 class OutlookMaker:
@@ -75,6 +84,9 @@ class OutlookMaker:
     A flight never has more impressions than requests. What a further reach may cost is limited as
     for `PlanningBidder`; the default limit (a multiple) holds for budgets, not for a reach that
     somebody asks for.
+
+    `simulated_groups` is how many groups all simulated flights of a budget have together: fewer are
+    quicker, and their bands come from the variance instead of the flights' own quantiles.
     """
 
     def __init__(
@@ -88,7 +100,9 @@ class OutlookMaker:
         traffic: npt.ArrayLike | None = None,
         max_cost_per_reach: float | None = None,
         max_cost_multiple: float | None = None,
+        simulated_groups: int = _SIMULATED_GROUPS,
     ) -> None:
+        self._simulated_groups = as_whole_number("simulated_groups", simulated_groups, minimum=1)
         if max_cost_per_reach is not None and not 0.0 < max_cost_per_reach < float("inf"):
             rule = "be a finite number > 0"
             raise KreachError.rule("max_cost_per_reach", rule, max_cost_per_reach)
@@ -130,8 +144,15 @@ class OutlookMaker:
             "max_cost_multiple": self._multiple,
         }
         plan = self._planner.solve(self._state, budget, self._market, **limits)
-        outlook = self._outlook(plan, budget, level, seed)
         aimed = budget
+        for _ in range(_MAX_AIMS):  # sessions cost more than planned: a bidder would slow down
+            over = self._free_spend(plan, seed) / budget
+            if over <= _OVER:
+                break
+            aimed /= over
+            guess = plan.multiplier
+            plan = self._planner.solve(self._state, aimed, self._market, guess, **limits)
+        outlook = self._outlook(plan, budget, level, seed)
         for _ in range(2):  # the plan is a little off the simulated flights: aim beside it
             if outlook.spend >= 0.99 * budget or plan.limited:
                 break
@@ -141,10 +162,17 @@ class OutlookMaker:
             outlook = self._outlook(plan, budget, level, seed)
         return outlook
 
+    def _free_spend(self, plan: Plan, seed: int) -> float:
+        """What a plan would spend if the budget did not stop it, from few flights."""
+        if self._model is None:
+            return plan.expected_spend
+        trials = max(_FEW_GROUPS // max(self._audience.group_count, 1), 1)
+        _, _, spends = self._fly(plan, trials, np.inf, np.random.default_rng(seed))
+        return float(spends.mean())
+
     def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many; refuses what no budget reaches."""
-        lowest = _LOWEST if self._most is None else 1.0 / self._most
-        most = self._planner.at_multiplier(self._state, self._market, lowest).expected_reach
+        most = self._at(self._lowest).expected_reach
         if not 0.0 < reach <= most:
             rule = f"lie between 0 and what is possible ({most:.1f})"
             if self._most is not None:
@@ -157,44 +185,85 @@ class OutlookMaker:
             outlook = self._outlook(self._plan_for(aimed), None, level, seed)
         return outlook
 
+    def for_people(self, people: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
+        """The budget that reaches so many people at least once; refuses what no budget reaches."""
+        search = min(self._simulated_groups, _SEARCH_GROUPS)
+        plan = self._at(self._lowest)
+        most = self._outlook(plan, None, level, seed, search).people
+        if not 0.0 < people <= most:
+            rule = f"lie between 0 and what can be reached ({most:.0f})"
+            raise KreachError.rule("people", rule, people)
+        low, high = np.log(self._lowest), np.log(_HIGHEST)
+        for _ in range(_MAX_SEARCH):
+            middle = 0.5 * (low + high)
+            # the plan's own reach is quick and an upper bound of people: simulate within it only
+            plan = self._at(float(np.exp(middle)))
+            if plan.expected_reach < people:
+                high = middle
+                continue
+            reached = self._outlook(plan, None, level, seed, search).people
+            if abs(reached - people) <= _CLOSE * people:
+                break
+            low, high = (middle, high) if reached > people else (low, middle)
+        return self._outlook(plan, None, level, seed)
+
+    @property
+    def _lowest(self) -> float:
+        """The multiplier at which as much is reached as may be."""
+        return _LOWEST if self._most is None else 1.0 / self._most
+
+    def _at(self, multiplier: float) -> Plan:
+        return self._planner.at_multiplier(self._state, self._market, multiplier)
+
     def _plan_for(self, reach: float) -> Plan:
-        low, high = np.log(1e-9), np.log(1e9)
+        low, high = np.log(_LOWEST), np.log(_HIGHEST)
         for _ in range(60):
             middle = 0.5 * (low + high)
-            plan = self._planner.at_multiplier(self._state, self._market, float(np.exp(middle)))
+            plan = self._at(float(np.exp(middle)))
             if abs(plan.expected_reach - reach) <= 1e-4 * reach:
                 break
             low, high = (middle, high) if plan.expected_reach > reach else (low, middle)
         return plan
 
-    def _outlook(self, plan: Plan, budget: float | None, level: float, seed: int) -> Outlook:
+    def _outlook(
+        self,
+        plan: Plan,
+        budget: float | None,
+        level: float,
+        seed: int,
+        simulated_groups: int | None = None,
+    ) -> Outlook:
         if not 0.0 < level < 1.0:
             raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
         generator = np.random.default_rng(as_whole_number("seed", seed, minimum=0))
-        groups = self._audience.group_count
-        trials = int(np.clip(_SIMULATED_GROUPS // max(groups, 1), _FEWEST_TRIALS, _MAX_TRIALS))
+        groups = max(self._audience.group_count, 1)
+        simulated = self._simulated_groups if simulated_groups is None else simulated_groups
+        trials = int(np.clip(simulated // groups, 1, _MAX_TRIALS))
+        if simulated >= _SIMULATED_GROUPS:
+            trials = max(trials, _FEWEST_TRIALS)
         most = np.inf if budget is None else budget
         draws, counts, spends = self._fly(plan, trials, most, generator)
         reports = [self._measure(*flight) for flight in zip(draws, counts, strict=True)]
-        expected = np.array([report.reach for report in reports])
-        # what each flight reached: chance decides who was behind the impressions
-        chance = np.array([report.std for report in reports]) * generator.standard_normal(trials)
-        tail = (1.0 - level) / 2.0
-        low, high = np.quantile(expected + chance, [tail, 1.0 - tail]).tolist()
+        reach, band = _mean_and_band(reports, level, generator)
+        unique, people_band = reach, band
+        if self._cap != 1:
+            once = [replace(report, cap=1) for report in reports]
+            unique, people_band = _mean_and_band(once, level, generator)
         shown = float(np.mean([report.exposure.targeted_impressions for report in reports]))
-        unique = float(np.mean([report.at_least(1)[0] for report in reports]))
         spend = min(float(spends.mean()), most)
         return Outlook(
             spend if budget is None else budget,
             spend,
-            float(expected.mean()),
-            (max(low, 0.0), high),
+            reach,
+            band,
             level,
             shown,
             shown / unique if unique > 0.0 else 0.0,
             plan.multiplier,
             *self._unspent(plan, budget, spend, float(counts.sum(axis=1).mean())),
             plan.max_cost_per_reach if self._most is None else self._most,
+            unique,
+            people_band,
         )
 
     def _measure(self, draws: IntArray, impressions: IntArray) -> ReachReport:
@@ -283,3 +352,23 @@ class OutlookMaker:
             )
             counts[at], spends[at] = kept, spends[at] * (self._requests / bought[at])
             draws[at] = np.minimum(draws[at], kept)
+
+
+def _mean_and_band(
+    reports: Sequence[ReachReport], level: float, generator: np.random.Generator
+) -> tuple[float, tuple[float, float]]:
+    """Expected reach over simulated flights, and the band of what one of them reaches.
+
+    Chance decides who was behind the impressions of each flight. Of few flights quantiles say
+    little: the band is then mean ± z·std.
+    """
+    expected = np.array([report.reach for report in reports])
+    std, mean = np.array([report.std for report in reports]), float(expected.mean())
+    tail = (1.0 - level) / 2.0
+    if len(reports) < _FEWEST_TRIALS:
+        between = float(expected.var(ddof=1)) if len(reports) > 1 else 0.0
+        half = NormalDist().inv_cdf(1.0 - tail) * float(np.sqrt((std**2).mean() + between))
+        return mean, (max(mean - half, 0.0), mean + half)
+    reached = expected + std * generator.standard_normal(len(reports))
+    low, high = np.quantile(reached, [tail, 1.0 - tail]).tolist()
+    return mean, (max(low, 0.0), high)

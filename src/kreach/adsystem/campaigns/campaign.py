@@ -38,6 +38,7 @@ __all__ = [
 BIDDERS = ("planning", "paper")
 STATES = ("running", "paused", "ended")
 MAX_CPM = 1_000_000.0
+MAX_NAME = 100
 MAX_COST_MULTIPLE = 10.0
 """Of what it costs to reach somebody first: the limit of a campaign that has none of its own."""
 REMOVED = {"auction": "auction is not a field any more: every bid request says its type (`at`)"}
@@ -63,6 +64,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Budget, flight, caps, targeting and how to bid.
 
+    `name` is for people: any text of a line; programs use the id.
     `caps` with one entry for the whole flight is the usual cap; several are rolling and stacked,
     with a higher limit for a longer span. Limits of bids and the market are per thousand (CPM).
     A campaign of a `family` stays in it: money and counts never move between families.
@@ -73,6 +75,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     id: str
+    name: str | None = None
     budget: float
     start: datetime
     end: datetime
@@ -96,6 +99,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         check_all(
             self._check_id,
+            self._check_name,
             self._check_flight,
             self._check_budget,
             self._check_choices,
@@ -111,6 +115,14 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def _check_id(self) -> None:
         check_id("id", self.id)
+
+    def _check_name(self) -> None:
+        name = self.name
+        if name is None:
+            return
+        if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+            rule = f"be 1 to {MAX_NAME} printable characters, without spaces at its ends"
+            raise KreachError.rule("name", rule, name)
 
     def _check_flight(self) -> None:
         for name in ("start", "end"):

@@ -56,7 +56,7 @@ _NEXT = "(SELECT coalesce(max(revision), 0) + 1 FROM campaigns)"
 _NEXT_FAMILY = "(SELECT coalesce(max(revision), 0) + 1 FROM families)"
 _CHANGEABLE = (
     *("budget", "daily_budget", "end", "state", "min_cpm", "max_cpm", "max_cost_per_reach"),
-    *("creative", "creatives", "deals", "deals_only"),
+    *("creative", "creatives", "deals", "deals_only", "name"),
 )
 _FAMILY_CHANGEABLE = ("budget",)
 

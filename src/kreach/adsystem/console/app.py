@@ -1,11 +1,15 @@
 """The console as an application. NiceGUI has one set of pages: one console per process."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
 from nicegui import PageArguments, ui
 from nicegui import app as pages_app
 
@@ -20,10 +24,14 @@ from kreach.adsystem.console.pages.cost import cost_page
 from kreach.adsystem.console.pages.planner import planner_page
 from kreach.adsystem.console.pages.privacy import privacy_page
 from kreach.adsystem.console.pages.review import review_page
-from kreach.adsystem.console.state import Console
+from kreach.adsystem.console.sessions import Sessions
+from kreach.adsystem.console.sign_in import SIGN_IN, SignIn
+from kreach.adsystem.console.state import Console, InputFiles
 from kreach.adsystem.console.widgets import EmptyState, box
 from kreach.adsystem.settings import ConsoleSettings
+from kreach.boundary.times import HOUR_SECONDS
 from kreach.errors import KreachError
+from kreach.extras import require_extra
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
@@ -58,18 +66,38 @@ def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float 
     The clock (seconds since 1970) is that of the other services; in the demo it runs `speed` times
     as fast as real time.
     """
-    console = Console(settings, log, clock, speed)
+    inputs = InputFiles(settings, log)
+
+    def make_console(key: str | None = None) -> Console:
+        return Console(settings, log, clock, speed, inputs, key)
+
+    sessions = Sessions(make_console, settings.session_hours * HOUR_SECONDS)
+    sign_in = SignIn(settings, sessions, log) if settings.sign_in else None
+    shared = None if settings.sign_in else make_console()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await console.start()
+        tasks = [asyncio.create_task(inputs.run()), asyncio.create_task(sessions.run())]
+        if shared is not None:
+            await shared.start()
         yield
-        await console.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if shared is not None:
+            await shared.stop()
+        await sessions.stop()
 
     app = FastAPI(title="kreach console", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.lifespan_context = lifespan
-    _add_probes(app, console)
-    _add_pages(console)
+
+    def consoles() -> list[Console]:
+        return sessions.consoles if shared is None else [shared]
+
+    _add_probes(app, consoles, sessions)
+    if sign_in is not None:
+        sign_in.add_routes(app)
+    _add_pages(shared, sign_in)
     pages_app.on_exception(lambda error: _log_error(log, error))
     ui.run_with(
         app,
@@ -86,54 +114,83 @@ def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float 
     return HostGuard(app, settings.names, settings.host)
 
 
-def _add_pages(console: Console) -> None:
+def _add_pages(shared: Console | None, sign_in: SignIn | None) -> None:
     here = files("kreach.adsystem.console")
     style = here.joinpath("console.css").read_text(encoding="utf-8")
     script = here.joinpath("console.js").read_text(encoding="utf-8")
 
     @ui.page("/")
     @ui.page("/{_:path}")
-    def root(request: Request) -> None:
+    def root(request: Request) -> Response | None:
+        session = None if sign_in is None else sign_in.session(request)
+        console = shared if session is None else session.console
+        if console is None:
+            query = urlencode({"next": _address(request)})
+            return RedirectResponse(f"{SIGN_IN}?{query}", 303)
         ui.add_head_html(f"<style>{style}</style><script>{script}</script>")
         theme = request.cookies.get(THEME_COOKIE)
-        frame = Frame(console, theme if theme in ("dark", "light") else None)
-
-        def compare(arguments: PageArguments) -> None:
-            compare_page(frame, arguments.query_parameters.multi_items())
-
-        _Pages(
-            {
-                "/": lambda: campaigns_page(frame),
-                "/campaign/{campaign}": lambda campaign: campaign_page(frame, campaign),
-                "/compare": compare,
-                "/planner": lambda: planner_page(frame),
-                "/review": lambda: review_page(frame),
-                "/privacy": lambda: privacy_page(frame),
-                "/cost": lambda: cost_page(frame),
-            }
-        )
+        frame = Frame(console, theme if theme in ("dark", "light") else None, session)
+        _Pages(_routes(frame))
+        return None
 
 
-def _add_probes(app: FastAPI, console: Console) -> None:
-    metrics, poller = Metrics("console"), console.poller
-    requests = "Requests to reporting"
-    metrics.tally("requests", requests, lambda: {"": float(poller.request_count)})
-    metrics.gauge("cached_answers", "Answers cached for pages", lambda: {"": float(len(poller))})
+def _routes(frame: Frame) -> dict[str, Callable[..., Any]]:
+    def with_query(page: Callable[[Frame, list[tuple[str, str]]], None]) -> Callable[..., None]:
+        def build(arguments: PageArguments) -> None:
+            page(frame, arguments.query_parameters.multi_items())
+
+        return build
+
+    def campaign(campaign: str, arguments: PageArguments) -> None:
+        campaign_page(frame, campaign, arguments.query_parameters.multi_items())
+
+    return {
+        "/": with_query(campaigns_page),
+        "/campaign/{campaign}": campaign,
+        "/compare": with_query(compare_page),
+        "/planner": with_query(planner_page),
+        "/review": lambda: review_page(frame),
+        "/privacy": lambda: privacy_page(frame),
+        "/cost": lambda: cost_page(frame),
+    }
+
+
+def _address(request: Request) -> str:
+    """The page that a browser asks for, with its query."""
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
+def _add_probes(app: FastAPI, consoles: Callable[[], list[Console]], sessions: Sessions) -> None:
+    metrics = Metrics("console")
+    requests, cached = "Requests to reporting", "Answers cached for pages"
+
+    def total(count: Callable[[Console], float]) -> Callable[[], dict[str, float]]:
+        return lambda: {"": float(sum(count(one) for one in consoles()))}
+
+    def unavailable() -> str | None:
+        return next((one.unavailable for one in consoles() if one.unavailable), None)
+
+    def request_count() -> dict[str, float]:
+        shared = 0 if sessions.consoles else sum(one.poller.request_count for one in consoles())
+        return {"": float(sessions.request_count + shared)}
+
+    metrics.tally("requests", requests, request_count)
+    metrics.gauge("cached_answers", cached, total(lambda one: len(one.poller)))
     metrics.gauge("open_pages", "Open pages in browsers", lambda: {"": float(_open_pages())})
+    metrics.gauge("sessions", "Browsers that are signed in", lambda: {"": float(len(sessions))})
     down = "1 while reporting does not answer"
-    metrics.gauge(
-        "reporting_unavailable", down, lambda: {"": float(console.unavailable is not None)}
-    )
+    metrics.gauge("reporting_unavailable", down, lambda: {"": float(unavailable() is not None)})
 
     @app.get("/healthz")
     async def health() -> dict[str, str]:
         """The console runs without reporting, but then shows nothing new."""
-        return {"status": "ok", "reporting": console.unavailable or "ok"}
+        return {"status": "ok", "reporting": unavailable() or "ok"}
 
     @app.get("/readyz")
     async def readiness() -> Response:
         """Ready while reporting answers: there is something to show."""
-        ready = ready_response({"reporting": console.unavailable is not None})
+        ready = ready_response({"reporting": unavailable() is not None})
         return Response(ready.body, ready.status, media_type="application/json")
 
     @app.get("/metrics")
@@ -157,8 +214,12 @@ def _log_error(log: Log, error: Exception) -> None:
 
 def check_console(settings: ConsoleSettings) -> dict[str, str]:
     """Read the files in the settings and report them. This does not call reporting."""
-    if settings.key_file is not None:
-        read_key(settings.key_file)
+    keys = {} if settings.oidc is None else settings.oidc.keys
+    for key_file in (settings.key_file, *keys.values()):
+        if key_file is not None:
+            read_key(key_file)
+    if settings.oidc is not None:
+        require_extra("sign-in with oidc", "oidc")
     if settings.reporting_ca is not None:
         authorities(settings.reporting_ca)
     readers: dict[str, Callable[[Path], object]] = {
@@ -178,4 +239,5 @@ def check_console(settings: ConsoleSettings) -> dict[str, str]:
         "truth": settings.truth_file,
     }
     paths = {name: "none" if path is None else str(path) for name, path in files.items()}
-    return {"reporting": settings.reporting_url} | paths
+    sign_in = ", ".join(settings.sign_in) or "none"
+    return {"reporting": settings.reporting_url, "sign_in": sign_in} | paths

@@ -23,9 +23,9 @@ from kreach.adsystem.reports.report import CapReport, Outlook
 __all__ = [
     "TRUTH",
     "bidding_over_time",
-    "budget_curve",
     "frequency_bars",
     "group_size_curves",
+    "people_curve",
     "reach_by_cap",
     "reach_over_time",
     "spend_over_time",
@@ -150,23 +150,34 @@ def bidding_over_time(
     )
 
 
-def budget_curve(
+def people_curve(
     plans: Sequence[Outlook],
     others: Sequence[Outlook],
     names: tuple[str, str],
     currency: str,
-    unit: str,
+    chosen: Outlook,
 ) -> Options:
-    """What budgets reach, with bands; `others` are plans for another group size, dashed."""
+    """People whom budgets reach, with bands, and the chosen budget as a large point.
+
+    `others` are plans for another group size, dashed.
+    """
     series: list[Options] = []
     for outlooks, name, color in ((others, names[1], "second"), (plans, names[0], "brand")):
         ordered = sorted(outlooks, key=lambda outlook: outlook.budget)
-        points = [(outlook.budget, outlook.reach, *outlook.band) for outlook in ordered]
+        points = [(outlook.budget, outlook.people, *outlook.people_band) for outlook in ordered]
         line = make_line(name, points, color, dashed=outlooks is others, z=3)
         if points:
             series += [*make_band(points, color, f"plan{color}"), line | {"showSymbol": True}]
+    point: Options = {"type": "scatter", "name": "your plan", "symbolSize": 16, "z": 6}
+    style = {
+        ":color": theme_color("brand"),
+        ":borderColor": theme_color("surface"),
+        "borderWidth": 2,
+    }
+    data = [[chosen.budget, chosen.people, *chosen.people_band]]
+    series.append(point | {"data": data, "itemStyle": style})
     across = x_axis(f"budget ({currency})", "value", min=0)
-    return make_chart(series, across, y_axis(unit), tooltip_script())
+    return make_chart(series, across, y_axis("people"), tooltip_script("people"))
 
 
 def group_size_curves(approaches: Mapping[str, Mapping[int, Band]], label: str) -> Options:

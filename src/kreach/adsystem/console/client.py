@@ -25,6 +25,7 @@ from kreach.adsystem.reports.report import (
     PlanDocument,
     ReachDocument,
     SuppressionList,
+    ViewerInfo,
 )
 from kreach.errors import KreachError
 
@@ -33,6 +34,7 @@ __all__ = [
     "CATALOGUES",
     "FAMILIES",
     "SUPPRESSIONS",
+    "VIEWER",
     "Query",
     "ReportingClient",
     "ReportingError",
@@ -40,7 +42,6 @@ __all__ = [
     "RequestRefused",
     "curve_query",
     "pacing_query",
-    "plan_query",
     "reach_query",
     "read_key",
     "status_query",
@@ -54,6 +55,7 @@ _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 35.0  # a series may take reporting 30
 _MAX_BYTES = 64_000_000
 _MAX_CAPS = 10  # of one reach report
+_PLANS = "/v1/plans"
 _RETRY_LATER = (408, 429, 500, 502, 503, 504)
 _UNKNOWN_FORM = (
     "reporting answered in an unknown form; run the console and reporting at the same version"
@@ -73,6 +75,7 @@ CAMPAIGNS = Query("/v1/campaigns", CampaignList, (("limit", "1000"),))
 CATALOGUES = Query("/v1/catalogues", CatalogueList)
 FAMILIES = Query("/v1/families", FamilyList)
 SUPPRESSIONS = Query("/v1/suppressions", SuppressionList)
+VIEWER = Query("/v1/viewer", ViewerInfo)
 
 
 def status_query(campaign: str) -> Query[CampaignStatus]:
@@ -106,11 +109,6 @@ def curve_query(campaign: str, by: str, cap: int) -> Query[CurveDocument]:
 def pacing_query(campaign: str, points: int) -> Query[PacingDocument]:
     """Spend over time, in at most so many points."""
     return Query(_path(campaign, "pacing"), PacingDocument, (("points", str(points)),))
-
-
-def plan_query(campaign: str, parameters: Parameters = ()) -> Query[PlanDocument]:
-    """A plan for a budget or a reach."""
-    return Query(_path(campaign, "plan"), PlanDocument, parameters)
 
 
 def _path(campaign: str, report: str = "") -> str:
@@ -159,7 +157,7 @@ def authorities(path: Path) -> ssl.SSLContext:
 
 
 class ReportingClient:
-    """Calls the reporting API, with the key in `key_file` if there is one.
+    """Calls the reporting API, with a key, the one in `key_file`, or none.
 
     `transport` lets tests replace the network by an application. Reporting's certificate must be
     signed by an authority in `ca_file`; without one, by a public one.
@@ -171,9 +169,10 @@ class ReportingClient:
         key_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         ca_file: Path | None = None,
+        key: str | None = None,
     ) -> None:
         self._key_file = key_file
-        self._key = None if key_file is None else read_key(key_file)
+        self._key = key if key_file is None else read_key(key_file)
         self._http = httpx.AsyncClient(
             base_url=url.rstrip("/"),
             limits=httpx.Limits(
@@ -203,6 +202,10 @@ class ReportingClient:
     async def review(self, campaign: str, body: Mapping[str, object]) -> CampaignDefinition:
         """Decide on a creative of a campaign."""
         return await self._call("POST", Query(_path(campaign, "review"), CampaignDefinition), body)
+
+    async def plan(self, body: Mapping[str, object], seconds: float) -> PlanDocument:
+        """Plan a flight that no campaign has yet."""
+        return await self._call("POST", Query(_PLANS, PlanDocument), body, seconds)
 
     async def _call(
         self,

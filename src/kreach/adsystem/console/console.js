@@ -73,6 +73,30 @@ window.kreach = {
     const [, , total, adds] = params.value;
     return `{adds|+${kreach.number(adds)}}\n{total|${kreach.number(total)} so far}`;
   },
+  /* A chart as a file, on the background of the theme. */
+  png(element, name) {
+    const options = { type: "png", pixelRatio: 2, backgroundColor: kreach.color("surface") };
+    const link = document.createElement("a");
+    link.href = element.chart.getDataURL(options);
+    link.download = name;
+    link.click();
+  },
+  async copyLink() {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      return true;
+    } catch {
+      return false;
+    }
+  },
+  /* Charts are drawn for the width of the screen: draw them for the paper, and back. */
+  print() {
+    const resize = () => document.querySelectorAll(".nicegui-echart").forEach(
+      (el) => getElement(+el.id.slice(1))?.chart?.resize());
+    addEventListener("beforeprint", resize, { once: true });
+    addEventListener("afterprint", resize, { once: true });
+    window.print();
+  },
   /* Dragging selects a window where there is a mouse; on touch it would keep the page from scrolling. */
   brush(element) {
     if (!element?.$el?.isConnected) return;

@@ -4,13 +4,22 @@ Inputs are named by the path of their value in the body, such as `budget` or `ca
 """
 
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 
 from kreach.boundary.times import DAY_SECONDS
 
-__all__ = ["CAP_LIMIT", "CAP_SPAN", "input_for", "local_text", "number_text", "request_body"]
+__all__ = [
+    "CAP_LIMIT",
+    "CAP_SPAN",
+    "id_from",
+    "input_for",
+    "local_text",
+    "number_text",
+    "request_body",
+]
 
 CAP_LIMIT, CAP_SPAN = "caps.0.limit", "caps.0.span_seconds"
 
@@ -35,6 +44,16 @@ def number_text(value: float | None) -> str:
     ('1000000', '0.25', '')
     """
     return "" if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def id_from(name: str) -> str:
+    """An id for a campaign from its name: letters and digits, joined by hyphens.
+
+    >>> id_from("Spring shoes & socks"), id_from("Frühling 2027"), id_from("!")
+    ('spring-shoes-socks', 'fruhling-2027', '')
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
 
 def _value(name: str, text: str) -> object:

@@ -1,7 +1,7 @@
 """Dialogs that create, edit, pause, resume and end campaigns."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -15,9 +15,11 @@ from kreach.adsystem.console.client import (
     ReportingUnavailable,
     RequestRefused,
 )
+from kreach.adsystem.console.endings import UNDO_SECONDS
 from kreach.adsystem.console.form_fields import (
     CAP_LIMIT,
     CAP_SPAN,
+    id_from,
     input_for,
     local_text,
     number_text,
@@ -25,15 +27,30 @@ from kreach.adsystem.console.form_fields import (
 )
 from kreach.adsystem.console.formatting import parse_time
 from kreach.adsystem.console.state import Console
+from kreach.adsystem.console.status import title_of
 from kreach.adsystem.console.widgets import Text, box, button, sentence
-from kreach.adsystem.reports.report import CampaignDefinition, CatalogueList, Creative, ErrorInfo
+from kreach.adsystem.reports.report import (
+    CampaignDefinition,
+    CatalogueList,
+    Creative,
+    ErrorInfo,
+    FieldError,
+)
 
-__all__ = ["change_state", "confirm_end", "edit_campaign", "new_campaign", "show_field_errors"]
+__all__ = [
+    "change_state",
+    "confirm_end",
+    "edit_campaign",
+    "new_campaign",
+    "renamed_fields",
+    "show_field_errors",
+    "undo_end",
+]
 
 _FLIGHT = timedelta(days=7)
 _CATALOGUE_SECONDS = 2.0
 _INPUT = "outlined dense stack-label bottom-slots"
-_STATES = {"running": "running again", "paused": "paused", "ended": "ended"}
+_STATES = {"running": "running again", "paused": "paused"}
 _NOT_SENT = ("key", "version", "review", "review_reason")
 Body = dict[str, object]
 Send = Callable[[Body], Awaitable[None]]
@@ -48,10 +65,30 @@ def show_field_errors(error: ErrorInfo, inputs: dict[str, Any]) -> tuple[list[st
         if name is None:
             others.append(sentence(one.message))
         else:
-            by_input.setdefault(name, []).append(one.message)
+            by_input.setdefault(name, []).append(_at_input(one))
     for name, messages in by_input.items():
         inputs[name].error = "; ".join(messages)
     return list(by_input), others
+
+
+def _at_input(error: FieldError) -> str:
+    """A message beside its input, which names the field already: "must be greater than 0"."""
+    rest = error.message.removeprefix(error.field)
+    return rest.strip() if rest != error.message and rest.startswith(" ") else error.message
+
+
+def renamed_fields(error: ErrorInfo, names: Mapping[str, str]) -> ErrorInfo:
+    """The same error, with what is wrong with some fields at other inputs."""
+
+    def rename(one: FieldError) -> FieldError:
+        to, text = names.get(one.field), _at_input(one)
+        if to is None:
+            return one
+        message = one.message if text == one.message else f"{to} {text}"
+        return msgspec.structs.replace(one, field=to, message=message)
+
+    fields = tuple(rename(one) for one in error.fields)
+    return msgspec.structs.replace(error, fields=fields)
 
 
 def _focus(wrong: list[str], unfolds: bool) -> str:
@@ -125,6 +162,11 @@ class _Form:
         field.on("update:model-value", lambda: setattr(field, "error", None))
         self._inputs[name] = field
 
+    def fill(self, values: Mapping[str, str]) -> None:
+        """Set inputs to these values."""
+        for name, value in values.items():
+            self._inputs[name].value = value
+
     async def _submit(self) -> None:
         if not self._button.enabled:
             return
@@ -159,8 +201,8 @@ class _Form:
         self._error.set_visibility(True)
 
 
-async def new_campaign(console: Console) -> None:
-    """Open the dialog for a new campaign."""
+async def new_campaign(console: Console, given: Mapping[str, str] | None = None) -> None:
+    """Open the dialog for a new campaign; `given` are values by input, such as those of a plan."""
     catalogues: CatalogueList | None = None
     with suppress(ReportingError):  # then the form asks for the name of an audience
         catalogues = await console.client.get(CATALOGUES, _CATALOGUE_SECONDS)
@@ -168,9 +210,22 @@ async def new_campaign(console: Console) -> None:
     currency = "the ad system's currency" if catalogues is None else catalogues.currency
     subtitle = f"It starts bidding when its flight starts. Money is in {currency}."
     done = "The campaign was created."
-    form = _Form("New campaign", subtitle, "Create", console.create, done)
+
+    async def send(body: Body) -> None:
+        derived = "id" not in body
+        if derived and id_from(str(body.get("name", ""))):
+            body["id"] = id_from(str(body["name"]))
+        try:
+            await console.create(body)
+        except RequestRefused as refusal:
+            if not derived:
+                raise
+            moved = renamed_fields(refusal.error, {"id": "name"})
+            raise RequestRefused(refusal.status, moved) from None
+
+    form = _Form("New campaign", subtitle, "Create", send, done)
     with form.main:
-        form.text("id", "Name", hint="letters, digits, - and _", autofocus="")
+        form.text("name", "Name", hint="as people call it", autofocus="", maxlength="100")
         form.number("budget", "Budget")
         form.text("start", "Start (UTC)", local_text(now), type="datetime-local")
         form.text("end", "End (UTC)", local_text(now + _FLIGHT), type="datetime-local")
@@ -186,6 +241,7 @@ async def new_campaign(console: Console) -> None:
         form.text("creative.width", "Ad width (pixels)", inputmode="numeric")
         form.text("creative.height", "Ad height (pixels)", inputmode="numeric")
     with form.advanced():
+        form.text("id", "Id", hint="for programs; empty: made from the name")
         bidders = {"planning": "planning: looks ahead", "paper": "paper: the paper's rule"}
         form.choice("bidder", "Bidder", bidders)
         form.text("expected_requests", "Expected bid requests", inputmode="numeric")
@@ -194,6 +250,7 @@ async def new_campaign(console: Console) -> None:
         form.number("max_cost_per_reach", "Max cost of a further person", hint=hint)
         form.number("market_mu", "Market: mean of ln CPM")
         form.number("market_sigma", "Market: standard deviation of ln CPM")
+    form.fill(given or {})
     form.dialog.open()
 
 
@@ -215,8 +272,9 @@ def edit_campaign(console: Console, campaign: CampaignDefinition) -> None:
 
     subtitle = "Empty fields stay as they are. The budget cannot be less than what was spent."
     done = "The campaign was changed."
-    form = _Form(f"Edit {campaign.id}", subtitle, "Save", send, done)
+    form = _Form(f"Edit {title_of(campaign)}", subtitle, "Save", send, done)
     with form.main:
+        form.text("name", "Name", campaign.name or "", maxlength="100")
         form.number("budget", "Budget", campaign.budget)
         form.number("daily_budget", "Daily budget", campaign.daily_budget)
         form.text("end", "End (UTC)", end, type="datetime-local")
@@ -235,31 +293,53 @@ def _as_input(creative: Creative) -> dict[str, object]:
     return {name: value for name, value in document.items() if name not in _NOT_SENT}
 
 
-async def change_state(console: Console, campaign: str, state: str) -> None:
-    """Pause, resume or end a campaign, and notify."""
+async def change_state(console: Console, campaign: CampaignDefinition, state: str) -> None:
+    """Pause or resume a campaign, and notify."""
+    await _notify(
+        console.change(campaign.id, {"state": state}), f"{title_of(campaign)} is {_STATES[state]}."
+    )
+
+
+async def undo_end(console: Console, campaign: CampaignDefinition) -> None:
+    """Put a campaign back that is about to end, and notify."""
+    name = title_of(campaign)
+
+    async def undo() -> None:
+        if not await console.endings.undo(campaign.id):
+            ui.notify(f"{name} has ended already.", type="negative")
+
+    await _notify(undo(), f"{name} is as before.")
+
+
+async def _notify(change: Awaitable[None], done: str) -> None:
     try:
-        await console.change(campaign, {"state": state})
+        await change
     except RequestRefused as refusal:
         ui.notify(sentence(refusal), type="negative")
     except ReportingUnavailable as error:
         ui.notify(f"{sentence(error)} The state may not have changed.", type="warning")
     else:
-        ui.notify(f"{campaign} is {_STATES[state]}.", type="positive")
+        ui.notify(done, type="positive")
 
 
-def confirm_end(console: Console, campaign: str) -> None:
-    """Ask before ending a campaign, which cannot be undone."""
-    title = f"End {campaign}?"
+def confirm_end(console: Console, campaign: CampaignDefinition) -> None:
+    """Ask before ending a campaign, which can be undone for a few seconds only."""
+    name = title_of(campaign)
     with ui.dialog() as dialog, box("k-dialog").style("width: 440px") as content:
         content.props["role"] = "alertdialog"
-        content.props["aria-label"] = title
-        Text(title, "h2")
-        warning = "It stops bidding for good and cannot be restarted. Its reports remain available."
-        Text(f"{warning} To stop for a while, pause it instead.", "p", "k-sub")
+        content.props["aria-label"] = f"End {name}?"
+        Text(f"End {name}?", "h2")
+        text = (
+            f"It stops bidding now and ends in {UNDO_SECONDS:.0f} seconds; until then you can "
+            "undo it. After that it cannot be restarted. Its reports remain available. To stop "
+            "for a while, pause it instead."
+        )
+        Text(text, "p", "k-sub")
 
         async def end() -> None:
             dialog.close()
-            await change_state(console, campaign, "ended")
+            begin = console.endings.begin(campaign.id, campaign.state)
+            await _notify(begin, f"{name} is ending.")
 
         with box("k-row k-end"):
             button("Cancel", dialog.close).props("autofocus")

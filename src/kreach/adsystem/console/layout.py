@@ -1,14 +1,23 @@
 """The frame around every page: navigation, clock, theme, and a banner when reporting is down."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 from nicegui import ui
 
-from kreach.adsystem.console.client import Query, ReportingUnavailable, RequestRefused
+from kreach.adsystem.console.client import (
+    Query,
+    ReportingError,
+    ReportingUnavailable,
+    RequestRefused,
+)
 from kreach.adsystem.console.formatting import date_time
 from kreach.adsystem.console.poller import Answers
+from kreach.adsystem.console.sessions import Session
+from kreach.adsystem.console.sign_in import SIGN_IN, SIGN_OUT
 from kreach.adsystem.console.state import Console
 from kreach.adsystem.console.widgets import Chart, Text, box, icon_button, sentence
 
@@ -23,6 +32,9 @@ PAGES = (
     ("/cost", "balance", "Cost of anonymity"),
 )
 THEME_COOKIE = "kreach-theme"
+_ROLE_PAGES = {"publisher": ("/privacy", "/cost")}  # others see all
+_LATE_SECONDS = 8.0  # that reporting may take to answer before figures count as stale
+_OLD_SECONDS, _FRESH_SECONDS = 45.0, 5.0
 _LOOK_SECONDS = 0.5
 _LOOKS_PER_REDRAW = 20  # at least: some text depends on the time
 _BROWSER_SECONDS = 15.0  # that a busy browser may take to answer
@@ -32,9 +44,11 @@ _YEAR_SECONDS = 31_536_000
 class Frame:
     """What stays while pages change, in one browser tab."""
 
-    def __init__(self, console: Console, theme: str | None) -> None:
-        self.console = console
+    def __init__(self, console: Console, theme: str | None, session: Session | None = None) -> None:
+        self.console, self._session = console, session
+        self._left = False  # whether this tab was sent to the sign-in page
         self._charts: list[Chart] = []
+        self.role = "operator" if session is None else session.viewer.role
         self.dark = ui.dark_mode(None if theme is None else theme == "dark")
         ui.colors(primary="#2753c9", negative="#b3261e")
         self._header()
@@ -59,9 +73,27 @@ class Frame:
                 self._time = Text("")
                 simulated = self.console.speed != 1.0
                 speed = f"simulated, {self.console.speed:,.0f}x speed"
-                Text(speed if simulated else "UTC", classes="k-sub")
+                Text(speed if simulated else "UTC", classes="k-sub k-long")
+                self._freshness = Text("", classes="k-sub", name="freshness")
+            if self._session is not None:
+                self._account(self._session)
+            icon_button("link", "Copy a link to this page", self._copy_link).classes("gt-xs")
+            show = lambda: ui.run_javascript("kreach.print()")  # noqa: E731
+            icon_button("print", "Print or save as PDF", show).classes("gt-xs")
             switch = icon_button("dark_mode", "Dark or light theme", self._toggle_theme)
             switch.props["data-name"] = "theme"
+
+    def _account(self, session: Session) -> None:
+        """Who is signed in, and the button to sign out."""
+        viewer = session.viewer
+        with box("k-account", name="account"):
+            Text(session.name, "span", "k-long")
+            Text(viewer.role, "span", "k-chip")
+        with box(tag="form") as form:
+            form.props["method"], form.props["action"] = "post", SIGN_OUT
+            out = icon_button("logout", "Sign out", lambda: None)
+            out.props["type"] = "submit"
+            out.props["data-name"] = "sign out"
 
     def _drawer(self) -> None:
         # value=None would ask the browser whether it is open, and warn if that takes long
@@ -78,11 +110,25 @@ class Frame:
                     ui.icon(icon)
                     Text(name, "span")
                 self._links[path] = link
+            if self._session is not None:
+                self._show_role(self._session.viewer.role)
+            else:
+                ui.timer(0.1, self._load_role, once=True)
             footer = "The ad system knows groups of people, never a person. Times are UTC."
             Text(footer, classes="k-foot")
         router = ui.context.client.sub_pages_router
         router.on_path_changed(self._open_page)
         self._open_page(router.current_path)
+
+    async def _load_role(self) -> None:
+        with suppress(ReportingError):
+            self._show_role((await self.console.viewer()).role)
+
+    def _show_role(self, role: str) -> None:
+        """Show the pages of a role in the navigation."""
+        self.role = role
+        for path, link in self._links.items():
+            link.set_visibility(path in _ROLE_PAGES.get(role, (path,)))
 
     def _open_page(self, path: str) -> None:
         """Mark the page in the navigation and reset what belongs to the one before."""
@@ -101,6 +147,17 @@ class Frame:
 
     def _tick(self) -> None:
         self._time.set_text(date_time(self.console.now()))
+        self._check_session()
+
+    def _check_session(self, why: str = "expired") -> bool:
+        """Whether this tab may show anything; if not, it goes to the sign-in page."""
+        session = self._session
+        if session is None or self._left:
+            return not self._left
+        if not session.valid:
+            self._left = True
+            ui.navigate.to(f"{SIGN_IN}?why={'out' if session.ended == 'signed out' else why}")
+        return not self._left
 
     async def _toggle_theme(self) -> None:
         dark = self.dark.value
@@ -113,6 +170,19 @@ class Frame:
         self.dark.value = not dark
         for chart in self._charts:
             chart.redraw()
+
+    def today(self) -> tuple[str]:
+        """The date, for names of files."""
+        return (f"{self.console.now():%Y-%m-%d}",)
+
+    def set_address(self, url: str) -> None:
+        """Show the state of the page in the address, so that a link shows the same."""
+        ui.context.client.sub_pages_router.current_path = url
+        ui.navigate.history.replace(url)
+
+    async def _copy_link(self) -> None:
+        copied = await ui.run_javascript("kreach.copyLink()", timeout=_BROWSER_SECONDS)
+        ui.notify("Link copied." if copied else "Copy the address of this page.")
 
     def follow_theme(self, *charts: Chart) -> None:
         """Redraw these charts when the theme changes."""
@@ -131,27 +201,49 @@ class Frame:
 
         def look() -> None:
             nonlocal last, looks
-            answers = Answers(queries(), self.console.poller.lease)
-            current = (answers.versions, also())
+            if not self._check_session():
+                return
+            asked, poller = list(queries()), self.console.poller
+            answers = Answers(asked, poller.lease)
+            late = self._show_freshness(answers, poller.seconds_waiting(asked))
+            current = (answers.versions, also(), late)
             looks += 1
             if current != last or looks >= _LOOKS_PER_REDRAW:
                 last, looks = current, 0
-                self._show_banner(page, answers)
+                self._show_banner(page, answers, late)
                 show(answers)
 
         ui.timer(_LOOK_SECONDS, look)
 
-    def _show_banner(self, page: ui.element, answers: Answers) -> None:
+    def _show_freshness(self, answers: Answers, waiting: float) -> bool:
+        """Show how old the page is; returns whether it is older than it should be."""
+        if answers.oldest is None:
+            self._freshness.set_text("")
+            return False
+        age = self.console.poller.age(answers.oldest)
+        self._freshness.set_text("data: now" if age < _FRESH_SECONDS else f"data: {age:.0f} s old")
+        return waiting > _LATE_SECONDS or age > _OLD_SECONDS
+
+    def _show_banner(self, page: ui.element, answers: Answers, late: bool) -> None:
         """A banner if reporting is unavailable or rejects the key; old numbers turn gray."""
         errors = answers.errors
         down = next((one for one in errors if isinstance(one, ReportingUnavailable)), None)
         refusals = (one for one in errors if isinstance(one, RequestRefused))
         no_access = next((one for one in refusals if one.status == 401), None)
-        page.classes(add="k-stale" if down else "", remove="" if down else "k-stale")
-        self._banner.set_visibility(bool(down or no_access))
+        if no_access is not None and self._session is not None:
+            self._session.ended = "refused"
+            self._check_session("refused")
+        gray = bool(down) or late
+        page.classes(add="k-stale" if gray else "", remove="" if gray else "k-stale")
+        self._banner.set_visibility(bool(gray or no_access))
         self._banner.classes(add="k-bad" if no_access else "", remove="" if no_access else "k-bad")
         if down is not None:
             old = "The page shows the last numbers received. " if answers.any_stale else ""
             self._message.set_text(f"{sentence(down)} {old}Retrying automatically.")
+        elif late and answers.oldest is not None:
+            age = self.console.poller.age(answers.oldest)
+            seen = self.console.now() - timedelta(seconds=age * self.console.speed)
+            text = f"The page shows figures of {date_time(seen)}:{seen:%S} UTC."
+            self._message.set_text(f"Reporting is slow to answer. {text}")
         elif no_access is not None:
             self._message.set_text(f"Reporting rejects the console's key: {no_access}.")

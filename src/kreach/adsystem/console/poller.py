@@ -78,6 +78,12 @@ class Answers:
         return [one.error for one in self._answers.values() if one.error is not None]
 
     @property
+    def oldest(self) -> float | None:
+        """When the oldest document on the page was received (seconds of the poller's clock)."""
+        times = [one.answered_at for one in self._answers.values() if one.document is not None]
+        return min((at for at in times if at is not None), default=None)
+
+    @property
     def any_stale(self) -> bool:
         """Whether a document on the page may be old."""
         return any(one.stale and one.document is not None for one in self._answers.values())
@@ -89,6 +95,7 @@ class _Entry:
     leased_until: float = 0.0
     due: float = 0.0
     in_flight: bool = False
+    asked_at: float = 0.0
     refresh: bool = False  # ask again as soon as the request in flight is answered
 
 
@@ -116,6 +123,16 @@ class Poller:
             self._wake.set()
         entry.leased_until = self._clock() + _LEASE_SECONDS
         return entry.answer
+
+    def seconds_waiting(self, queries: Iterable[Query[Any]]) -> float:
+        """How long the slowest of these requests has been under way; 0 if none is."""
+        entries = (self._entries.get(query) for query in queries)
+        asked = [one.asked_at for one in entries if one is not None and one.in_flight]
+        return self._clock() - min(asked) if asked else 0.0
+
+    def age(self, moment: float) -> float:
+        """Seconds since a moment of the poller's clock."""
+        return self._clock() - moment
 
     def refresh(self, path: str) -> None:
         """Repeat all queries under a path at once, after a change."""
@@ -147,7 +164,7 @@ class Poller:
             if now > entry.leased_until + _CACHE_SECONDS:
                 del self._entries[query]
             elif entry.due <= now <= entry.leased_until:
-                entry.in_flight = True
+                entry.in_flight, entry.asked_at = True, now
                 task = asyncio.create_task(self._request(query, entry))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

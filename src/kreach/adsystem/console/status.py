@@ -13,8 +13,8 @@ from kreach.adsystem.reports.report import (
     CampaignSummary,
     CapReport,
     CorrectionInfo,
-    Creative,
     CurvePoint,
+    ModelInfo,
     Pace,
     ReachDocument,
     Status,
@@ -27,13 +27,15 @@ __all__ = [
     "CampaignView",
     "LinePoint",
     "SpendPace",
+    "basis_note",
     "data_note",
-    "display_state",
     "flight_of",
     "further_cost",
     "max_cap",
+    "model_alarm",
     "reach_line",
     "spend_pace",
+    "title_of",
     "visible_text",
     "withheld_note",
 ]
@@ -41,6 +43,12 @@ __all__ = [
 LinePoint = tuple[datetime, float, float, float]
 """Time, reach, and the low and high end of its interval."""
 
+_MODELS = {
+    "visit model": "Estimated with the site's visit model: how often people come, and when.",
+    "dispersion": "Estimated from how unevenly people of a group visit, without times of visits.",
+    "visit shares": "Estimated from the shares of visits of each group's people.",
+    "uniform": "Estimated as if all people of a group visit equally often, which is too many.",
+}
 _ON_PACE = 0.02  # of the budget: closer to the even pace than this is on pace
 
 
@@ -63,52 +71,42 @@ def visible_text(visible: VisiblePeople) -> str:
     return text
 
 
-def display_state(campaign: CampaignDefinition, now: datetime) -> str:
-    """The state for people: a running campaign may be scheduled, completed or lack a creative
-    that may be shown."""
-    lacks = _lacks(campaign)
-    start, end = flight_of(campaign)
-    if campaign.state == "running" and now < start:
-        return lacks or "scheduled"
-    if campaign.state != "ended" and now >= end:
-        return "completed"
-    return lacks if campaign.state == "running" and lacks else campaign.state
-
-
-def _lacks(campaign: CampaignDefinition) -> str:
-    """What keeps a running campaign from bidding; empty if nothing does."""
-    complete = [one for one in campaign.creatives or (campaign.creative,) if _is_complete(one)]
-    reviews = {one.review for one in complete}
-    if "approved" in reviews:
-        return ""
-    if "pending" in reviews:
-        return "creative in review"
-    return "creative rejected" if reviews else "no creative"
-
-
-def _is_complete(creative: Creative) -> bool:
-    if creative.kind == "native":
-        return creative.native is not None
-    sized = creative.width is not None or bool(creative.sizes)
-    return creative.markup is not None and (creative.kind != "banner" or sized)
+def title_of(campaign: CampaignDefinition) -> str:
+    """What people call a campaign."""
+    return campaign.name or campaign.id
 
 
 @dataclass(frozen=True)
 class CampaignView:
-    """A campaign's reach at its largest cap; `report` is None where it is withheld."""
+    """A campaign's reach at its largest cap and its money, all of one document and so one instant.
+
+    `report` is None where it is withheld. `spend` is None where it is withheld, or where it is
+    not that of the report's impressions.
+    """
 
     cap: int
     people: int | None = None
     report: CapReport | None = None
+    spend: float | None = None
+    impressions: int | None = None
+    several_catalogues: bool = False
 
     @classmethod
-    def of(cls, campaign: CampaignDefinition, reach: ReachDocument | None) -> "CampaignView":
-        """The view of a campaign in a reach report."""
+    def of(cls, campaign: CampaignStatus) -> "CampaignView":
+        """Reach to date."""
+        cap, status = max_cap(campaign), campaign.status
+        report = _at_cap(status.reach, cap)
+        several = report is not None and report.impressions != status.impressions
+        spend = None if several else status.spend
+        return cls(cap, status.people, report, spend, status.impressions, several)
+
+    @classmethod
+    def of_window(cls, campaign: CampaignDefinition, reach: ReachDocument) -> "CampaignView":
+        """Reach in a window."""
         cap = max_cap(campaign)
-        if reach is None:
-            return cls(cap)
-        report = next((report for report in reach.reports if report.cap == cap), None)
-        return cls(cap, reach.people, report)
+        spend = reach.spend if isinstance(reach.spend, float) else None
+        report = _at_cap(reach.reports, cap)
+        return cls(cap, reach.people, report, spend, reach.impressions)
 
     @property
     def reached_share(self) -> float | None:
@@ -120,8 +118,22 @@ class CampaignView:
         """Share of the audience that saw the ad more often than the cap."""
         return self._share(None if self.report is None else self.report.over_exposed)
 
+    @property
+    def cost_per_person(self) -> tuple[float, float, float] | None:
+        """Spend per person reached, and its lowest and highest by the interval of people."""
+        if self.report is None or self.spend is None or self.report.unique_reach <= 0.0:
+            return None
+        low, high = self.report.unique_reach_interval
+        spend = self.spend
+        most = spend / low if low > 0.0 else float("inf")
+        return spend / self.report.unique_reach, spend / max(high, 1e-9), most
+
     def _share(self, people: float | None) -> float | None:
         return None if people is None or not self.people else people / self.people
+
+
+def _at_cap(reports: Sequence[CapReport], cap: int) -> CapReport | None:
+    return next((report for report in reports if report.cap == cap), None)
 
 
 @dataclass(frozen=True)
@@ -177,24 +189,37 @@ def data_note(status: Summary) -> str | None:
             "Noise is added to protect people: one standard deviation is "
             f"{people} people and {impressions} impressions."
         )
-    correction = status.correction if isinstance(status, Status) else None
-    if correction is not None:
-        notes.append(_correction_note(correction))
     return " ".join(notes) or None
 
 
-def _correction_note(correction: CorrectionInfo) -> str:
-    """Model and panel, and which of them the numbers rest on."""
-    model, panel = count(correction.model_unique_reach), count(correction.panel_unique_reach)
-    note = (
-        f"Reach is corrected by the publisher's panel of {percent(correction.panel_share, 0)} of "
-        f"the groups, up to {date_time(correction.released)} UTC: the model says {model} people, "
-        f"model and panel {panel} ± {count(correction.panel_std)}; "
-        f"{percent(correction.weight, 0)} of the difference is applied."
-    )
-    if correction.alarm is not None:
-        note += f" Alarm: {correction.alarm}."
-    return note
+def basis_note(
+    model: ModelInfo | None, correction: CorrectionInfo | None, level: float | None
+) -> str | None:
+    """Model, correction and interval in a few plain sentences."""
+    notes = []
+    if correction is not None:
+        notes.append(
+            f"The model of this site says {count(correction.model_unique_reach)} people. The "
+            f"publisher counted the truth in a secret {percent(correction.panel_share, 0)} of the "
+            f"groups, up to {date_time(correction.released)} UTC: with that it is "
+            f"{count(correction.panel_unique_reach)} ± {count(correction.panel_std)}. "
+            f"{percent(correction.weight, 0)} of the correction is applied."
+        )
+    elif model is not None:
+        notes.append(_MODELS.get(model.name, f"Estimated with the model {model.name}."))
+        if model.error is not None:
+            off = percent(model.error)
+            notes.append(f"When the publisher replayed its history it was off by about {off}.")
+    if level is not None and notes:
+        notes.append(f"The true number lies in the interval with {percent(level, 0)} probability.")
+    return " ".join(notes) or None
+
+
+def model_alarm(correction: CorrectionInfo | None) -> str | None:
+    """A warning where the publisher's panel says that the model is off."""
+    if correction is None or correction.alarm is None:
+        return None
+    return f"The model is off on this site: {correction.alarm}. Figures use the panel's correction."
 
 
 def withheld_note(suppressed: Sequence[Suppressed] | UnsetType) -> str | None:

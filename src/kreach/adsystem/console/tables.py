@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from kreach.adsystem.console.status import CampaignView
 from kreach.adsystem.reports.combined_report import CombinedDocument, SetReport
 from kreach.adsystem.reports.report import (
-    CampaignSummary,
+    CampaignStatus,
     CapReport,
     CurveDocument,
     Outlook,
@@ -66,19 +66,23 @@ def _cap_columns(cap: int, report: CapReport | SetReport | None) -> Row:
     }
 
 
-def campaign_row(campaign: CampaignSummary, state: str, view: CampaignView, currency: str) -> Row:
+def campaign_row(campaign: CampaignStatus, view: CampaignView, currency: str) -> Row:
     """A campaign with its delivery and its reach at the largest cap."""
+    status, cost = campaign.status, view.cost_per_person
     return {
         "campaign": campaign.id,
-        "state": state,
+        "name": campaign.name,
+        "state": status.delivery,
+        "state_reason": status.delivery_reason,
         "start": campaign.start,
         "end": campaign.end,
         "budget": campaign.budget,
-        "spend": campaign.status.spend,
+        "spend": status.spend,
         "currency": currency,
-        "impressions": campaign.status.impressions,
+        "impressions": status.impressions,
         "people": view.people,
         **_cap_columns(view.cap, view.report),
+        "cost_per_person": None if cost is None else cost[0],
     }
 
 
@@ -134,8 +138,9 @@ def plan_rows(plans: Iterable[tuple[int, Outlook]]) -> list[Row]:
     rows = []
     for group_size, outlook in plans:
         row: Row = {"group_size": group_size, **asdict(outlook)}
-        del row["band"]
-        rows.append(row | _interval("reach", outlook.band))
+        del row["band"], row["people_band"]
+        people = _interval("people", outlook.people_band)
+        rows.append(row | _interval("reach", outlook.band) | people)
     return rows
 
 

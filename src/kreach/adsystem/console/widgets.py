@@ -1,5 +1,7 @@
 """Widgets that pages are built from. Each shows what it is given; none calls reporting."""
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +23,10 @@ __all__ = [
     "button",
     "card",
     "csv_button",
+    "file_name",
     "heading",
     "icon_button",
+    "png_button",
     "sentence",
 ]
 
@@ -90,18 +94,43 @@ def icon_button(icon: str, label: str, on_click: Callable[..., Any]) -> ui.butto
     return element.classes("k-icon")
 
 
-def csv_button(name: str, rows: Callable[[], Sequence[Row]]) -> ui.button:
-    """Downloads the current rows of a table."""
+def file_name(parts: Sequence[str], kind: str) -> str:
+    """A file name that says what is in it.
+
+    >>> file_name(["Spring shoes", "reach over time", "2026-11-18"], "csv")
+    'kreach_spring-shoes_reach-over-time_2026-11-18.csv'
+    """
+    words = [re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in parts]
+    return "_".join(["kreach", *(word for word in words if word)]) + f".{kind}"
+
+
+def csv_button(
+    name: str, rows: Callable[[], Sequence[Row]], about: Callable[[], Sequence[str]] = tuple
+) -> ui.button:
+    """Downloads the current rows of a table; `about` are words for the name of the file."""
 
     def download() -> None:
         content = rows()
         if content:
-            ui.download.content(csv_bytes(content), f"{name}.csv", "text/csv")
+            to = file_name([name, *about()], "csv")
+            ui.download.content(csv_bytes(content), to, "text/csv")
         else:
             ui.notify("There are no rows yet.")
 
     element = icon_button("download", f"Download {name} as CSV", download)
     element.props["data-name"] = f"csv {name}"
+    return element
+
+
+def png_button(name: str, chart: "Chart", about: Callable[[], Sequence[str]] = tuple) -> ui.button:
+    """Downloads a chart as it is drawn, twice as large; nothing leaves the browser."""
+
+    def download() -> None:
+        to = json.dumps(file_name([name, *about()], "png"))
+        ui.run_javascript(f"kreach.png(getElement({chart.element.id}), {to})")
+
+    element = icon_button("image", f"Download {name} as PNG", download)
+    element.props["data-name"] = f"png {name}"
     return element
 
 

@@ -8,7 +8,13 @@ nothing while there is no limit.
 import sqlite3
 from math import isfinite
 
-__all__ = ["cost_limit_row", "read_cost_limit", "read_shortfall", "shortfall_row"]
+__all__ = [
+    "cost_limit_row",
+    "read_cost_limit",
+    "read_shortfall",
+    "read_shortfalls",
+    "shortfall_row",
+]
 
 _MAX_LENGTH = 200
 
@@ -21,6 +27,18 @@ def shortfall_row(campaign: int, reason: str | None, at_us: int) -> tuple[str, i
 def read_shortfall(reader: sqlite3.Connection, campaign: int) -> str | None:
     """The reason of a campaign, if there is one."""
     return _read(reader, f"shortfall:{campaign}")
+
+
+def read_shortfalls(reader: sqlite3.Connection) -> dict[int, str]:
+    """The reasons of all campaigns that have one, by number."""
+    rows = reader.execute(
+        "SELECT name, value FROM memory WHERE name >= 'shortfall:' AND name < 'shortfall;'"
+    )
+    return {
+        int(number): bytes(value).decode(errors="replace")[:_MAX_LENGTH]
+        for name, value in rows
+        if value and (number := str(name).partition(":")[2]).isdigit()
+    }
 
 
 def cost_limit_row(campaign: int, limit: float | None, at_us: int) -> tuple[str, int, bytes]:

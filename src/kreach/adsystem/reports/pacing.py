@@ -14,7 +14,7 @@ from kreach.adsystem.ledger.applied_rows import (
     read_applied_families,
 )
 from kreach.adsystem.ledger.notice_rows import count_conflicts
-from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall
+from kreach.adsystem.ledger.plan_rows import read_cost_limit, read_shortfall, read_shortfalls
 from kreach.adsystem.log.snapshot import LogUnavailable, journal_reader
 from kreach.adsystem.reports.report import Pace
 from kreach.adsystem.store_layout import log_folders
@@ -26,6 +26,7 @@ __all__ = [
     "applied_revision",
     "last_pace",
     "pacing_of",
+    "shortfalls",
 ]
 
 T = TypeVar("T")
@@ -57,6 +58,13 @@ def last_pace(store: Path, campaign: int) -> Pace | None:
         max_cost_per_reach=limit,
         conflicts=conflicts,
     )
+
+
+def shortfalls(store: Path) -> dict[int, str]:
+    """Why campaigns cannot spend their budgets, by number; of several bidders all must say so."""
+    found = _of_bidders(store, read_shortfalls)
+    numbers = set.intersection(*map(set, found)) if found else set()
+    return {number: found[0][number] for number in numbers}
 
 
 def applied_revision(store: Path) -> int | None:

@@ -1,18 +1,24 @@
 """Plans: what budgets will reach before a flight, with limits on the computation."""
 
 import time
+from dataclasses import dataclass, replace
 from math import log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
 from kreach.adsystem.reports.questions import PlanQuestion
-from kreach.adsystem.reports.report import Market, Outlook, PlanDocument
+from kreach.adsystem.reports.report import AnonymityCost, Market, Outlook, PlanDocument
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
+from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
+from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["MARKET", "plan", "regrouped"]
+if TYPE_CHECKING:
+    from kreach.adsystem.bidding.outlook import OutlookMaker
+
+__all__ = ["MARKET", "PlanBasis", "anonymity_cost", "make_plan", "plan", "regrouped"]
 
 MARKET = (0.0, 1.0)  # default mu and sigma of ln(price per thousand)
 _MAX_GROUPS = 50_000
@@ -20,58 +26,135 @@ _MAX_PROFILES = 500  # each flight is measured group by group
 _MAX_KINDS = 500
 _MAX_PER_GROUP = 5_000
 _MAX_SECONDS = 60.0
+_COARSE_GROUPS = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class PlanBasis:
+    """What a plan rests on: whom it can reach, how often, for what, and at which prices."""
+
+    audience: Audience
+    requests: int
+    cap: int
+    market: tuple[float, float]
+    budgets: tuple[float, ...] = ()
+    max_cost_per_reach: float | None = None
+    model: VisitModel | None = None
 
 
 def plan(
     campaign: Campaign, audience: Audience, question: PlanQuestion, version: str, currency: str
 ) -> PlanDocument:
     """Budget to reach and back; without either, what the campaign's own budget will reach."""
-    # SciPy loads with these, which would slow down the start of reporting
-    from kreach.adsystem.bidding.market import LogNormalMarket  # noqa: PLC0415
-    from kreach.adsystem.bidding.outlook import OutlookMaker  # noqa: PLC0415
-
     expected = campaign.expected_requests if question.requests is None else question.requests
-    cap = campaign.largest_cap if question.cap is None else question.cap
     if expected is None:
         rule = "be given, since the campaign has no expected_requests"
         raise KreachError.rule("requests", rule, None)
+    market = MARKET
+    if campaign.market_mu is not None and campaign.market_sigma is not None:
+        market = (campaign.market_mu, campaign.market_sigma)
+    asks = question.budgets or question.reach is not None or question.people is not None
+    basis = PlanBasis(
+        audience,
+        expected,
+        campaign.largest_cap if question.cap is None else question.cap,
+        market,
+        question.budgets if asks else (campaign.budget,),
+        question.max_cost_per_reach or campaign.max_cost_per_reach,
+    )
+    return make_plan(basis, question, version, currency, campaign=campaign.id)
+
+
+def make_plan(
+    basis: PlanBasis, question: PlanQuestion, version: str, currency: str, **more: Any
+) -> PlanDocument:
+    """The plans of all budgets, of the wanted reach and of the wanted people."""
+    audience = basis.audience
     if question.group_size is not None:
         audience = regrouped(audience, question.group_size)
-    _check_work(audience, expected)
-    mu, sigma = MARKET
-    if campaign.market_mu is not None and campaign.market_sigma is not None:
-        mu, sigma = campaign.market_mu, campaign.market_sigma
-    market = LogNormalMarket(mu - log(1_000), sigma, question.auction)  # of one impression
-    most = question.max_cost_per_reach or campaign.max_cost_per_reach
-    limits: dict[str, Any] = {"max_cost_per_reach": most, "max_cost_multiple": MAX_COST_MULTIPLE}
-    maker = OutlookMaker(audience, market, expected, cap, **limits)
-    budgets, reach, level = question.budgets, question.reach, question.level
-    if not budgets and reach is None:
-        budgets = (campaign.budget,)
+    _check_work(audience, basis.requests)
+    maker = _maker(replace(basis, audience=audience), question)
+    level = question.level
     deadline = time.monotonic() + _MAX_SECONDS
     outlooks = []
-    for budget in budgets:
+    for budget in basis.budgets:
         if time.monotonic() > deadline:
             rule = f"be so few that they take at most {_MAX_SECONDS:g} seconds"
-            raise KreachError.rule("budget", rule, f"{len(budgets)} budgets")
+            raise KreachError.rule("budget", rule, f"{len(basis.budgets)} budgets")
         outlooks.append(maker.for_budget(budget, level=level))
-    if reach is not None:
-        outlooks.append(maker.for_reach(reach, level=level))
+    if question.reach is not None:
+        outlooks.append(maker.for_reach(question.reach, level=level))
+    if question.people is not None:
+        outlooks.append(maker.for_people(question.people, level=level))
+    mu, sigma = basis.market
     return PlanDocument(
-        campaign=campaign.id,
         catalogue=version,
         currency=currency,
         people=audience.targeted_user_count,
         groups=audience.group_count,
         group_size=question.group_size,
-        cap=cap,
-        requests=expected,
+        cap=basis.cap,
+        requests=basis.requests,
         market=Market(mu=mu, sigma=sigma, auction=question.auction),
         plans=tuple(
             Outlook(**{name: getattr(one, name) for name in Outlook.__struct_fields__})
             for one in outlooks
         ),
+        precision="coarse" if question.coarse else "fine",
+        **more,
     )
+
+
+def _maker(basis: PlanBasis, question: PlanQuestion, **more: Any) -> "OutlookMaker":
+    # SciPy loads with these, which would slow down the start of reporting
+    from kreach.adsystem.bidding.market import LogNormalMarket  # noqa: PLC0415
+    from kreach.adsystem.bidding.outlook import OutlookMaker  # noqa: PLC0415
+
+    mu, sigma = basis.market
+    market = LogNormalMarket(mu - log(1_000), sigma, question.auction)  # of one impression
+    if question.coarse:
+        more["simulated_groups"] = _COARSE_GROUPS
+    return OutlookMaker(
+        basis.audience,
+        market,
+        basis.requests,
+        basis.cap,
+        model=basis.model,
+        max_cost_per_reach=basis.max_cost_per_reach,
+        max_cost_multiple=MAX_COST_MULTIPLE,
+        **more,
+    )
+
+
+def anonymity_cost(basis: PlanBasis, question: PlanQuestion, budget: float) -> AnonymityCost:
+    """What the same bidder reaches with these groups, and with groups of one person.
+
+    People visit unevenly by a gamma law, whose shares within a group are the audience's Dirichlet
+    law: so a group of k people visits by a gamma law of k times the shape. Both plans are of these
+    people, and neither uses the visit model, which knows no groups of one.
+    """
+    audience = regrouped(basis.audience, 1)
+    dispersion = getattr(basis.audience, "kinds").dispersion[0]  # noqa: B009 - regrouped checked it
+    people = []
+    for one in (basis.audience, audience):
+        sizes = one.group_sizes
+        own = replace(basis, audience=one, model=None)
+        outlook = _maker(
+            own, replace(question, coarse=True), traffic=_uneven(sizes, float(dispersion))
+        ).for_budget(budget, level=question.level)
+        people.append(outlook.people)
+    return AnonymityCost(budget=budget, people=people[0], people_with_ids=people[1])
+
+
+def _uneven(sizes: IntArray, dispersion: float) -> FloatArray:
+    """Visits by group: gamma quantiles, each once, in an order that no size depends on."""
+    if not np.isfinite(dispersion):
+        return sizes.astype(np.float64)
+    from scipy.special import gammaincinv  # noqa: PLC0415
+
+    places = (np.random.default_rng(0).permutation(len(sizes)) + 0.5) / len(sizes)
+    visits: FloatArray = gammaincinv(sizes * dispersion, places) / dispersion
+    return visits
 
 
 def regrouped(audience: Audience, group_size: int) -> Audience:

@@ -1,10 +1,12 @@
 """Questions about a campaign."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from kreach.adsystem.settings import EVERYONE
 from kreach.boundary.times import Window
 
-__all__ = ["EVER", "PlanQuestion", "ReachQuestion"]
+__all__ = ["EVER", "FlightQuestion", "PlanQuestion", "ReachQuestion"]
 
 EVER = Window()
 
@@ -33,6 +35,8 @@ class PlanQuestion:
 
     With `group_size` the plan is for the same people in even groups of that size: what would
     another k cost? A campaign bids in both types of auction; a plan assumes that all are of one.
+    `people` asks for the budget that reaches so many people at least once. A `coarse` plan comes at
+    once: it rests on fewer simulated flights.
     """
 
     requests: int | None = None
@@ -43,3 +47,22 @@ class PlanQuestion:
     group_size: int | None = None
     auction: str = "second_price"
     max_cost_per_reach: float | None = None
+    people: float | None = None
+    coarse: bool = False
+
+
+@dataclass(frozen=True)
+class FlightQuestion:
+    """A plan for a flight that no campaign has yet.
+
+    Requests and the market (`mu` and `sigma` of ln of the price per thousand) default to what
+    bidders observed. With `with_ids` it also says what the same budget would reach with groups of
+    one person.
+    """
+
+    plan: PlanQuestion
+    start: datetime | None = None
+    end: datetime | None = None
+    audience: str = EVERYONE
+    market: tuple[float, float] | None = None
+    with_ids: bool = False

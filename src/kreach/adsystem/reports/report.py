@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allowed",
+    "AnonymityCost",
     "CampaignDefinition",
     "CampaignList",
     "CampaignStatus",
@@ -42,6 +43,7 @@ __all__ = [
     "Flight",
     "FrequencyCap",
     "Health",
+    "Inventory",
     "LogSource",
     "Market",
     "MayWithhold",
@@ -59,6 +61,7 @@ __all__ = [
     "Suppressed",
     "Suppression",
     "SuppressionList",
+    "ViewerInfo",
     "schemas",
     "to_json",
 ]
@@ -209,11 +212,13 @@ class Creative(Document, frozen=True, kw_only=True):
 class CampaignDefinition(Document, frozen=True, kw_only=True):
     """A campaign as it is stored. Money is in the ad system's currency, bid limits are CPM.
 
+    `name` is for people and may have spaces; without one they read the id.
     `in_force` says whether all bidders bid by it: after a change it is false for a moment, and once
     it is true nothing is bid beyond a lowered budget. Null while there is no bidder.
     """
 
     id: str
+    name: str | None = None
     budget: float
     start: str
     end: str
@@ -260,7 +265,9 @@ class FamilyList(Document, frozen=True, kw_only=True):
 class Summary(Document, frozen=True, kw_only=True):
     """Delivery of a campaign on all catalogues; `unique_reach` is that on `catalogue`.
 
-    For advertisers up to `as_of`. `not_bidding` says what a running campaign lacks to bid: "no
+    `delivery` is the state for people: running, limited, budget spent, paused, scheduled,
+    completed, ended, or what a running campaign lacks to bid; `delivery_reason` says why it does
+    not deliver as it should. For advertisers up to `as_of`. `not_bidding` is the lack alone: "no
     creative", "creative in review" or "creative rejected".
     """
 
@@ -269,6 +276,8 @@ class Summary(Document, frozen=True, kw_only=True):
     spend: MayWithhold[float]
     budget_left_micros: MayWithhold[int]
     budget_left: MayWithhold[float]
+    delivery: str = "running"
+    delivery_reason: str | None = None
     not_bidding: str | None = None
     as_of: str | None = None
     catalogue: str | None = None
@@ -576,8 +585,8 @@ class Market(Document, frozen=True, kw_only=True):
 class Outlook(Document, frozen=True, kw_only=True):
     """The forecast for a budget; `band` holds reach with probability `level`.
 
-    `unspent` is what will be left of the budget and `unspent_reason` why; a further reach costs at
-    most `max_cost_per_reach`.
+    `people` are those reached at least once, whatever the cap. `unspent` is what will be left of
+    the budget and `unspent_reason` why; a further reach costs at most `max_cost_per_reach`.
     """
 
     budget: float
@@ -591,6 +600,26 @@ class Outlook(Document, frozen=True, kw_only=True):
     unspent: float
     unspent_reason: str | None
     max_cost_per_reach: float | None
+    people: float = 0.0
+    people_band: Interval = (0.0, 0.0)
+
+
+class Inventory(Document, frozen=True, kw_only=True):
+    """Bid requests as bidders saw them: so many a day over so many days, and the share that ads
+    could use on average. Advertisers see two digits."""
+
+    requests_per_day: float
+    observed_days: float
+    eligible_share: float
+
+
+class AnonymityCost(Document, frozen=True, kw_only=True):
+    """What the same bidder reaches with the same budget: `people` in these groups, and
+    `people_with_ids` if every group were one person, who visits as unevenly as people do."""
+
+    budget: float
+    people: float
+    people_with_ids: float
 
 
 class VisiblePeople(Document, frozen=True, kw_only=True):
@@ -609,9 +638,13 @@ class VisiblePeople(Document, frozen=True, kw_only=True):
 
 
 class PlanDocument(Document, Tabular, frozen=True, kw_only=True):
-    """Budget to reach and back; with `group_size`, as if groups were of that size."""
+    """Budget to reach and back; with `group_size`, as if groups were of that size.
 
-    campaign: str
+    Without a campaign it is for a flight from `start` to `end`, and says where requests and prices
+    come from: "given" or "observed" (`inventory`). `precision` is coarse or fine.
+    """
+
+    campaign: str | None
     catalogue: str
     currency: str
     people: int
@@ -622,21 +655,33 @@ class PlanDocument(Document, Tabular, frozen=True, kw_only=True):
     market: Market
     plans: tuple[Outlook, ...]
     visible: VisiblePeople | None = None
+    audience: str | None = None
+    start: str | None = None
+    end: str | None = None
+    precision: str = "fine"
+    requests_source: str = "given"
+    market_source: str = "given"
+    inventory: Inventory | None = None
+    anonymity: AnonymityCost | None = None
+
+    @property
+    def _subject(self) -> str:
+        return self.campaign or f"a flight from {self.start} to {self.end}"
 
     def _columns(self) -> Columns:
         return columns_of([tables.struct_row(one) for one in self.plans])
 
     def _display(self) -> Table:
-        title = f"{self.campaign}: {self.people:,} people, cap {self.cap}"
+        title = f"{self._subject}: {self.people:,} people, cap {self.cap}"
         return tables.plan_table(title, self.plans)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Reach by spend, with its band."""
-        return tables.plan_plot(self.campaign, self.cap, self.plans, ax)
+        return tables.plan_plot(self._subject, self.cap, self.plans, ax)
 
     def __repr__(self) -> str:
         reach = tables.text_list([one.reach for one in self.plans])
-        return f"PlanDocument({self.campaign}; cap={self.cap}, reach={reach})"
+        return f"PlanDocument({self._subject}; cap={self.cap}, reach={reach})"
 
 
 class CatalogueSummary(Document, frozen=True, kw_only=True):
@@ -672,6 +717,14 @@ class Suppression(Document, frozen=True, kw_only=True):
     first: str
     last: str
     times: int
+
+
+class ViewerInfo(Document, frozen=True, kw_only=True):
+    """Who asks: a role, for advertisers their name, and the public id of the key."""
+
+    role: str
+    advertiser: str | None = None
+    key: str | None = None
 
 
 class SuppressionList(Document, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ route whose campaigns a caller may name (`api.scope`). For use by several thread
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,11 +29,18 @@ from kreach.adsystem.campaigns.store import (
 from kreach.adsystem.log.snapshot import LogIncomplete, LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
+from kreach.adsystem.reports.delivery import delivery_state
+from kreach.adsystem.reports.flight_plans import flight_plan
 from kreach.adsystem.reports.live_panel_together import panel_document
-from kreach.adsystem.reports.pacing import applied_at, applied_family_revision, applied_revision
+from kreach.adsystem.reports.pacing import (
+    applied_at,
+    applied_family_revision,
+    applied_revision,
+    shortfalls,
+)
 from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
-from kreach.adsystem.reports.questions import EVER, PlanQuestion, ReachQuestion
+from kreach.adsystem.reports.questions import EVER, FlightQuestion, PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.report import (
     CampaignDefinition,
     CampaignList,
@@ -60,7 +67,7 @@ from kreach.adsystem.reports.visible import VisibleAudiences
 from kreach.adsystem.settings import EVERYONE, AdvertiserLimits
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.money import MICROS, as_micros
-from kreach.boundary.times import Window, iso_optional, iso_text
+from kreach.boundary.times import Window, from_seconds, iso_optional, iso_text
 from kreach.errors import KreachError
 from kreach.service.clock import Clock
 from kreach.service.lru_cache import LruCache
@@ -68,6 +75,7 @@ from kreach.service.lru_cache import LruCache
 __all__ = ["ReportService"]
 
 _MAX_PLANS = 256
+_OBSERVED_SECONDS = 600.0
 
 
 class ReportService:
@@ -190,7 +198,7 @@ class ReportService:
         summaries = []
         applied = applied_revision(self.store.settings.store)
         with self.policy.view(page) as view:
-            unique = view.unique_reach(page)
+            unique, short = view.unique_reach(page), self._shortfalls(view)
             for stored in page:
                 delivery = self._delivery(view, stored, "list")
                 version, reach = unique[stored.number]
@@ -201,6 +209,7 @@ class ReportService:
                         **_fields(_definition(stored.campaign, _in_force(stored, applied))),
                         status=Summary(
                             **_money(stored, delivery, notes),
+                            **self._delivery_state(stored, delivery, short),
                             not_bidding=_not_bidding(stored),
                             catalogue=version,
                             unique_reach=reach if visible else None,
@@ -227,9 +236,11 @@ class ReportService:
                     figures = view.figures(subject, EVER, caps, level)
                     people = subject.audience.targeted_user_count
                 notes += figures.notes + _as_tuple(view.pacing_note)
+            state = self._delivery_state(stored, delivery, self._shortfalls(view))
         reports = figures.reports
         status = Status(
             **_money(stored, delivery, notes),
+            **state,
             not_bidding=_not_bidding(stored),
             catalogue=catalogue.version,
             unique_reach=reports[0].unique_reach if reports else None,
@@ -253,6 +264,18 @@ class ReportService:
         for note in delivery.notes:
             self.suppressions.add(note.reason, stored.campaign.id, question)
         return delivery
+
+    def _shortfalls(self, view: View) -> dict[int, str]:
+        """Why campaigns cannot spend their budgets; nothing where bidders' records are withheld."""
+        return {} if view.pacing_note is not None else shortfalls(self.store.settings.store)
+
+    def _delivery_state(
+        self, stored: StoredCampaign, delivery: Delivery, short: Mapping[int, str]
+    ) -> dict[str, Any]:
+        """The state for people and its reason, as far as the policy shows them."""
+        now, spend = from_seconds(self._clock()), delivery.spend_micros
+        state, reason = delivery_state(stored.campaign, now, spend, short.get(stored.number))
+        return {"delivery": state, "delivery_reason": reason}
 
     def _subject(self, stored: StoredCampaign, catalogue: Catalogue) -> Subject | None:
         """What is measured; None on an older catalogue without the campaign's audience."""
@@ -363,6 +386,22 @@ class ReportService:
                 newest.version,
                 currency,
             ),
+        )
+        return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
+
+    def plan_flight(self, question: FlightQuestion) -> PlanDocument:
+        """Forecast a flight that no campaign has yet, on the newest catalogue."""
+        newest, name = self.store.catalogues.newest, question.audience
+        if name not in self.store.audience_names:
+            known = ", ".join(self.store.audience_names)
+            raise KreachError.rule("audience", f"be one of {known}", name)
+        self._check_audience("(a plan)", name, newest, "plan", field="audience")
+        audience = self.store.catalogues.audience(newest, name)
+        rounds = self.policy.visible_floor(newest) is not None
+        age = int(self._clock() // _OBSERVED_SECONDS)  # what was observed changes
+        made = self._plans.get_or_make(
+            (newest.version, question, age),
+            lambda: flight_plan(question, audience, newest, self.store.settings, rounds=rounds),
         )
         return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
 

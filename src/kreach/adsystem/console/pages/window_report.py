@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from msgspec import UNSET
 from nicegui import ui
@@ -10,7 +11,9 @@ from nicegui.events import GenericEventArguments
 
 from kreach.adsystem.console import charts
 from kreach.adsystem.console import formatting as fmt
+from kreach.adsystem.console.chart_options import Flight
 from kreach.adsystem.console.client import Query, RequestRefused, curve_query, reach_query
+from kreach.adsystem.console.date_range import CUSTOM, PRESETS, TO_DATE, DateRange
 from kreach.adsystem.console.forms import show_field_errors
 from kreach.adsystem.console.layout import Frame
 from kreach.adsystem.console.poller import Answers
@@ -25,6 +28,7 @@ from kreach.adsystem.console.widgets import (
     button,
     card,
     csv_button,
+    png_button,
 )
 from kreach.adsystem.reports.report import (
     CampaignDefinition,
@@ -40,6 +44,7 @@ __all__ = ["CAPS", "WindowPanel", "cap_rows", "cap_table"]
 CAPS = (1, 2, 3, 4, 5)
 _MAX_BY_HOUR = timedelta(days=14)  # of a flight; later, days are enough
 _AUTO = "auto"
+_PERIODS = {_AUTO: "auto", "hour": "hours", "day": "days"}
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
@@ -71,17 +76,25 @@ def _round(millis: float, unit: timedelta, *, up: bool) -> datetime:
 class WindowPanel:
     """The card with the chart; the page calls `queries` and `show`."""
 
-    def __init__(self, frame: Frame, name: str) -> None:
-        self._console, self._name = frame.console, name
-        self._by = _AUTO
+    def __init__(self, frame: Frame, name: str, parameters: Sequence[tuple[str, str]] = ()) -> None:
+        self._frame, self._console, self._name = frame, frame.console, name
+        given = dict(parameters)
+        self._by = given["by"] if given.get("by") in _PERIODS else _AUTO
         self._cap: int | None = None
-        self._window: tuple[str, str] | None = None
+        cap = given.get("cap", "")
+        self._first_cap = int(cap) if cap.isascii() and cap.isdigit() and len(cap) < 5 else None
+        self._range = DateRange.of_query(parameters)
+        self._flight: Flight | None = None
         self._curve: CurveDocument | None = None
         self._report: ReachDocument | None = None
+        self.report: ReachDocument | None = None  # on the chosen range, if one is chosen
+        self._own_cap = 1
         with card(name="over time"):
             self._add_head()
             with box("k-live"):
                 self.chart = Chart("Reach to date over time, with its interval", name="over time")
+            with self._png_place:
+                png_button("reach over time", self.chart, self._about)
             self._notes = Notes()
             self._add_inputs()
             self._window_notes = Notes()
@@ -101,10 +114,11 @@ class WindowPanel:
             with box("k-row"):
                 self._caps = ui.select([1], value=1, on_change=self._pick_cap)
                 self._caps.props("outlined dense").props["aria-label"] = "Frequency cap"
-                periods = {_AUTO: "auto", "hour": "hours", "day": "days"}
-                toggle = ui.toggle(periods, value=_AUTO, on_change=self._pick_period)
+                toggle = ui.toggle(_PERIODS, value=self._by, on_change=self._pick_period)
                 toggle.props("no-caps unelevated dense padding='4px 12px'")
-                csv_button("reach over time", lambda: curve_rows(self._curve))
+                name = "reach over time"
+                csv_button(name, lambda: curve_rows(self._curve), self._about)
+                self._png_place = box()
 
     def _add_inputs(self) -> None:
         with box("k-row"):
@@ -115,11 +129,35 @@ class WindowPanel:
                 field.without_auto_validation()
                 field.on("keydown.enter", self._submit)
             button("Report this window", self._submit)
-            self._clear = button("Whole flight", self._reset)
-            self._clear.set_visibility(False)
             self._allowed = box("k-row")
-            csv_button("window report", lambda: report_rows(self._report))
+            csv_button("window report", lambda: report_rows(self._report), self._about)
         Text("Or drag across the chart.", "p", "k-sub gt-sm")
+
+    def add_presets(self) -> None:
+        """Buttons for usual ranges, which all figures of the page follow."""
+        self._presets = ui.toggle(
+            PRESETS | {CUSTOM: "Custom"}, value=self._range.preset, on_change=self._pick_preset
+        )
+        self._presets.props("no-caps unelevated dense padding='4px 12px'").classes("k-presets")
+        self._presets.props["aria-label"] = "Dates"
+        self._presets.props["data-name"] = "dates"
+
+    def _about(self) -> tuple[str, ...]:
+        return (self._name, self._range.preset, *self._frame.today())
+
+    @property
+    def _window(self) -> tuple[str, str] | None:
+        if self._flight is None:
+            return None
+        return self._range.window(self._console.now(), self._flight)
+
+    @property
+    def range_text(self) -> str:
+        """The chosen range in words."""
+        window = self._window
+        if window is None:
+            return PRESETS[TO_DATE]
+        return f"{fmt.date_time(window[0])} to {fmt.date_time(window[1])} UTC"
 
     def _enable_dragging(self) -> None:
         ui.run_javascript(f"kreach.brush(getElement({self.chart.element.id}))")
@@ -127,15 +165,47 @@ class WindowPanel:
     # -- choices ------------------------------------------------------------------------------
 
     @property
+    def has_range(self) -> bool:
+        """Whether figures are to be of a range, not to date."""
+        return self._range.preset != TO_DATE
+
+    @property
     def view(self) -> tuple[Any, ...]:
         """The choices; another choice shows another chart."""
         return (self._by, self._cap, self._window)
 
+    def _keep_address(self) -> None:
+        pairs = self._range.parameters
+        pairs += [("by", self._by)] if self._by != _AUTO else []
+        pairs += [("cap", str(self._cap))] if self._cap not in (None, self._own_cap) else []
+        query = f"?{urlencode(pairs, safe=':')}" if pairs else ""
+        self._frame.set_address(f"/campaign/{quote(self._name)}{query}")
+
     def _pick_cap(self, event: Any) -> None:
         self._cap = event.value
+        self._keep_address()
 
     def _pick_period(self, event: Any) -> None:
         self._by = event.value
+        self._keep_address()
+
+    def _pick_preset(self, event: Any) -> None:
+        """A preset; "custom" waits for two times, from what is shown now."""
+        window = self._window
+        if event.value == self._range.preset:
+            return
+        if event.value == CUSTOM:
+            if self._flight is not None:
+                start, end = window or (iso_text(self._flight[0]), iso_text(self._console.now()))
+                self._choose(start, end)
+            return
+        self._range = DateRange(event.value)
+        self._window_notes.show()
+        self._result.set_visibility(False)
+        self._allowed.clear()
+        for field in self._inputs.values():
+            field.error, field.value = None, ""
+        self._keep_address()
 
     def _drag(self, event: GenericEventArguments) -> None:
         areas = event.args.get("areas") or []
@@ -154,21 +224,13 @@ class WindowPanel:
             self._choose(start, end)
 
     def _choose(self, start: str, end: str) -> None:
-        self._window = (start, end)
-        self._clear.set_visibility(True)
+        self._range = DateRange(CUSTOM, start, end)
+        self._presets.value = CUSTOM
         self._window_notes.show()
-        for field, text in zip(self._inputs.values(), self._window, strict=True):
+        for field, text in zip(self._inputs.values(), (start, end), strict=True):
             field.error = None
             field.value = text[:16]  # seconds do not fit
-
-    def _reset(self) -> None:
-        self._window = None
-        self._window_notes.show()
-        self._clear.set_visibility(False)
-        self._result.set_visibility(False)
-        self._allowed.clear()
-        for field in self._inputs.values():
-            field.error, field.value = None, ""
+        self._keep_address()
 
     # -- queries ------------------------------------------------------------------------------
 
@@ -198,9 +260,11 @@ class WindowPanel:
         self, campaign: CampaignDefinition, to_date: ReachDocument | None, answers: Answers
     ) -> None:
         """Draw the chart and the report on the window."""
+        self._flight = flight_of(campaign)
         if self._cap is None:
-            self._cap = max_cap(campaign)
+            self._own_cap = max_cap(campaign)
             caps = sorted({*CAPS, *(cap.limit for cap in campaign.caps)})
+            self._cap = self._first_cap if self._first_cap in caps else self._own_cap
             self._caps.set_options({cap: f"cap {cap}" for cap in caps}, value=self._cap)
         answer = answers.of(self._curve_query(campaign, self._cap))
         self._curve = answer.document
@@ -209,8 +273,10 @@ class WindowPanel:
         self._notes.show(waiting, answer.refusal, withheld)
         self._draw(campaign, self._cap, to_date)
         window = self._window_query(campaign)
+        self.report = None
         if window is not None:
             report = answers.of(window)
+            self.report = report.document
             if isinstance(report.error, RequestRefused):
                 self._show_refusal(report.error.error)
             elif report.document is not None:

@@ -1,0 +1,108 @@
+"""Plans without a campaign: the library's numbers, on what bidders observed or what is given."""
+
+import asyncio
+from math import log
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import kreach as kr
+from kreach.adsystem.bidding.outlook import OutlookMaker
+from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
+
+FLIGHT = {"start": "2026-12-01T00:00:00Z", "end": "2026-12-03T00:00:00Z"}
+GIVEN: dict[str, Any] = {"requests": 400, "market_mu": 0.5, "market_sigma": 0.8}
+
+
+async def _plan(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    answer = await client.post("/v1/plans", json=body)
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+async def _errors(client: httpx.AsyncClient, **body: Any) -> dict[str, str]:
+    answer = await client.post("/v1/plans", json=body)
+    assert answer.status_code == 422, answer.text
+    return {one["field"]: one["message"] for one in answer.json()["error"]["fields"]}
+
+
+def test_plans_with_given_inventory_are_the_librarys(tmp_path: Path) -> None:
+    live = LiveStore(tmp_path, make_catalogue("dispersed"))
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            document = await _plan(client, cap=2, budgets=[0.2], people=60, **GIVEN)
+            audience = live.catalogues[0].audience()
+            market = kr.LogNormalMarket(0.5 - log(1_000), 0.8)
+            maker = OutlookMaker(audience, market, 400, 2, max_cost_multiple=10.0)
+            by_budget, by_people = maker.for_budget(0.2), maker.for_people(60)
+            for shown, own in zip(document["plans"], (by_budget, by_people), strict=True):
+                assert shown["people"] == own.people
+                assert tuple(shown["people_band"]) == own.people_band
+                assert (shown["reach"], shown["spend"]) == (own.reach, own.spend)
+            assert by_people.people == pytest.approx(60, rel=0.03)
+            assert document["campaign"] is None
+            assert (document["requests_source"], document["market_source"]) == ("given", "given")
+            coarse = await _plan(client, cap=2, budgets=[0.2], precision="coarse", **GIVEN)
+            assert coarse["precision"] == "coarse"
+            assert coarse["plans"][0]["people"] == pytest.approx(by_budget.people, rel=0.05)
+
+    asyncio.run(run())
+
+
+def test_inventory_and_prices_are_what_bidders_saw(tmp_path: Path) -> None:
+    catalogue = make_catalogue("dispersed")
+    live = LiveStore(tmp_path, catalogue)
+    live.add(make_campaign("spring", market_mu=-0.5, market_sigma=0.5))
+
+    async def run() -> None:
+        async with live.open():
+            sold = 0
+            for _ in range(12):
+                live.now += 3_600.0
+                sold += await live.sell(list(range(len(catalogue))))
+            assert live.state is not None
+            for _ in live.state.checkpoints.write_memory():
+                pass
+        assert sold >= 300
+        async with reporting(live) as client:
+            asked = {"cap": 1, "budgets": [0.05], "precision": "coarse", **FLIGHT}
+            document = await _plan(client, **asked)
+            inventory = document["inventory"]
+            assert document["requests_source"] == document["market_source"] == "observed"
+            assert inventory["observed_days"] == pytest.approx(0.5, rel=0.1)
+            assert inventory["requests_per_day"] == pytest.approx(2 * 12 * len(catalogue), rel=0.1)
+            share = inventory["eligible_share"]
+            expected = 2 * inventory["requests_per_day"] * share
+            assert document["requests"] == pytest.approx(expected, abs=1)
+            # every impression was sold at 0.50 a thousand at most
+            assert document["market"]["mu"] < log(0.6)
+            with_ids = await _plan(client, with_ids=True, **asked)
+            cost = with_ids["anonymity"]
+            assert cost["people_with_ids"] > cost["people"] > 0.0
+
+    asyncio.run(run())
+
+
+def test_what_is_missing_or_wrong_is_said_at_its_field(tmp_path: Path) -> None:
+    live = LiveStore(tmp_path, make_catalogue("dispersed"))
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            assert "budgets or people are required" in (await _errors(client))["budgets"]
+            wrong = await _errors(client, cap=0, people=-1, budgets=["x"])
+            assert {"cap", "people", "budgets.0"} <= set(wrong)
+            assert "start is required" in (await _errors(client, people=5))["start"]
+            assert "bidders have seen" in (await _errors(client, people=5, **FLIGHT))["requests"]
+            seen = await _errors(client, people=5, requests=100)
+            assert "too few prices" in seen["market_mu"]
+            wanted = await _errors(client, people=1e6, **GIVEN)
+            assert "what can be reached" in wanted["people"]
+            assert (
+                "be one of everyone" in (await _errors(client, audience="x", people=5))["audience"]
+            )
+
+    asyncio.run(run())
