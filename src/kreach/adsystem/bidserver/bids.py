@@ -7,8 +7,9 @@ from time import perf_counter
 
 from kreach.adsystem.bidserver.bid_writer import BidWriter
 from kreach.adsystem.bidserver.campaign_runtime import CampaignRuntime
-from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder, PendingRequest
+from kreach.adsystem.bidserver.catalogue_bidder import CatalogueBidder
 from kreach.adsystem.bidserver.consent import REASONS, ConsentPolicy
+from kreach.adsystem.bidserver.pending_request import PendingRequest
 from kreach.adsystem.bidserver.profiles import profiles_by_exchange
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.bidserver.terms import Terms, terms_of

@@ -1,10 +1,8 @@
 """All campaigns on one catalogue: which one bids for a request, and how much."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 import numpy as np
 
 from kreach.adsystem.bidding.arrivals import Traffic
@@ -15,7 +13,6 @@ from kreach.adsystem.bidding.competition import PREFERENCE, Competition
 from kreach.adsystem.bidding.family import FamilyExposure
 from kreach.adsystem.bidding.group_kinds import kind_probabilities
 from kreach.adsystem.bidding.plan import Plan
-from kreach.adsystem.bidding.recent_wins import GroupShares
 from kreach.adsystem.bidding.valuation import CapRule, VisitorValuation
 from kreach.adsystem.bidding.worth import SessionValues, Worth, worth_table
 from kreach.adsystem.bidserver.campaign_runtime import (
@@ -34,7 +31,9 @@ from kreach.adsystem.bidserver.exchanges import (
     Exchanges,
     auction_of,
 )
+from kreach.adsystem.bidserver.pending_request import PendingRequest
 from kreach.adsystem.bidserver.places import is_eligible
+from kreach.adsystem.bidserver.plan_task import PlanTask
 from kreach.adsystem.bidserver.request_hours import RequestHours
 from kreach.adsystem.bidserver.request_samples import RequestSamples
 from kreach.adsystem.bidserver.terms import Deals, Terms, terms_for
@@ -49,45 +48,13 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.openrtb import BidRequest, Imp
 from kreach.numeric.types import IntArray
 
-__all__ = ["CatalogueBidder", "PendingRequest", "PlanTask"]
+__all__ = ["CatalogueBidder"]
 
 _SLOTS_AT_ONCE = 16
 _MICROS = 1e6
 _FIRST = 1  # `at`: a first-price auction
 _FIRST_SAMPLES = 256  # requests checked for eligibility at first,
 _SAMPLE_EVERY = 1  # and later one of so many times the number of campaigns
-
-
-@dataclass(frozen=True)
-class PlanTask:
-    """A plan to solve and the table to compute with it. Holds copies: it can run anywhere."""
-
-    solve: Callable[[], Plan] | None
-    worth: Callable[[Plan | None], Worth] | None
-
-    def run(self) -> tuple[Plan | None, Worth | None]:
-        """The plan and its table."""
-        plan = None if self.solve is None else self.solve()
-        if self.worth is None:
-            return plan, None
-        worth = self.worth(plan)
-        return None if plan is None else plan.without_tables(), worth  # they are in `worth`
-
-
-class PendingRequest(msgspec.Struct, gc=False):
-    """A bid request being answered, place by place. (A struct is made quicker than a class.)"""
-
-    group: int
-    requests: int  # of the group so far
-    share: float
-    now: float
-    request: BidRequest
-    individual: Sequence[tuple[float, float, CampaignRuntime]]  # not on the board: value, luck
-    shares: GroupShares | None  # by slot, where a session may have been won already
-    sampled: bool  # what campaigns compete for it is looked at
-    venue: int = SECOND_PRICE
-    first_price_venue: int = FIRST_PRICE  # of its exchange, where a deal has that type
-    bidding: tuple[CampaignRuntime, ...] = ()  # campaigns that have a place already
 
 
 class CatalogueBidder:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from kreach.adsystem.bidding.plan import Plan
 from kreach.adsystem.bidding.worth import Worth
-from kreach.adsystem.bidserver.catalogue_bidder import PlanTask
+from kreach.adsystem.bidserver.plan_task import PlanTask
 
 __all__ = ["PlanWorker"]
 
