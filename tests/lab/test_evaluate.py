@@ -136,6 +136,7 @@ def test_no_buyer_spends_above_its_budget(study: tuple[Site, list[Row]]) -> None
         assert row["relative_reach"] == pytest.approx(row["reach"] / row["reference_reach"])
         assert row["hindsight_reach"] > 0.0
         assert row["relative_own_k1"] == pytest.approx(row["reach"] / row["own_k1_reach"])
+        assert row["share_of_hindsight"] == pytest.approx(row["reach"] / row["hindsight_reach"])
         if row["approach"] == "gateway_cap":
             assert row["reach"] == row["impressions"]  # every win is somebody new
 
@@ -163,7 +164,12 @@ def test_the_second_reference_is_our_bidder_with_everybody_known(
     found = summary["optimisation"]
     assert set(found["planning_k1"]["by_budget_own_k1"].values()) == {1.0}
     for result in found.values():
-        for name in ("by_budget", "by_budget_own_k1", "by_budget_hindsight"):
+        for name in (
+            "by_budget",
+            "by_budget_own_k1",
+            "by_budget_hindsight",
+            "by_budget_of_hindsight",
+        ):
             assert set(result[name]) == {f"{share:g}" for share in BUDGET_SHARES}
     # who enforces the cap, or knows everybody, counts right
     for name in ("planning_k1", "gateway_cap"):
@@ -270,13 +276,16 @@ def test_the_summary_is_the_mean_of_its_rows(
 
 def test_advice_says_what_the_numbers_say(options: StudyOptions, summary: dict[str, Any]) -> None:
     lines = advice_of(options, summary)
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert lines[0].startswith("Measure with “model”")
     kept = summary["optimisation"]["uniform"]["relative_reach_mean"]
     assert f"the paper's bidder keeps {kept:.0%} of the reach" in lines[1]
     assert "rates groups" in lines[2]
     assert lines[3].startswith("What anonymity costs: ")
     assert "of what the same bidder reaches with everybody known (" in lines[3]
+    best = summary["optimisation"]["planning_visitors@rates"]
+    assert lines[4].startswith("How much is left to gain without identities, ")
+    assert f"{best['by_budget_of_hindsight']['0.6']:.0%} of it, at a budget of 60%" in lines[4]
     assert not any("lose -" in line or "groups -" in line for line in lines)  # a gain is no loss
 
 

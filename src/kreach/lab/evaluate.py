@@ -346,6 +346,7 @@ def _purchase_row(base: Row, name: str, outcome: Outcome, reference: _Reference)
         "relative_own_k1": outcome.reach / max(own.reach, 1),
         "relative_roas": _per_spend(outcome) / max(_per_spend(paper), 1e-12),
         "relative_hindsight": base["hindsight_reach"] / max(paper.reach, 1),
+        "share_of_hindsight": outcome.reach / max(base["hindsight_reach"], 1e-12),
     }
 
 

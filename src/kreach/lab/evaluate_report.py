@@ -18,6 +18,7 @@ _PAPER_TABLE = {"impressions": 0.8599, "groups": 0.8842, "uniform": 0.8695, "pro
 _CANDIDATES = ("uniform", "dispersed", "model", "model_counted")  # that one could use
 _OFF_CHART = 40.0  # per cent
 _OFF_SCALE = 0.6  # of reach at k = 1; below, a buyer would flatten the others
+_KNOW_PEOPLE = ("planning_k1", "gateway_cap")  # the limit is one of those who do not
 _NAMES = {
     "impressions": "paper's bidder, A",
     "groups": "paper's bidder, B",
@@ -143,6 +144,7 @@ def _optimisation(rows: Sequence[Row]) -> dict[str, Any]:
         "by_budget": _by_budget(rows, "relative_reach"),
         "by_budget_own_k1": _by_budget(rows, "relative_own_k1"),
         "by_budget_hindsight": _by_budget(rows, "relative_hindsight"),
+        "by_budget_of_hindsight": _by_budget(rows, "share_of_hindsight"),
         "reported_reach_error": _by_budget(
             [row | {"error": row["reported_reach"] / max(row["reach"], 1) - 1.0} for row in rows],
             "error",
@@ -231,7 +233,22 @@ def advice_of(options: StudyOptions, summary: dict[str, Any]) -> list[str]:
         ]
         lines.append(f"With these logs at k = {options.group_size}: {', '.join(phrases)} of reach.")
     lines.append(_own_advice(options, bought))
+    lines.append(_limit_advice(options, bought))
     return lines
+
+
+def _limit_advice(options: StudyOptions, bought: dict[str, Any]) -> str:
+    """How close our buyer gets to what nobody without identities gets past, budget by budget."""
+    ours = {k: v for k, v in bought.items() if k.partition("@")[0] == "planning_visitors"}
+    name, best = max(ours.items(), key=lambda item: float(item[1]["relative_reach_mean"]))
+    strategy = name.partition("@")[2] or options.strategy
+    parts = [
+        f"{best['by_budget'][share]:.3f} of the paper's bidder at k = 1 where the limit is "
+        f"{best['by_budget_hindsight'][share]:.3f}, {value:.0%} of it, at a budget of "
+        f"{float(share):.0%}"
+        for share, value in best["by_budget_of_hindsight"].items()
+    ]
+    return f"How much is left to gain without identities, {strategy} groups: {'; '.join(parts)}."
 
 
 def _own_advice(options: StudyOptions, bought: dict[str, Any]) -> str:
@@ -434,6 +451,9 @@ def _reach_table(summary: dict[str, Any], options: StudyOptions) -> list[Row]:
             "of the paper's bidder at k = 1": f"{result['by_budget'][share]:.3f}",
             "of our bidder at k = 1": f"{result['by_budget_own_k1'][share]:.3f}",
             "hindsight limit (of the paper's)": f"{result['by_budget_hindsight'][share]:.3f}",
+            "of the hindsight limit": ""
+            if key in _KNOW_PEOPLE
+            else f"{result['by_budget_of_hindsight'][share]:.3f}",
             "error of the reach it reports": f"{result['reported_reach_error'][share]:+.1%}",
         }
         for key, result in summary["optimisation"].items()
@@ -460,7 +480,7 @@ def _reach_figure(summary: dict[str, Any]) -> Any:
             spread = [100.0 * value for value in result[by_budget].values()]
             axes.plot([min(spread), max(spread)], [place, place], color=colour, linewidth=2.0)
             axes.plot(100.0 * result[mean], place, "o", color=colour)
-            if axes is panels[0] and key not in {"planning_k1", "gateway_cap"}:
+            if axes is panels[0] and key not in _KNOW_PEOPLE:
                 limit = 100.0 * result["relative_hindsight_mean"]
                 axes.plot(limit, place, "|", color=INK, markersize=9)
         axes.axvline(100.0, color=INK, linewidth=0.8)

@@ -35,7 +35,6 @@ from math import inf
 from kreach.adsystem.measurement.draw_reach import DrawReach
 from kreach.adsystem.measurement.recent_requests import (
     NOT_WON,
-    OPEN,
     RecentRequests,
     Request,
     State,
@@ -187,24 +186,14 @@ class MemoryFilter(VisitorFilter):
             recent.trim(self._odds.lags)
         return value
 
-    def revert(self, group: int, now: Moment) -> None:
-        group, at_us = self._checked(group), as_micros(now)
-        if self._alone(group):
-            self._win_alone(group, -1)
-            return
-        recent = self._recent.get(group)
-        index = None if recent is None else recent.find(at_us, was_won=True)
-        if recent is None or index is None:
-            rule = f"be the time of a win among the group's last {OPEN} requests, to be reverted"
-            raise KreachError.rule("now", rule, now)
+    def _take_win_back(self, group: int, recent: RecentRequests, index: int) -> None:
+        at_us, _, _, old, _, values = recent.requests[index]
         self._take_back(group, recent.requests[index])
         state = self._odds.state(recent.requests, index, at_us)
-        old, values = recent.requests[index][3], recent.requests[index][5]
         recent.requests[index] = (at_us, state, state, old, NOT_WON, values)
-        self._replay(group, recent, index + 1)
-        if not any(request[1][0] for request in recent.requests):
-            del self._recent[group]
-            self._drop_if_over(group, self._shown[group].old)
+
+    def _forget_sessions(self, group: int) -> None:
+        self._drop_if_over(group, self._shown[group].old)
 
     # One request: its value, and what a win changes.
 

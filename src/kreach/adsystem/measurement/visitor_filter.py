@@ -327,12 +327,21 @@ class VisitorFilter(MeterDisplay):
         if recent is None or index is None:
             rule = f"be the time of a win among the group's last {OPEN} requests, to be reverted"
             raise KreachError.rule("now", rule, now)
-        _, _, before, draws, _, values = recent.requests[index]
-        self._count(at_us, before, values, -1)
-        recent.requests[index] = (at_us, before, before, draws, NOT_WON, values)
+        self._take_win_back(group, recent, index)
         self._replay(group, recent, index + 1)
         if not any(request[1][0] for request in recent.requests):
             del self._recent[group]
+            self._forget_sessions(group)
+
+    def _take_win_back(self, group: int, recent: RecentRequests, index: int) -> None:
+        """Make a won request one that was not won; those after it follow later."""
+        del group  # all of it is in the request
+        at_us, _, before, draws, _, values = recent.requests[index]
+        self._count(at_us, before, values, -1)
+        recent.requests[index] = (at_us, before, before, draws, NOT_WON, values)
+
+    def _forget_sessions(self, group: int) -> None:
+        """The group has no recent win any more."""
 
     def _values(self, group: int, draws: float, state: State) -> Values:
         """Value by cap of a request whose session is in this state, after so many draws."""
