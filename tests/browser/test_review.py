@@ -64,7 +64,7 @@ def check_preview(page: Page) -> None:
     expect(page).to_have_title("Creatives · kreach")
     expect(named(card, "source")).to_have_text(HOSTILE)  # as text, not as elements
     assert named(card, "source").locator("b").count() == 0
-    expect(card).to_contain_text("Left out: 1 script, 1 img, 1 link, 1 meta.")
+    expect(card).to_contain_text("Left out: 1 script, 1 img, 1 link, 1 meta, 1 style.")
     expect(card).to_contain_text("domains: shop.example")
     box = frame.bounding_box()
     assert box is not None
@@ -95,7 +95,7 @@ def test_an_operator_decides_and_the_advertiser_reads_it(new_page: NewPage, tmp_
         }
         with serving(tmp_path, "console", *where, more=environment) as console:
             base = f"http://127.0.0.1:{console.port}"
-            page = new_page(base, ignore_messages=True)  # that the policy blocked an image
+            page = new_page(base)
             page.goto(base)
             page.get_by_role("link", name="Creatives").click()
             waiting = named(page, "creative own plain")

@@ -20,6 +20,8 @@ HOSTILE = [
     '<base href="https://evil.example/"><form action="/x"><button formaction=//e></form>',
     '<iframe srcdoc="<script>alert(1)</script>"></iframe>',
     "<svg><animate onbegin=alert(1) attributeName=x></svg><math><mtext></mtext></math>",
+    '<p style="background:url(//evil.example)">x</p><p style="background:u\\72l(//e)">y</p>',
+    '<p style="background: image-set(\'//evil.example\' 1x)">x</p><p style="a:/**/url(//e)">',
     "<style>@import url(https://evil.example/x.css);</style>",
     '<div style="x" STYLE=y onmouseover=z>ok</div><table background="//evil.example/b.png">',
     "</body></html><script>alert(1)",
@@ -36,10 +38,12 @@ class _Seen(HTMLParser):
         super().__init__()
         self.tags: set[str] = set()
         self.names: set[str] = set()
+        self.styles: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.names |= {name for name, _ in attrs}
+        self.styles += [value or "" for name, value in attrs if name == "style"]
 
 
 def body_of(markup: str) -> str:
@@ -56,6 +60,7 @@ def check_harmless(markup: str) -> None:
     seen.feed(body_of(markup))
     assert not seen.tags & {"script", "img", "meta", "link", "base", "iframe", "style", "form"}
     assert not [name for name in seen.names if name.startswith("on")]
+    assert not re.search(r"url|image-set|\\\\", " ".join(seen.styles))
     assert not seen.names & {"src", "srcset", "href", "srcdoc", "action", "background", "poster"}
 
 
@@ -79,6 +84,11 @@ def test_the_frame_has_no_permission_and_holds_the_document_whole(
     assert found is not None
     assert html.unescape(found.group(1)) == preview.document
     assert "allow-" not in frame.partition("srcdoc=")[0]
+
+
+def test_plain_styles_stay() -> None:
+    style = "color: rgb(1, 2, 3); width: calc(100% - 2px)"
+    assert body_of(f'<p style="{style}">x</p>') == f'<p style="{style}">x</p></body>'
 
 
 def test_what_is_left_out_is_counted_and_text_stays() -> None:

@@ -9,6 +9,7 @@ The markup is somebody else's program. Three barriers, of which each alone shoul
 """
 
 import html
+import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
@@ -23,6 +24,10 @@ _EMPTY = frozenset(("br", "hr"))
 _HIDDEN = frozenset(("script", "style", "title", "noscript", "template", "iframe", "object"))
 _ATTRIBUTES = frozenset(
     ("align", "bgcolor", "color", "colspan", "dir", "height", "lang", "rowspan", "valign", "width")
+)
+_FUNCTION = re.compile(r"([\w-]*)\s*\(")  # of CSS: url() and others load something
+_FUNCTIONS = frozenset(
+    ("rgb", "rgba", "hsl", "hsla", "calc", "linear-gradient", "rotate", "scale", "translate")
 )
 _MAX_SIDE = 2_000
 
@@ -56,9 +61,17 @@ class _Writer(HTMLParser):
         given = (
             f' {name}="{html.escape(value or "", quote=True)}"'
             for name, value in attrs
-            if name in _ATTRIBUTES or name == "style"
+            if name in _ATTRIBUTES or (name == "style" and self._is_plain(value or ""))
         )
         self.pieces.append(f"<{tag}{''.join(given)}>")
+
+    def _is_plain(self, style: str) -> bool:
+        """Whether a style loads nothing; escapes and comments could hide that it does."""
+        plain = "\\" not in style and "/*" not in style
+        plain = plain and set(_FUNCTION.findall(style.lower())) <= _FUNCTIONS
+        if not plain:
+            self.left_out["style"] = self.left_out.get("style", 0) + 1
+        return plain
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """As a browser does: a slash at the end means nothing."""
