@@ -1,4 +1,6 @@
-"""A deployment on three machines that lose processes and a disk: `python -m simulations.deployment`.
+"""A deployment on three machines that loses processes and a disk.
+
+Run it by `python -m simulations.deployment`.
 
 Two bidders on machines of their own; Redis, NATS, an object store and reporting on a third. An
 exchange outside trades with the bidders, and writes down what was acknowledged. A bidder, the
@@ -439,7 +441,11 @@ def run_deployment(root: Path, *, requests: int, namespaces: bool) -> dict[str, 
         asyncio.run(system.send_until_settled())
 
         record = system.record
-        until(lambda: system.reported() == record.spend(), "reporting agrees", 30.0)
+        try:
+            until(lambda: system.reported() == record.spend(), "reporting agrees", 30.0)
+        except RuntimeError as error:
+            told = f"{system.reported()}, the exchange {record.spend()}; {dict(record.answers)}"
+            raise RuntimeError(f"reporting says {told}") from error
         return {
             "machines": "network namespaces" if namespaces else "loopback addresses",
             "notices": len(record.notices),

@@ -64,9 +64,11 @@ def bidder(
 
     kreach repair bidder --config kreach.toml --name b1
     """
+    from kreach.adsystem.ledger.journal import FILE
     from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
-    from kreach.adsystem.sharing.recovery import adopt_leases
+    from kreach.adsystem.sharing.recovery import adopt_shared_state
     from kreach.adsystem.sharing.redis_client import RedisUnavailable
+    from kreach.adsystem.sharing.redis_pool import RedisRestarted
     from kreach.adsystem.shipping.rebuild import rebuild_bidder
     from kreach.adsystem.shipping.settings import ShippingSettings
     from kreach.adsystem.store_layout import bidder_store
@@ -82,12 +84,10 @@ def bidder(
     folder = bidder_store(file.load(AdSystemSettings, "adsystem"), name).store
     facts = rebuild_bidder(folder, name, shipping)
     try:
-        raised = adopt_leases(name, folder, redis, Log("repair"))
-    except RedisUnavailable as error:
-        raise KreachError(
-            f"{folder} is rebuilt, but Redis was not asked what it has set aside ({error}): delete "
-            "the folder and try again when Redis can be reached"
-        ) from None
+        raised = adopt_shared_state(name, folder, redis, Log("repair"))
+    except (RedisUnavailable, RedisRestarted, KreachError) as error:
+        (folder / FILE).rename(folder / f"{FILE}.incomplete")  # no bidder must start from it
+        raise KreachError(f"bidder {name} is not rebuilt: {error}") from None
     document = {**facts.document(), "raised_micros": raised}
     if as_json:
         typer.echo(json.dumps(document))

@@ -27,7 +27,7 @@ from kreach.boundary.money import as_micros
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 
-__all__ = ["DeadBidders", "adopt_leases", "recover_bidder", "recovery_lock"]
+__all__ = ["DeadBidders", "adopt_shared_state", "recover_bidder", "recovery_lock"]
 
 RECOVERY_LOCK = "recovery.lock"
 RESTART_SECONDS = 3.0  # a bidder that was killed is most likely being restarted
@@ -156,11 +156,14 @@ def recover_bidder(
         pool.close()
 
 
-def adopt_leases(name: str, folder: Path, settings: RedisSettings, log: Log) -> dict[int, int]:
-    """Have a rebuilt log hold what Redis has set aside for its bidder; returns what was raised.
+def adopt_shared_state(
+    name: str, folder: Path, settings: RedisSettings, log: Log
+) -> dict[int, int]:
+    """Give a rebuilt bidder its campaigns, and what Redis has set aside for it; what was raised.
 
-    The stream may lack the last grants. Money that others cannot lease must be carried by the
-    rebuilt bidder: bids that were made with it may be out.
+    Without its campaigns it would take what they spent for nothing. The stream may lack the last
+    grants: money that others cannot lease must be carried by the rebuilt bidder, because bids
+    that were made with it may be out.
     """
     pool = RedisPool(settings, name)
     try:
@@ -172,12 +175,19 @@ def adopt_leases(name: str, folder: Path, settings: RedisSettings, log: Log) -> 
                 "stream and files have: they are lost. What it leased stays set aside; give the "
                 "next bidder another name"
             )
-        with closing(open_reader(folder)) as reader:
-            held: dict[int, int] = dict(reader.execute("SELECT campaign, micros FROM grants"))
-        granted = pool.granted(list(held))
+        keys = _copy_campaigns(pool, folder)
+        granted = pool.granted(keys)
     finally:
         pool.close()
-    raised = {key: micros for key, micros in granted.items() if micros > held[key]}
+    with closing(open_reader(folder)) as reader:
+        held: dict[int, int] = dict(reader.execute("SELECT campaign, micros FROM grants"))
+    unknown = sorted(key for key, micros in held.items() if micros and key not in keys)
+    if unknown:
+        raise KreachError(
+            f"Redis does not have the campaigns with the numbers {unknown}, on which bidder {name} "
+            "spent: have reporting publish them, then try again"
+        )
+    raised = {key: micros for key, micros in granted.items() if micros > held.get(key, 0)}
     journal = Journal(folder, log)
     try:
         for key, micros in raised.items():
@@ -188,6 +198,18 @@ def adopt_leases(name: str, folder: Path, settings: RedisSettings, log: Log) -> 
     if error is not None:
         raise KreachError.rule("store", "hold a log that can be written", str(error))
     return raised
+
+
+def _copy_campaigns(pool: RedisPool, folder: Path) -> list[int]:
+    """Copy all campaigns and families from Redis; their numbers, those of families as keys."""
+    store = CampaignStore(folder)
+    try:
+        campaigns = pool.campaigns_after(0)
+        store.replicate(campaigns, pool.families_after(0))  # last: all of theirs are there
+        numbers = [stored.number for stored in store.all()]
+        return numbers + [family_key(stored.number) for stored in store.families()]
+    finally:
+        store.close()
 
 
 def _read_log(

@@ -44,7 +44,7 @@ class FileStore:
             if not self._folder.is_dir():
                 raise KreachError.rule("files", "be a folder that exists", str(self._folder))
         seconds = timedelta(seconds=settings.timeout_seconds)
-        retry: "RetryConfig" = {"max_retries": 2, "retry_timeout": 2 * seconds}
+        retry: RetryConfig = {"max_retries": 2, "retry_timeout": 2 * seconds}
         options = dict(settings.files_options)
         plain = options.pop("allow_http", "false").lower() == "true"
         client = {"timeout": f"{5 * settings.timeout_seconds}s", "allow_http": plain}

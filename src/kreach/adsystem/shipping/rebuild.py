@@ -1,6 +1,5 @@
 """Rebuilds the folder of a bidder whose disk is lost, from its stream and its shipped files."""
 
-import os
 import shutil
 import sqlite3
 import time
@@ -69,10 +68,7 @@ def rebuild_bidder(
     _fetch_catalogues(filled, bidder, files)
     facts = _finish(filled, folder, published_us)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.is_dir():  # with what is no log: campaigns that Redis brings again, a token key
-        for path in folder.iterdir():
-            if not (filled / path.name).exists():
-                os.replace(path, filled / path.name)
+    if folder.is_dir():  # of an attempt that did not end, or of a bidder that lost its log only
         shutil.rmtree(folder)
     filled.rename(folder)
     sync_path(folder.parent)
