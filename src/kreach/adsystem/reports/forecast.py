@@ -116,8 +116,15 @@ def plan(
     amounts = _amounts(budgets)
     if reach is not None and not is_number(reach):
         raise KreachError.rule("reach", "be a number", reach)
-    limits = {"max_cost_per_reach": max_cost_per_reach, "max_cost_multiple": MAX_COST_MULTIPLE}
-    maker = OutlookMaker(audience, market, requests, cap, model=model, **limits)
+    maker = OutlookMaker(
+        audience,
+        market,
+        requests,
+        cap,
+        model=model,
+        max_cost_per_reach=max_cost_per_reach,
+        max_cost_multiple=MAX_COST_MULTIPLE,
+    )
     if not amounts and reach is None:
         amounts = _default_budgets(market, requests)
     outlooks = []
