@@ -29,7 +29,14 @@ _STARTERS = {
     "sync_playwright": "browser",
 }
 _OWN = ("tests.", "simulations.", "kreach.lab.processes")
-_PROGRAMS = ("python", "java", "redis-server", "nats-server", "chrom", "kreach")  # libraries may start others
+_PROGRAMS = (
+    "python",
+    "java",
+    "redis-server",
+    "nats-server",
+    "chrom",
+    "kreach",
+)  # libraries may start others
 
 # Files whose other tests take nine seconds or more in all, by the durations of a full run.
 SLOW = (
