@@ -11,6 +11,7 @@ def test_sums_agree_after_kills_and_a_lost_disk(tmp_path: Path) -> None:
     assert found["spend_micros"] == found["reported_micros"]
     assert found["acknowledged"] == found["notices"] > 300
     assert found["rebuilt_impressions"] > 50
+    assert found["answers"]["503"] > 0  # while the stream was down
     for name, micros in found["spend_micros"].items():
         assert micros <= found["budgets"][name] * 1e6
     assert all(source["ready"] for source in found["sources"].values())

@@ -12,7 +12,7 @@ from kreach.adsystem.shipping.settings import ShippingSettings
 from kreach.errors import KreachError
 from kreach.service.config import load_settings
 
-BOTH = {"stream": "nats://10.0.0.7:4222", "files": "s3://bucket/log"}
+BOTH: dict[str, Any] = {"stream": "nats://10.0.0.7:4222", "files": "s3://bucket/log"}
 
 
 @pytest.mark.parametrize(
