@@ -55,7 +55,8 @@ class Network:
         for at, name in enumerate(names, 1):
             folder = root / name
             folder.mkdir(parents=True)
-            address, prefix = f"127.0.0.{10 + at}", ()
+            address = f"127.0.0.{10 + at}"
+            prefix: tuple[str, ...] = ()
             if namespaces:
                 address = f"{subnet}.{at}"
                 prefix = ("ip", "netns", "exec", f"{self._bridge}-{name}")

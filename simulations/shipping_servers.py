@@ -124,12 +124,6 @@ class ObjectServer:
         }
         return {"files": f"s3://{BUCKET}/{name}", "files_options": options}
 
-    def overwrite(self, key: str, data: bytes) -> None:
-        """Change an object from outside."""
-        address = f"http://127.0.0.1:{self._to}/{BUCKET}/{key}"
-        changed = urllib.request.Request(address, data=data, method="PUT")
-        urllib.request.urlopen(changed, timeout=20).close()
-
     def close(self) -> None:
         """End it."""
         self._door.shutdown()

@@ -84,11 +84,11 @@ def bidder(
     folder = bidder_store(file.load(AdSystemSettings, "adsystem"), name).store
     facts = rebuild_bidder(folder, name, shipping)
     try:
-        raised = adopt_shared_state(name, folder, redis, Log("repair"))
+        adopted = adopt_shared_state(name, folder, redis, Log("repair"))
     except (RedisUnavailable, RedisRestarted, KreachError) as error:
         (folder / FILE).rename(folder / f"{FILE}.incomplete")  # no bidder must start from it
         raise KreachError(f"bidder {name} is not rebuilt: {error}") from None
-    document = {**facts.document(), "raised_micros": raised}
+    document = {**facts.document(), "adopted_micros": adopted}
     if as_json:
         typer.echo(json.dumps(document))
         return

@@ -62,5 +62,8 @@ def all_rows(folder: Path) -> list[tuple[Any, ...]]:
         table = pq.ParquetFile(folder / LOG_FOLDER / file).read(columns)
         stamps = table.column("bid_ts").cast("int64").to_pylist()
         told = zip(*(table.column(name).to_pylist() for name in columns[:3]), stamps, strict=True)
-        found += [(int(number.rpartition("-")[2], 16), campaign, price, ts) for number, campaign, price, ts in told]
+        found += [
+            (int(number.rpartition("-")[2], 16), campaign, price, ts)
+            for number, campaign, price, ts in told
+        ]
     return sorted(found)

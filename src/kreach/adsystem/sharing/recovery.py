@@ -159,11 +159,11 @@ def recover_bidder(
 def adopt_shared_state(
     name: str, folder: Path, settings: RedisSettings, log: Log
 ) -> dict[int, int]:
-    """Give a rebuilt bidder its campaigns, and what Redis has set aside for it; what was raised.
+    """Give a rebuilt bidder its campaigns, and the grants that Redis knows of; those that differ.
 
     Without its campaigns it would take what they spent for nothing. The stream may lack the last
-    grants: money that others cannot lease must be carried by the rebuilt bidder, because bids
-    that were made with it may be out.
+    changes of grants. What Redis has set aside is never less than what was used: bids that were
+    made with it may be out. What was given back may be leased to others by now.
     """
     pool = RedisPool(settings, name)
     try:
@@ -187,17 +187,17 @@ def adopt_shared_state(
             f"Redis does not have the campaigns with the numbers {unknown}, on which bidder {name} "
             "spent: have reporting publish them, then try again"
         )
-    raised = {key: micros for key, micros in granted.items() if micros > held.get(key, 0)}
+    changed = {key: micros for key, micros in granted.items() if micros != held.get(key, 0)}
     journal = Journal(folder, log)
     try:
-        for key, micros in raised.items():
+        for key, micros in changed.items():
             journal.submit("grant", (key, micros))
         error = journal.run_now(lambda _: None)
     finally:
         journal.close()
     if error is not None:
         raise KreachError.rule("store", "hold a log that can be written", str(error))
-    return raised
+    return changed
 
 
 def _copy_campaigns(pool: RedisPool, folder: Path) -> list[int]:

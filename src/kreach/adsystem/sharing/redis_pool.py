@@ -193,13 +193,14 @@ class RedisPool:
         return SyncReply(answer[1] == b"1", tuple(answer[2].decode().split()), leases)
 
     def granted(self, keys: Sequence[int]) -> dict[int, int]:
-        """What this Redis has set aside for the bidder, by campaign or family; 0 if nothing."""
+        """What this Redis has set aside for the bidder, by campaign or family, if it knows."""
         with self._errors:
             pipe = self._client.pipeline(transaction=True)
             for key in keys:
                 pipe.hget(self._key(f"money:{key}"), f"g:{self.name}")
             found = pipe.execute()
-        return {key: int(value or 0) for key, value in zip(keys, found, strict=True)}
+        pairs = zip(keys, found, strict=True)
+        return {key: int(value) for key, value in pairs if value is not None}
 
     def counted_row(self) -> int:
         """The last row of this bidder that is counted."""

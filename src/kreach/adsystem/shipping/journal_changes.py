@@ -16,10 +16,10 @@ from kreach.adsystem.shipping.messages import Batch
 __all__ = ["TABLES", "JournalChanges"]
 
 _MAX_ROWS = 5_000  # of a batch: NATS takes messages of up to a megabyte
+_MAX_TABLE_ROWS = 1_000
 _PACING_MARGIN_US = 60_000_000
 _ROWS = """SELECT row, impression, campaign, catalogue, grp, ts, bid_ts, expires, micros
     FROM impressions WHERE row > ? ORDER BY row LIMIT ?"""
-_META = ("id", "epoch", "moment", "fence")
 TABLES = {
     "meta": "SELECT name, value FROM meta WHERE name IN ('id', 'epoch', 'moment', 'fence')",
     "catalogues": "SELECT number, version FROM catalogues",
@@ -119,7 +119,8 @@ class JournalChanges:
         stopped: bool,
     ) -> Iterator[Batch]:
         """As many batches as it takes; the first has the rows."""
-        pieces = [changed[at : at + _MAX_ROWS] for at in range(0, len(changed), _MAX_ROWS)] or [[]]
+        starts = range(0, len(changed), _MAX_TABLE_ROWS)
+        pieces = [changed[at : at + _MAX_TABLE_ROWS] for at in starts] or [[]]
         full_from = self._sequence + 1 if full and changed else 0
         for at, piece in enumerate(pieces):
             tables: dict[str, list[list[Any]]] = {}

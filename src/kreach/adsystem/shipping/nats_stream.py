@@ -58,6 +58,8 @@ class NatsStream:
 
     def close(self) -> None:
         """Close the connection and end the thread."""
+        if not self._thread.is_alive():
+            return
         with suppress(OSError, nats.errors.Error, TimeoutError):
             self._call(self._disconnect(), self._settings.timeout_seconds)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -24,6 +24,7 @@ __all__ = ["RebuiltBidder", "rebuild_bidder"]
 
 _EPOCHS = 1_000  # a bidder does not restart so often while nothing of it can be published
 _ALIVE_BEATS = 3.0
+_TOKEN_KEY = "token.key"  # without it, notices of open bids would be refused
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def rebuild_bidder(
     facts = _finish(filled, folder, published_us)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.is_dir():  # of an attempt that did not end, or of a bidder that lost its log only
+        if (folder / _TOKEN_KEY).exists():
+            shutil.copy2(folder / _TOKEN_KEY, filled / _TOKEN_KEY)
         shutil.rmtree(folder)
     filled.rename(folder)
     sync_path(folder.parent)
