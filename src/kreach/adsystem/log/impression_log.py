@@ -65,7 +65,12 @@ class ImpressionLog:
         name = source_name(self._source)
         rows = self.engine.load("impressions", self._source, partial(log_rows, source=name))
         # the shares after the engine has listed the files
-        return log_table(rows, unique_ids=self._unique_ids, shares=read_shares(self._source))
+        return log_table(
+            rows,
+            unique_ids=self._unique_ids,
+            shares=read_shares(self._source),
+            dialect=self.engine.dialect,
+        )
 
     def append(
         self, impressions: Iterable[Impression], received: datetime | None = None

@@ -46,6 +46,7 @@ class LogTable:
     rows: ir.Table
     unique_ids: bool
     shares: StoredShares | None = None  # that its rows hold
+    hashes_ids: bool = False  # the engine compares hashes of ids faster than ids
 
     @property
     def may_repeat(self) -> bool:
@@ -92,13 +93,18 @@ def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -
 
 
 def log_table(
-    rows: ir.Table, *, unique_ids: bool = False, shares: StoredShares | None = None
+    rows: ir.Table,
+    *,
+    unique_ids: bool = False,
+    shares: StoredShares | None = None,
+    dialect: str | None = None,
 ) -> LogTable:
     """Impressions in the shape of `log_rows`, with the shares that they hold."""
     stored = [name for name in (LOST, KEY) if name in rows.columns]
+    hashes_ids = dialect == "duckdb"
     if shares is not None and len(stored) == 2:
-        return LogTable(rows, unique_ids, shares)
-    return LogTable(rows.drop(*stored) if stored else rows, unique_ids)
+        return LogTable(rows, unique_ids, shares, hashes_ids)
+    return LogTable(rows.drop(*stored) if stored else rows, unique_ids, None, hashes_ids)
 
 
 def log_rows(raw: ir.Table, source: str) -> ir.Table:
