@@ -43,13 +43,20 @@ _REASONS = {
 
 def measure(
     groups: Annotated[str, typer.Option(help="Groups file (group, size, ...) or release folder.")],
+    cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
     impressions: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Impressions: Parquet, CSV, folder, file.duckdb#table, or table:NAME of --engine."
         ),
-    ],
-    cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
+    ] = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of impressions: counts by campaign, period and group "
+            "(of kreach log sql, or of the dbt package)."
+        ),
+    ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Membership classes of overlapping groups.")
     ] = None,
@@ -127,7 +134,6 @@ def measure(
     from msgspec import structs
 
     from kreach.adsystem.log.group_table import open_groups
-    from kreach.adsystem.log.impression_log import ImpressionLog
     from kreach.adsystem.reports.by_segment import measure_segments
     from kreach.adsystem.reports.combined import measure_together
     from kreach.adsystem.reports.panel_together import corrected_together
@@ -139,6 +145,7 @@ def measure(
     _check_options(level, start, end, by)
     _check_segments(by, segments, panel)
     several = bool(windows) or len(campaigns or ()) > 1
+    _check_source(impressions, counts, several or segments is not None or panel is not None)
     if several:
         _refuse_with_several(by)
     parts = parse_windows(windows) if windows else None
@@ -147,7 +154,7 @@ def measure(
     with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
         progress("reading the groups")
         table = with_model(open_groups(opened, groups, classes), model, traffic)
-        log = ImpressionLog.open(opened, impressions, unique_ids=unique_ids)
+        log = _open_log(opened, impressions, counts, unique_ids)
         progress("counting impressions")
         if several:
             together = measure_together(
@@ -185,6 +192,24 @@ def measure(
         typer.echo(to_json(document).decode())
     else:
         _show(document)
+
+
+def _check_source(impressions: str | None, counts: str | None, by_rows: bool) -> None:
+    if (impressions is None) == (counts is None):
+        given = "none" if impressions is None else "both"
+        raise KreachError.rule("impressions", "be given, or counts instead of them", given)
+    if counts is not None and by_rows:
+        rule = "be left out with several campaigns or windows, segments and panel: they need rows"
+        raise KreachError.rule("counts", rule, counts)
+
+
+def _open_log(engine: Any, impressions: str | None, counts: str | None, unique_ids: bool) -> Any:
+    from kreach.adsystem.log.count_tables import open_counts
+    from kreach.adsystem.log.impression_log import ImpressionLog
+
+    if counts is not None:
+        return open_counts(engine, counts)
+    return ImpressionLog.open(engine, impressions, unique_ids=unique_ids)
 
 
 def _print_together(document: "CombinedDocument", traffic: float, as_json: bool | None) -> None:

@@ -61,6 +61,13 @@ class ImpressionLog:
         engine.create(source)
         return cls(engine, source)
 
+    @classmethod
+    def of(cls, engine: Engine, table: LogTable) -> "ImpressionLog":
+        """A log whose rows are open already."""
+        log = cls.__new__(cls)
+        log.engine, log.table, log._source, log._unique_ids = engine, table, None, table.unique_ids
+        return log
+
     def _read(self) -> LogTable:
         name = source_name(self._source)
         rows = self.engine.load("impressions", self._source, partial(log_rows, source=name))

@@ -84,6 +84,8 @@ def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     least group among equals), wherever in the log it lies: a retry after midnight is no impression
     of the next day. Only rows before the end matter for that.
     """
+    if log.counted_seconds is not None:
+        return _counted(place_rows(log, place), slots)
     whole = Window(slots[0].start, slots[-1].end)
     counted = slot_columns(place_rows(log, place), slots, slot_counts)
     if not log.may_repeat:
@@ -95,6 +97,22 @@ def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     copies = [both[f"m{at}"].fill_null(0) for at in range(len(slots))]
     real = {f"n{at}": both[f"n{at}"] - copy for at, copy in enumerate(copies)}
     return both.select("group", **real, copies=sum(copies[1:], copies[0]))
+
+
+def _counted(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
+    """The same from rows that are counts."""
+
+    def sums(rows: ir.Table, slots: Sequence[Window], first: int) -> dict[str, ir.Value]:
+        result = {}
+        for at, slot in enumerate(slots, first):
+            here = ibis.and_(*inside(rows["ts"], slot))
+            result[f"n{at}"] = _sum(here.ifelse(rows["impressions"], 0))
+            result[f"m{at}"] = _sum(here.ifelse(rows["duplicates"], 0))
+        return result
+
+    counted = slot_columns(rows, slots, sums)
+    copies = [counted[f"m{at}"] for at in range(len(slots))]
+    return counted.mutate(copies=sum(copies[1:], copies[0]))
 
 
 def slot_columns(
@@ -155,8 +173,8 @@ def ranked_copies(
     """Rows whose ids may not be unique, each with its rank among those of its id; and these ids.
 
     `keys` identify an impression; the ids have them as columns repeated_.... All rows of an id that
-    repeats are among them, so a rank above 0 is a copy. Nearly all ids come once, and a few bytes of
-    each tell: where the engine hashes text, only hashes are compared, and ids where those repeat.
+    repeats are among them, so a rank above 0 is a copy. Nearly all ids come once: where the engine
+    hashes text, hashes are compared, and ids only where hashes repeat.
     """
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
     if log.hashes_ids:
@@ -345,6 +363,12 @@ def missing(log: LogTable, place: Place) -> ir.Table:
     rows = log.rows
     lost = rows.filter(rows["ts"].isnull() | rows["campaign"].isnull())
     ours = ibis.literal(True) if place.campaign is None else lost["campaign"] == place.campaign
+    if log.counted_seconds is not None:
+        n = lost["impressions"]
+        return lost.aggregate(
+            no_time=_sum((lost["ts"].isnull() & ours).ifelse(n, 0)),
+            no_campaign=_sum(lost["campaign"].isnull().ifelse(n, 0)),
+        )
     return lost.aggregate(
         no_time=count_where(lost, lost["ts"].isnull() & ours),
         no_campaign=count_where(lost, lost["campaign"].isnull()),
@@ -369,6 +393,8 @@ def oddities(
 ) -> ir.Table | None:
     """One row: rows of the window that belong to another catalogue, or that deserve a warning:
     late, filed under another day, with a time zone, older than the catalogue."""
+    if log.counted_seconds is not None:
+        return None
     rows = place_rows(log, Place(place.campaign))
     rows = rows.filter(inside(rows["ts"], window))
     conditions: dict[str, ir.Value] = {}

@@ -25,6 +25,7 @@ from kreach.errors import KreachError
 __all__ = [
     "GroupTable",
     "LogTable",
+    "count_rows",
     "group_rows",
     "log_columns",
     "log_rows",
@@ -47,6 +48,7 @@ class LogTable:
     unique_ids: bool
     shares: StoredShares | None = None  # that its rows hold
     hashes_ids: bool = False  # the engine compares hashes of ids faster than ids
+    counted_seconds: int | None = None  # rows are counts of such periods (`count_tables.py`)
 
     @property
     def may_repeat(self) -> bool:
@@ -140,16 +142,16 @@ def log_columns(raw: ir.Table, source: str) -> dict[str, ir.Value]:
     return columns
 
 
-def _text(name: str, column: ir.Value) -> ir.Value:
+def _text(name: str, column: ir.Value, source: str = "impressions") -> ir.Value:
     kind = column.type()
     if kind.is_string():
         return column
     if kind.is_integer() or kind.is_uuid():
         return column.cast("string")
-    raise KreachError.rule("impressions", f"hold text or whole numbers in {name}", str(kind))
+    raise KreachError.rule(source, f"hold text or whole numbers in {name}", str(kind))
 
 
-def _time(name: str, column: ir.Value) -> ir.Value:
+def _time(name: str, column: ir.Value, source: str = "impressions") -> ir.Value:
     """An instant, in UTC unless it names a zone; null where it cannot be parsed."""
     kind = column.type()
     if kind.is_timestamp():  # of another zone, an engine would cut hours and days there
@@ -159,7 +161,23 @@ def _time(name: str, column: ir.Value) -> ir.Value:
     if kind.is_string():
         dated = column.re_search(_DATE).ifelse(column, ibis.null("string"))
         return dated.try_cast("timestamp('UTC')")
-    raise KreachError.rule("impressions", f"hold times in {name}", str(kind))
+    raise KreachError.rule(source, f"hold times in {name}", str(kind))
+
+
+def count_rows(raw: ir.Table, source: str) -> ir.Table:
+    """A source of counts in the shape that queries expect; names in any case."""
+    raw = raw.rename({name.lower(): name for name in raw.columns if name != name.lower()})
+    require("counts", raw, source, ("campaign", "period", "group", "impressions"))
+    columns: dict[str, ir.Value] = {
+        "campaign": _text("campaign", raw["campaign"], "counts"),
+        "group": _text("group", raw["group"], "counts"),
+        "ts": _time("period", raw["period"], "counts"),
+        "impressions": _whole(raw["impressions"]),
+        "duplicates": ibis.literal(0, type="int64"),
+    }
+    if "duplicates" in raw.columns:
+        columns["duplicates"] = _whole(raw["duplicates"])
+    return raw.select(**columns)
 
 
 def group_rows(raw: ir.Table, source: str) -> ir.Table:
