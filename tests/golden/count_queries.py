@@ -1,4 +1,4 @@
-"""Writes the queries of `kreach log sql` for every warehouse: `python -m tests.golden.count_queries`.
+"""Writes the queries of `kreach log sql`: `python -m tests.golden.count_queries`.
 
 Nobody may change them unnoticed: most of these warehouses cannot be run here.
 """

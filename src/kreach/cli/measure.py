@@ -99,6 +99,10 @@ def measure(
         typer.Option(help="duckdb, spark, clickhouse://user@host/db or postgres://user@host/db."),
     ] = "duckdb",
     master: Annotated[str, typer.Option(help="Spark master URL.")] = "local[*]",
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(help="Folder that all machines of a Spark cluster share, to survive a loss."),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "1500MB",
     unique_ids: Annotated[
         bool, typer.Option(help="Assume unique ids; skip de-duplication.")
@@ -151,7 +155,7 @@ def measure(
     parts = parse_windows(windows) if windows else None
     campaign = campaigns[0] if campaigns else None
     corrections = () if panel is None else read_corrections(panel)
-    with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
+    with progress_spinner() as progress, open_engine(engine, master, memory, checkpoints=checkpoints) as opened:
         progress("reading the groups")
         table = with_model(open_groups(opened, groups, classes), model, traffic)
         log = _open_log(opened, impressions, counts, unique_ids)
@@ -290,7 +294,13 @@ def with_model(groups: "GroupTable", model: str | None, traffic: float) -> "Grou
     return groups.with_model(chosen.at_traffic(traffic))
 
 
-def open_engine(name: str, master: str, memory: str, command: str = "kreach measure") -> Any:
+def open_engine(
+    name: str,
+    master: str,
+    memory: str,
+    command: str = "kreach measure",
+    checkpoints: str | None = None,
+) -> Any:
     """The engine of --engine: one that writes files, or for reports a database."""
     if name == "duckdb":
         from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
@@ -300,7 +310,7 @@ def open_engine(name: str, master: str, memory: str, command: str = "kreach meas
         require_extra(f"{command} --engine spark", "spark")
         from kreach.adsystem.log.spark_engine import SparkEngine
 
-        return SparkEngine(master)
+        return SparkEngine(master, checkpoints=checkpoints)
     if command != "kreach measure":
         raise KreachError.rule("engine", "be duckdb or spark", name)
     if "://" in name:
