@@ -67,3 +67,35 @@ def prepare(
     typer.echo(f"{copy.rows:,} rows, files: {copy.files:,}, in {copy.folder}")
     if copy.copies:
         typer.echo(f"of these without a share, as duplicates of an impression id: {copy.copies:,}")
+
+
+@log.command()
+def sql(
+    dialect: Annotated[
+        str,
+        typer.Option(
+            help="bigquery, clickhouse, databricks, duckdb, postgres, snowflake or trino."
+        ),
+    ],
+    table: Annotated[str, typer.Option(help="Table of impressions, with its schema if any.")],
+    campaigns: Annotated[
+        list[str] | None, typer.Option("--campaign", help="Count only this campaign.")
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="Start of the window (UTC).")] = None,
+    end: Annotated[str | None, typer.Option(help="End of the window (UTC), exclusive.")] = None,
+    by: Annotated[str, typer.Option(help="Periods of the counts: hour, day or week.")] = "day",
+    ids: Annotated[
+        bool, typer.Option(help="The table has impression_id; of duplicates count the earliest.")
+    ] = True,
+) -> None:
+    """Print the query that counts impressions by campaign, period and group in a warehouse.
+
+    Save its result as CSV or Parquet, and give that to kreach measure --counts. Example:
+
+    kreach log sql --dialect bigquery --table ads.impressions --campaign spring > counts.sql
+    """
+    from kreach.adsystem.log.count_tables import count_sql
+
+    typer.echo(
+        count_sql(dialect, table, by=by, campaigns=campaigns or (), start=start, end=end, ids=ids)
+    )

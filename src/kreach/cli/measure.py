@@ -22,13 +22,20 @@ __all__ = ["measure", "open_engine"]
 
 def measure(
     groups: Annotated[str, typer.Option(help="Groups file (group, size, ...) or release folder.")],
+    cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
     impressions: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Impressions: Parquet, CSV, folder, file.duckdb#table, or table:NAME of --engine."
         ),
-    ],
-    cap: Annotated[list[int], typer.Option(help="Frequency cap; may be repeated.")],
+    ] = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of impressions: counts by campaign, period and group "
+            "(of kreach log sql, or of the dbt package)."
+        ),
+    ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Membership classes of overlapping groups.")
     ] = None,
@@ -71,6 +78,10 @@ def measure(
         typer.Option(help="duckdb, spark, clickhouse://user@host/db or postgres://user@host/db."),
     ] = "duckdb",
     master: Annotated[str, typer.Option(help="Spark master URL.")] = "local[*]",
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(help="Folder that all machines of a Spark cluster share, to survive a loss."),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "1500MB",
     unique_ids: Annotated[
         bool, typer.Option(help="Assume unique ids; skip de-duplication.")
@@ -111,11 +122,14 @@ def measure(
     """
     _check_options(level, start, end, by)
     _check_segments(by, segments, panel)
-    if windows or len(campaigns or ()) > 1:
+    several = bool(windows) or len(campaigns or ()) > 1
+    _check_source(impressions, counts, several or segments is not None or panel is not None)
+    if several:
         _refuse_with_several(by)
     request = MeasureRequest(
         groups,
         impressions,
+        counts,
         tuple(cap),
         classes,
         tuple(campaigns or ()),
@@ -132,7 +146,8 @@ def measure(
     wants_json = as_json or (as_json is None and not sys.stdout.isatty())
 
     def once(*, may_be_unknown: bool = False) -> None:
-        with progress_spinner() as progress, open_engine(engine, master, memory) as opened:
+        engine_opened = open_engine(engine, master, memory, checkpoints=checkpoints)
+        with progress_spinner() as progress, engine_opened as opened:
             document = request.document(opened, progress, may_be_unknown=may_be_unknown)
         _print(document, wants_json)
 
@@ -140,6 +155,15 @@ def measure(
         once()
     else:
         follow(once, watch, clear=not wants_json)
+
+
+def _check_source(impressions: str | None, counts: str | None, by_rows: bool) -> None:
+    if (impressions is None) == (counts is None):
+        given = "none" if impressions is None else "both"
+        raise KreachError.rule("impressions", "be given, or counts instead of them", given)
+    if counts is not None and by_rows:
+        rule = "be left out with several campaigns or windows, segments and panel: they need rows"
+        raise KreachError.rule("counts", rule, counts)
 
 
 def _print(document: "Measured", wants_json: bool) -> None:
@@ -182,7 +206,13 @@ def _refuse_with_several(by: str | None) -> None:
         raise KreachError.rule("by", rule, by)
 
 
-def open_engine(name: str, master: str, memory: str, command: str = "kreach measure") -> Any:
+def open_engine(
+    name: str,
+    master: str,
+    memory: str,
+    command: str = "kreach measure",
+    checkpoints: str | None = None,
+) -> Any:
     """The engine of --engine: one that writes files, or for reports a database."""
     if name == "duckdb":
         from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
@@ -192,7 +222,7 @@ def open_engine(name: str, master: str, memory: str, command: str = "kreach meas
         require_extra(f"{command} --engine spark", "spark")
         from kreach.adsystem.log.spark_engine import SparkEngine
 
-        return SparkEngine(master)
+        return SparkEngine(master, checkpoints=checkpoints)
     if command != "kreach measure":
         raise KreachError.rule("engine", "be duckdb or spark", name)
     if "://" in name:

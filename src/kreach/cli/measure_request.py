@@ -27,7 +27,8 @@ class MeasureRequest:
     """The options of `kreach measure`, checked as far as they can be without the log."""
 
     groups: str
-    impressions: str
+    impressions: str | None
+    counts: str | None  # instead of impressions
     caps: tuple[int, ...]
     classes: str | None
     campaigns: tuple[str, ...]
@@ -50,18 +51,26 @@ class MeasureRequest:
         from msgspec import structs
 
         from kreach.adsystem.log.group_table import open_groups
-        from kreach.adsystem.log.impression_log import ImpressionLog
 
         corrections = self._corrections()
         progress("reading the groups")
         opened = open_groups(engine, self.groups, self.classes)
         groups = with_model(opened, self.model, self.traffic)
-        log = ImpressionLog.open(engine, self.impressions, unique_ids=self.unique_ids)
+        log = self._open_log(engine)
         with progress.scanning(engine, f"counting impressions{self._files()}"):
             document = self._measured(log, groups, corrections)
             if not may_be_unknown:
                 self._refuse_unknown(log, document)
         return structs.replace(document, model=self._at_traffic(document.model))
+
+    def _open_log(self, engine: Any) -> "ImpressionLog":
+        from kreach.adsystem.log.count_tables import open_counts
+        from kreach.adsystem.log.impression_log import ImpressionLog
+
+        if self.counts is not None:
+            return open_counts(engine, self.counts)
+        assert self.impressions is not None, "one of the two is given"
+        return ImpressionLog.open(engine, self.impressions, unique_ids=self.unique_ids)
 
     def _measured(
         self,
@@ -112,8 +121,8 @@ class MeasureRequest:
         return None if self.panel is None else read_corrections(self.panel)
 
     def _files(self) -> str:
-        folder = Path(self.impressions)
-        files = len(list(folder.rglob("*.parquet"))) if folder.is_dir() else 0
+        folder = None if self.impressions is None else Path(self.impressions)
+        files = len(list(folder.rglob("*.parquet"))) if folder and folder.is_dir() else 0
         return f" in {files:,} files" if files > 1 else ""
 
     def _at_traffic(self, model: "ModelInfo | None") -> "ModelInfo | None":

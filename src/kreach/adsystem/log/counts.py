@@ -39,6 +39,7 @@ from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.adsystem.measurement.drawn import DrawnExposure
 from kreach.adsystem.measurement.exposure import Exposure
 from kreach.boundary.times import (
+    DAY_SECONDS,
     MONDAY_SECONDS,
     PERIOD_LENGTH,
     Window,
@@ -127,6 +128,8 @@ def count_files(
     Windows follow each other without gaps. With a model of the groups' visits, impressions count
     as effective draws: as the log holds them, if it does for this place and model.
     """
+    if log.counted_seconds is not None:
+        _check_counted(log.counted_seconds, groups, windows)
     if groups.model is not None and holds_draws(engine, log, groups, place, windows):
         assert log.shares is not None
         copies = log.shares.copies if log.may_repeat else 0
@@ -155,6 +158,17 @@ def count_files(
         exposure = exposure_of(engine, counted, groups, f"n{at}", served, number[known])
         result.append(_window_counts(cells, number, exposure))
     return result
+
+
+def _check_counted(seconds: int, groups: GroupTable, windows: list[Window]) -> None:
+    """Counts hold no times: refuse a model that needs them, and windows that cut a period."""
+    if groups.model is not None:
+        raise KreachError.rule("model", "be none for a report on counts", "a visit model")
+    for edge in (moment for window in windows for moment in (window.start, window.end)):
+        if edge is not None and (edge.timestamp() % seconds or edge.microsecond):
+            unit = "day" if seconds == DAY_SECONDS else "hour"
+            rule = f"begin and end at a whole {unit}, as the counts do"
+            raise KreachError.rule("window", rule, edge.isoformat())
 
 
 def holds_draws(

@@ -61,14 +61,27 @@ class ImpressionLog:
         engine.create(source)
         return cls(engine, source)
 
+    @classmethod
+    def of(cls, engine: Engine, table: LogTable) -> "ImpressionLog":
+        """A log whose rows are open already."""
+        log = cls.__new__(cls)
+        log.engine, log.table, log._source, log._unique_ids = engine, table, None, table.unique_ids
+        return log
+
     def __repr__(self) -> str:
-        return f"ImpressionLog({source_name(self._source)})"
+        source = "counts" if self._source is None else source_name(self._source)
+        return f"ImpressionLog({source})"
 
     def _read(self) -> LogTable:
         name = source_name(self._source)
         rows = self.engine.load("impressions", self._source, partial(log_rows, source=name))
         # the shares after the engine has listed the files
-        return log_table(rows, unique_ids=self._unique_ids, shares=read_shares(self._source))
+        return log_table(
+            rows,
+            unique_ids=self._unique_ids,
+            shares=read_shares(self._source),
+            dialect=self.engine.dialect,
+        )
 
     def campaigns(self) -> list[str]:
         """The campaigns that have impressions, in alphabetical order.

@@ -45,7 +45,7 @@ def part_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | No
     rows = _candidates(log, parts, catalogue)
     if log.may_repeat:
         columns = [name for name in ("campaign", "group", "ts") if name in rows.columns]
-        ranked, ids = ranked_copies(rows, _keys(parts))
+        ranked, ids = ranked_copies(log, rows, _keys(parts))
         same = [rows[key] == ids[f"repeated_{key}"] for key in _keys(parts)]
         once = rows.anti_join(ids, same).select(*columns)
         rows = once.union(ranked.filter(ranked["rank"] == 0).select(*columns))
@@ -55,7 +55,7 @@ def part_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | No
 
 def repeated_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | None) -> ir.Table:
     """One row: how many rows of the parts repeat the id of an earlier one."""
-    ranked, _ = ranked_copies(_candidates(log, parts, catalogue), _keys(parts))
+    ranked, _ = ranked_copies(log, _candidates(log, parts, catalogue), _keys(parts))
     later = ranked.filter(ranked["rank"] > 0)
     labelled = later.select(part=_part_of(later, parts)).view()
     return labelled.aggregate(copies=labelled.count(where=labelled["part"] != _NO_PART))

@@ -49,6 +49,8 @@ def read_parts(
 ) -> PartsRead:
     """Count the parts by group, or with a visit model fetch their rows."""
     refuse_shared_rows(parts)
+    if log.counted_seconds is not None:
+        raise KreachError.rule("impressions", "be rows, not counts, for this report", "counts")
     table = numbered_groups(groups)
     with (
         engine.temporary(table) as numbered,

@@ -84,17 +84,35 @@ def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     least group among equals), wherever in the log it lies: a retry after midnight is no impression
     of the next day. Only rows before the end matter for that.
     """
+    if log.counted_seconds is not None:
+        return _counted(place_rows(log, place), slots)
     whole = Window(slots[0].start, slots[-1].end)
     counted = slot_columns(place_rows(log, place), slots, slot_counts)
     if not log.may_repeat:
         return counted
-    later = _later_copies(place_rows(log, place), whole.end)
+    later = _later_copies(log, place_rows(log, place), whole.end)
     later = later.filter(inside(later["ts"], whole))
     surplus = later.group_by(copied="group").aggregate(**slot_counts(later, slots, 0, "m"))
     both = counted.left_join(surplus, counted["group"] == surplus["copied"])
     copies = [both[f"m{at}"].fill_null(0) for at in range(len(slots))]
     real = {f"n{at}": both[f"n{at}"] - copy for at, copy in enumerate(copies)}
     return both.select("group", **real, copies=sum(copies[1:], copies[0]))
+
+
+def _counted(rows: ir.Table, slots: Sequence[Window]) -> ir.Table:
+    """The same from rows that are counts."""
+
+    def sums(rows: ir.Table, slots: Sequence[Window], first: int) -> dict[str, ir.Value]:
+        result = {}
+        for at, slot in enumerate(slots, first):
+            here = ibis.and_(*inside(rows["ts"], slot))
+            result[f"n{at}"] = _sum(here.ifelse(rows["impressions"], 0))
+            result[f"m{at}"] = _sum(here.ifelse(rows["duplicates"], 0))
+        return result
+
+    counted = slot_columns(rows, slots, sums)
+    copies = [counted[f"m{at}"] for at in range(len(slots))]
+    return counted.mutate(copies=sum(copies[1:], copies[0]))
 
 
 def slot_columns(
@@ -143,23 +161,32 @@ def count_where(rows: ir.Table, condition: ir.Value) -> ir.Value:
     return rows.count(where=condition).fill_null(0)
 
 
-def _later_copies(rows: ir.Table, end: datetime | None) -> ir.Table:
-    """Rows that repeat the id of an earlier row. Only repeated ids are sorted."""
-    ranked = ranked_copies(rows.filter(inside(rows["ts"], Window(None, end))))[0]
+def _later_copies(log: LogTable, rows: ir.Table, end: datetime | None) -> ir.Table:
+    """Rows that repeat the id of an earlier row. Only rows whose ids may repeat are sorted."""
+    ranked = ranked_copies(log, rows.filter(inside(rows["ts"], Window(None, end))))[0]
     return ranked.filter(ranked["rank"] > 0)
 
 
 def ranked_copies(
-    rows: ir.Table, keys: Sequence[str] = ("impression_id",)
+    log: LogTable, rows: ir.Table, keys: Sequence[str] = ("impression_id",)
 ) -> tuple[ir.Table, ir.Table]:
-    """Rows whose ids are not unique, each with its rank among those of its id; and these ids.
+    """Rows whose ids may not be unique, each with its rank among those of its id; and these ids.
 
-    `keys` identify an impression; the ids have them as columns repeated_....
+    `keys` identify an impression; the ids have them as columns repeated_.... All rows of an id that
+    repeats are among them, so a rank above 0 is a copy. Nearly all ids come once: where the engine
+    hashes text, hashes are compared, and ids only where hashes repeat.
     """
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
-    tally = whole.group_by(*keys).aggregate(times=whole.count())
-    ids = tally.filter(tally["times"] > 1).select(**{f"repeated_{key}": key for key in keys})
-    copies = whole.semi_join(ids, [whole[key] == ids[f"repeated_{key}"] for key in keys])
+    if log.hashes_ids:
+        marks = whole.select(mark=whole["impression_id"].hash()).view()
+        numbered = marks.mutate(number=ibis.row_number().over(group_by="mark")).view()
+        second = numbered.filter(numbered["number"] == 1).select("mark")
+        copies = whole.semi_join(second, whole["impression_id"].hash() == second["mark"])
+        ids = copies.select(**{f"repeated_{key}": key for key in keys})
+    else:
+        tally = whole.group_by(*keys).aggregate(times=whole.count())
+        ids = tally.filter(tally["times"] > 1).select(**{f"repeated_{key}": key for key in keys})
+        copies = whole.semi_join(ids, [whole[key] == ids[f"repeated_{key}"] for key in keys])
     rank = ibis.row_number().over(
         group_by=[copies[key] for key in keys], order_by=[copies["ts"], copies["group"]]
     )
@@ -171,7 +198,7 @@ def counted_rows(log: LogTable, place: Place, window: Window) -> ir.Table:
     rows = place_rows(log, place)
     if log.may_repeat:
         rows = rows.filter(inside(rows["ts"], Window(None, window.end)))
-        ranked, ids = ranked_copies(rows)
+        ranked, ids = ranked_copies(log, rows)
         once = rows.anti_join(ids, rows["impression_id"] == ids["repeated_impression_id"])
         first = ranked.filter(ranked["rank"] == 0)
         rows = once.select("group", "ts").union(first.select("group", "ts"))
@@ -336,6 +363,12 @@ def missing(log: LogTable, place: Place) -> ir.Table:
     rows = log.rows
     lost = rows.filter(rows["ts"].isnull() | rows["campaign"].isnull())
     ours = ibis.literal(True) if place.campaign is None else lost["campaign"] == place.campaign
+    if log.counted_seconds is not None:
+        n = lost["impressions"]
+        return lost.aggregate(
+            no_time=_sum((lost["ts"].isnull() & ours).ifelse(n, 0)),
+            no_campaign=_sum(lost["campaign"].isnull().ifelse(n, 0)),
+        )
     return lost.aggregate(
         no_time=count_where(lost, lost["ts"].isnull() & ours),
         no_campaign=count_where(lost, lost["campaign"].isnull()),
@@ -360,6 +393,8 @@ def oddities(
 ) -> ir.Table | None:
     """One row: rows of the window that belong to another catalogue, or that deserve a warning:
     late, filed under another day, with a time zone, older than the catalogue."""
+    if log.counted_seconds is not None:
+        return None
     rows = place_rows(log, Place(place.campaign))
     rows = rows.filter(inside(rows["ts"], window))
     conditions: dict[str, ir.Value] = {}

@@ -60,7 +60,9 @@ class SparkEngine(Engine):
     """A Spark session: one that is given, or one that is started on `master`.
 
     A given session is not changed: queries run in a second session whose time zone is UTC. Without
-    Java on the machine the one that comes with the extra is used.
+    Java on the machine the one that comes with the extra is used. `checkpoints` is a folder that all
+    machines of a cluster share: intermediate tables are written there, and survive the loss of a
+    machine. Without one they lie on the machines that computed them.
 
     Starting Spark takes seconds, so this is run by the tests of engines, not here:
 
@@ -72,9 +74,19 @@ class SparkEngine(Engine):
 
     dialect = "pyspark"
 
-    def __init__(self, master: str = "local[*]", session: Any = None, memory: str = "1g") -> None:
+    def __init__(
+        self,
+        master: str = "local[*]",
+        session: Any = None,
+        memory: str = "1g",
+        checkpoints: str | None = None,
+    ) -> None:
         super().__init__()
         self._root, self._own = _start(master, memory) if session is None else (session, False)
+        if checkpoints is not None:
+            with self.translate_errors("checkpoints", "be a folder that Spark can write"):
+                self._root.sparkContext.setCheckpointDir(checkpoints)
+        self._checkpoints = checkpoints is not None
         self._shared_views: list[str] = []
         self._spark = self._root.newSession()
         for key, value in _SETTINGS.items():
@@ -139,7 +151,9 @@ class SparkEngine(Engine):
 
     def create_temp_table(self, name: str, sql: str) -> None:
         # not cache(): Spark would match the same plan later and read stale files
-        self._spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
+        frame = self._spark.sql(sql)
+        stored = frame.checkpoint() if self._checkpoints else frame.localCheckpoint()
+        stored.createOrReplaceTempView(name)
 
     def drop_temp_table(self, name: str) -> None:
         self._spark.catalog.dropTempView(name)
@@ -195,16 +209,18 @@ def _start(master: str, memory: str) -> tuple[Any, bool]:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
     _find_java()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    here = {}
+    if master.startswith("local") or "//127.0.0.1" in master:  # other machines must find the driver
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        here = {"spark.driver.host": "127.0.0.1"}
     builder = SparkSession.builder.master(master).appName("kreach")
     quiet = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
     }
-    for key, value in quiet.items():
+    for key, value in (quiet | here).items():
         builder = builder.config(key, value)
     with _translate_errors("master", "name a Spark that can be reached"):
         running = SparkSession.getActiveSession() is not None

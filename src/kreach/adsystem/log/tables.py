@@ -25,6 +25,7 @@ from kreach.errors import KreachError
 __all__ = [
     "GroupTable",
     "LogTable",
+    "count_rows",
     "group_rows",
     "log_columns",
     "log_rows",
@@ -46,6 +47,8 @@ class LogTable:
     rows: ir.Table
     unique_ids: bool
     shares: StoredShares | None = None  # that its rows hold
+    hashes_ids: bool = False  # the engine compares hashes of ids faster than ids
+    counted_seconds: int | None = None  # rows are counts of such periods (`count_tables.py`)
 
     @property
     def may_repeat(self) -> bool:
@@ -97,13 +100,18 @@ def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -
 
 
 def log_table(
-    rows: ir.Table, *, unique_ids: bool = False, shares: StoredShares | None = None
+    rows: ir.Table,
+    *,
+    unique_ids: bool = False,
+    shares: StoredShares | None = None,
+    dialect: str | None = None,
 ) -> LogTable:
     """Impressions in the shape of `log_rows`, with the shares that they hold."""
     stored = [name for name in (LOST, KEY) if name in rows.columns]
+    hashes_ids = dialect == "duckdb"
     if shares is not None and len(stored) == 2:
-        return LogTable(rows, unique_ids, shares)
-    return LogTable(rows.drop(*stored) if stored else rows, unique_ids)
+        return LogTable(rows, unique_ids, shares, hashes_ids)
+    return LogTable(rows.drop(*stored) if stored else rows, unique_ids, None, hashes_ids)
 
 
 def log_rows(raw: ir.Table, source: str) -> ir.Table:
@@ -139,16 +147,16 @@ def log_columns(raw: ir.Table, source: str) -> dict[str, ir.Value]:
     return columns
 
 
-def _text(name: str, column: ir.Value) -> ir.Value:
+def _text(name: str, column: ir.Value, source: str = "impressions") -> ir.Value:
     kind = column.type()
     if kind.is_string():
         return column
     if kind.is_integer() or kind.is_uuid():
         return column.cast("string")
-    raise KreachError.rule("impressions", f"hold text or whole numbers in {name}", str(kind))
+    raise KreachError.rule(source, f"hold text or whole numbers in {name}", str(kind))
 
 
-def _time(name: str, column: ir.Value) -> ir.Value:
+def _time(name: str, column: ir.Value, source: str = "impressions") -> ir.Value:
     """An instant, in UTC unless it names a zone; null where it cannot be parsed."""
     kind = column.type()
     if kind.is_timestamp():  # of another zone, an engine would cut hours and days there
@@ -158,7 +166,23 @@ def _time(name: str, column: ir.Value) -> ir.Value:
     if kind.is_string():
         dated = column.re_search(_DATE).ifelse(column, ibis.null("string"))
         return dated.try_cast("timestamp('UTC')")
-    raise KreachError.rule("impressions", f"hold times in {name}", str(kind))
+    raise KreachError.rule(source, f"hold times in {name}", str(kind))
+
+
+def count_rows(raw: ir.Table, source: str) -> ir.Table:
+    """A source of counts in the shape that queries expect; names in any case."""
+    raw = raw.rename({name.lower(): name for name in raw.columns if name != name.lower()})
+    require("counts", raw, source, ("campaign", "period", "group", "impressions"))
+    columns: dict[str, ir.Value] = {
+        "campaign": _text("campaign", raw["campaign"], "counts"),
+        "group": _text("group", raw["group"], "counts"),
+        "ts": _time("period", raw["period"], "counts"),
+        "impressions": _whole(raw["impressions"]),
+        "duplicates": ibis.literal(0, type="int64"),
+    }
+    if "duplicates" in raw.columns:
+        columns["duplicates"] = _whole(raw["duplicates"])
+    return raw.select(**columns)
 
 
 def group_rows(raw: ir.Table, source: str) -> ir.Table:

@@ -214,7 +214,7 @@ class _Question:
         if self.place.campaign is not None:
             rejected["no_campaign"] = int(lost["no_campaign"])
         rejected["unknown_group"] = last.unknown_group
-        if table.may_repeat:
+        if table.may_repeat or table.counted_seconds is not None:
             rejected["duplicate"] = last.duplicates
         warnings: dict[str, int] = {}
         question = oddities(table, self.place, window, self.groups.created)
