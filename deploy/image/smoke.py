@@ -58,7 +58,9 @@ def main(archive: Path) -> None:
             wait_for(f"http://127.0.0.1:{BIDDER}/readyz", ended)
         done("kreach serve bidder: healthy, ready, stopped by SIGTERM")
         demo = ("demo", "--host", "0.0.0.0", "--port", str(CONSOLE))
-        with image.serving(image.data("demo"), *demo, "--people", "1000", "--minutes", "2") as ended:
+        with image.serving(
+            image.data("demo"), *demo, "--people", "1000", "--minutes", "2"
+        ) as ended:
             wait_for(f"http://127.0.0.1:{CONSOLE}/readyz", ended)
             assert b"kreach" in wait_for(f"http://127.0.0.1:{CONSOLE}/", ended)
         done("kreach demo: the console answers")
@@ -110,7 +112,7 @@ class Image:
 
     @contextmanager
     def serving(self, data: Path, *arguments: str) -> Iterator[Callable[[], object]]:
-        """A service of the image; it ends with exit code 0 on SIGTERM. Yields what tells whether it ended."""
+        """A service of the image, which SIGTERM ends. Yields what says whether it has ended."""
         output = self._folder / "output"
         with self._container(data, arguments) as command, output.open("wb") as file:
             process = subprocess.Popen(command, cwd=self._bundle, stdout=file, stderr=file)
@@ -146,7 +148,9 @@ class Image:
         process["args"] = [*self._entrypoint, *arguments]
         config["process"] = process | {"capabilities": none}
         config["root"]["readonly"] = True
-        kept = [mount for mount in config["mounts"] if mount["destination"] not in ("/data", "/tmp")]
+        kept = [
+            mount for mount in config["mounts"] if mount["destination"] not in ("/data", "/tmp")
+        ]
         config["mounts"] = [
             *kept,
             {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
@@ -183,7 +187,8 @@ def wait_for(address: str, ended: Callable[[], object], seconds: float = 90.0) -
                 body: bytes = answer.read()
                 return body
         except (urllib.error.URLError, OSError) as error:
-            assert ended() is None and time.monotonic() < end, f"{address}: {error}"
+            if ended() is not None or time.monotonic() > end:
+                raise RuntimeError(f"{address} does not answer") from error
             time.sleep(0.2)
 
 
