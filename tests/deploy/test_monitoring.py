@@ -111,7 +111,7 @@ def services(
 @pytest.fixture(scope="module")
 def scraped(services: dict[str, Service], authority: Authority) -> dict[str, str]:
     """The type of each metric that live services have."""
-    found = {}
+    found: dict[str, str] = {}
     for service in services.values():
         status, text = get(f"https://127.0.0.1:{service.port}/metrics", authority)
         assert status == 200
@@ -192,7 +192,7 @@ def test_services_answer_over_tls_only(services: dict[str, Service], authority: 
         with pytest.raises((OSError, ValueError), match=r"."):
             service.ask("GET", "/healthz")
         if name == "console":  # it trusts reporting's authority
-            until(lambda at=address: get(f"{at}/readyz", authority)[0] == 200)
+            assert get(f"{address}/readyz", authority)[0] == 200
 
 
 def test_the_dashboard_is_whole() -> None:
