@@ -9,7 +9,7 @@ WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 # In the order of tests/schedule.py, not by how many tests a group has.
 SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test quick check bench soak docs clean
+.PHONY: demo test quick check bench soak docs image deploy-check clean
 
 demo: .venv/demo
 	$(RUN)kreach demo
@@ -19,6 +19,7 @@ test: .venv/ready
 	@$(SHELL) tools/find_faketime.sh
 	@$(SHELL) tools/find_postgres.sh
 	@$(SHELL) tools/find_nats.sh
+	@$(SHELL) tools/find_promtool.sh
 	$(RUN)pytest $(SPREAD)
 
 # Everything that starts no JVM, browser, Redis or other process.
@@ -44,6 +45,17 @@ docs: .venv/ready
 	$(RUN)python -m tools.reference
 	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+# An OCI image in dist/, without a daemon or a registry.
+image: $(UV)
+	@$(SHELL) tools/find_image_tools.sh
+	UV=$(UV) $(SHELL) deploy/image/build
+
+# The image is built and run; manifests, units, rules and the dashboard are tested.
+deploy-check: .venv/ready image
+	@$(SHELL) tools/find_promtool.sh
+	$(RUN)python deploy/image/smoke.py dist/kreach-image.tar
+	$(RUN)pytest tests/deploy
 
 clean:
 	rm -rf .venv $(BOOT) .mypy_cache .ruff_cache .pytest_cache .hypothesis site

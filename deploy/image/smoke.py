@@ -112,7 +112,7 @@ class Image:
 
     @contextmanager
     def serving(self, data: Path, *arguments: str) -> Iterator[Callable[[], object]]:
-        """A service of the image; it ends with exit code 0 on SIGTERM. Yields what tells whether it ended."""
+        """A service of the image, which SIGTERM ends. Yields what says whether it has ended."""
         output = self._folder / "output"
         with self._container(data, arguments) as command, output.open("wb") as file:
             process = subprocess.Popen(command, cwd=self._bundle, stdout=file, stderr=file)
@@ -187,7 +187,8 @@ def wait_for(address: str, ended: Callable[[], object], seconds: float = 90.0) -
                 body: bytes = answer.read()
                 return body
         except (urllib.error.URLError, OSError) as error:
-            assert ended() is None and time.monotonic() < end, f"{address}: {error}"
+            if ended() is not None or time.monotonic() > end:
+                raise RuntimeError(f"{address} does not answer") from error
             time.sleep(0.2)
 
 

@@ -8,8 +8,10 @@ import pytest
 from kreach.adsystem.settings import (
     AdSystemSettings,
     BidderSettings,
+    ConsoleSettings,
     GuardSettings,
     NoiseSettings,
+    RedisSettings,
     ReportingSettings,
 )
 from kreach.errors import KreachError
@@ -207,3 +209,24 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(KreachError, match="be a file that can be read"):
             read_file(path)
+
+
+def test_a_secret_in_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("redis://:word@there/0\n")
+    environment = {"KREACH_REDIS_URL_FILE": str(secret), "KREACH_REDIS_BIDDERS": '["b1"]'}
+    read = load_settings(RedisSettings, "redis", {}, environment=environment)
+    assert read.url == "redis://:word@there/0"
+    both = environment | {"KREACH_REDIS_URL": "redis://elsewhere"}
+    with pytest.raises(KreachError, match="KREACH_REDIS_URL or KREACH_REDIS_URL_FILE, not both"):
+        load_settings(RedisSettings, "redis", {}, environment=both)
+    secret.unlink()
+    with pytest.raises(KreachError, match="KREACH_REDIS_URL_FILE must name a text file") as failed:
+        load_settings(RedisSettings, "redis", {}, environment=environment)
+    assert "word" not in str(failed.value)
+
+
+def test_a_setting_that_names_a_file_is_no_secret_in_one(tmp_path: Path) -> None:
+    environment = {"KREACH_CONSOLE_KEY_FILE": str(tmp_path / "key")}
+    read = load_settings(ConsoleSettings, "console", {}, environment=environment)
+    assert read.key_file == tmp_path / "key"

@@ -19,7 +19,6 @@ from kreach.adsystem.reports.report import LogSource, Readiness
 from kreach.adsystem.reports.service import ReportService
 from kreach.adsystem.settings import AdvertiserLimits
 from kreach.service.metrics import Metrics
-from kreach.service.tracing import in_step
 
 __all__ = ["Forbidden", "HealthCheck", "ReadyCheck", "Services"]
 
@@ -118,11 +117,11 @@ class Services:
 
     async def measure(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
         """Compute a report when it is the viewer's turn."""
-        return await self.measuring.run(viewer.owner, in_step("measure", work), *args)
+        return await self.measuring.run(viewer.owner, work, *args)
 
     async def plan(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
         """Compute a plan when it is the viewer's turn."""
-        return await self.planning.run(viewer.owner, in_step("plan", work), *args)
+        return await self.planning.run(viewer.owner, work, *args)
 
     def scope(self, viewer: Viewer) -> CampaignScope:
         """The service that a viewer may use, and whose campaigns it may name."""

@@ -10,6 +10,8 @@ from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
+from kreach.service.tracing import in_step
+
 __all__ = ["Busy", "FairWorkers", "QueueFull", "Workers"]
 
 T = TypeVar("T")
@@ -75,6 +77,7 @@ class FairWorkers:
         max_waiting: int,
     ) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._name = name
         self._free, self._max_per_owner = threads, max_per_owner
         self._max_of_owner, self._max_waiting = max_waiting_per_owner, max_waiting
         self._running: Counter[str] = Counter()
@@ -89,7 +92,7 @@ class FairWorkers:
             raise QueueFull(len(queue), min(max(seconds, 1), _MAX_RETRY_SECONDS))
         if sum(map(len, self._queues.values())) >= self._max_waiting:
             raise Busy("too many requests at once: try again later")
-        job = _Job(owner, partial(work, *args))
+        job = _Job(owner, partial(in_step(self._name, work), *args))
         self._queues.setdefault(owner, deque()).append(job)
         self._start()
         result: T = await job.result

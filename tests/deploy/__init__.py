@@ -1,0 +1,1 @@
+"""Tests of deploy/: manifests, units, rules and the dashboard."""
