@@ -195,6 +195,7 @@ class RedisSettings(Settings, frozen=True, kw_only=True):
     prefix: str = "kreach"
     sync_seconds: float = 0.2
     timeout_seconds: float = 2.0
+    max_clock_difference_seconds: float = 1.0  # between bidders; beyond, they say so
 
     def __post_init__(self) -> None:
         if self.url is None:
@@ -209,6 +210,8 @@ class RedisSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("prefix", "be 1 to 64 letters, digits, - or _", self.prefix)
         _at_least("sync_seconds", self.sync_seconds, 0.01, 60.0)
         _at_least("timeout_seconds", self.timeout_seconds, 0.05, 60.0)
+        apart = self.max_clock_difference_seconds
+        _at_least("max_clock_difference_seconds", apart, 0.01, 3_600.0)
 
     def check_name(self, name: str | None) -> None:
         """A bidder has a name if and only if there is a Redis that knows of it."""

@@ -93,8 +93,6 @@ def test_a_restored_bidder_honours_no_bid_from_before_and_has_less_money(tmp_pat
             assert account.spent_on(0) == 1_900_001
             assert [await bidder.tell("billing", one) for one in sold] == [410, 410]
             assert await bidder.tell("loss", sold[1]) == 410
-            bidder.pass_time(70.0)  # what the earlier run had out expires
-            await bidder.settled()
             new = await bidder.bid()
             assert new.number not in {one.number for one in sold}
             assert new.bid_micros <= 100_000 - 1

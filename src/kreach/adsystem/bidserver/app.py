@@ -79,6 +79,8 @@ def _health(state: BidderState, _: Request) -> Response:
             "missing": list(status.missing),
             "synced_seconds_ago": round(status.age_seconds, 3),
             "rows_behind": status.rows_behind,
+            "clock_difference_seconds": status.clock_difference_seconds,
+            "clocks_apart": list(status.clocks_apart),
         }
     if state.shipping is not None:
         shipped = state.shipping.status
@@ -180,6 +182,16 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
         ("sharing_age_seconds", "Seconds since the last sync with Redis", lambda s: s.age_seconds),
         ("sharing_open", "1 while Redis grants leases", lambda s: float(s.leasing)),
         ("sharing_rows_behind", "Impressions not yet counted in Redis", lambda s: s.rows_behind),
+        (
+            "sharing_clock_difference_seconds",
+            "How far the clock is ahead of that of the farthest other bidder",
+            lambda s: s.clock_difference_seconds or 0.0,
+        ),
+        (
+            "sharing_clocks_apart",
+            "Bidders whose clocks differ by more than max_clock_difference_seconds",
+            lambda s: len(s.clocks_apart),
+        ),
     ):
         metrics.gauge(name, what, _of_fleet(state, field))
     _add_shipping_gauges(state, metrics)

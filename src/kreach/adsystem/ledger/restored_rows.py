@@ -57,7 +57,8 @@ def fence_journal(connection: sqlite3.Connection, now_us: int) -> None:
             "budgets lowered by what was spent"
         )
     connection.executemany(_SET, [("epoch", epoch), ("fence", epoch), ("restored", now_us)])
-    connection.execute("DELETE FROM losses")  # of bids that are behind the fence
+    for table in ("losses", "grants"):  # of bids that are behind the fence
+        connection.execute(f"DELETE FROM {table}")  # and a fleet may have leased them again
 
 
 def settle_journal(

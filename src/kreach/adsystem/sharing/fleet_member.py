@@ -23,6 +23,7 @@ from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.journal import Done, Journal
 from kreach.adsystem.settings import RedisSettings
+from kreach.adsystem.sharing.fleet_clocks import FleetClocks
 from kreach.adsystem.sharing.grants import Grants
 from kreach.adsystem.sharing.leases import apply_day_lease, budget_status, lease_size
 from kreach.adsystem.sharing.own_rows import rolling_since
@@ -46,6 +47,7 @@ __all__ = ["FleetMember", "FleetStatus", "LocalBidder", "PeerImpressions", "Shar
 
 _MIN_SYNC_SECONDS = 0.02  # between two syncs, however urgent
 _RECOVERY_SECONDS = 1.0
+_CLOCK_SECONDS = 5.0  # between two comparisons of clocks
 _OPENING_SECONDS = 60.0  # how long a start waits for a bidder that recovers its log
 
 
@@ -121,6 +123,8 @@ class FleetStatus:
     missing: tuple[str, ...]
     age_seconds: float  # since the last sync
     rows_behind: int  # own impressions that Redis has not counted
+    clock_difference_seconds: float | None = None  # ahead of the farthest other member's
+    clocks_apart: tuple[str, ...] = ()  # members whose clocks differ by too much
 
 
 @dataclass
@@ -174,6 +178,8 @@ class FleetMember:
         self._traffic = SharedTraffic()
         self._traffic_position: bytes | None = None
         self._dead = DeadBidders(store, settings, bidder.expiry_seconds, bidder.now, bidder.log)
+        most = settings.max_clock_difference_seconds
+        self._clocks = FleetClocks(name, most, bidder.log)
         self._leasing = False
         self._missing: tuple[str, ...] = settings.bidders
         self.synced_at = time.monotonic()
@@ -187,14 +193,15 @@ class FleetMember:
     @property
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
         """What the bidder is to run again and again."""
-        return [self.sync_when_due, self.recover_dead]
+        return [self.sync_when_due, self.recover_dead, self.compare_clocks_when_due]
 
     @property
     def status(self) -> FleetStatus:
         """How this member stands."""
         age = time.monotonic() - self.synced_at
         name, behind = self._pool.name, self._feed.rows_behind
-        return FleetStatus(name, self._leasing, self._missing, age, behind)
+        clocks = (self._clocks.difference_seconds, self._clocks.apart)
+        return FleetStatus(name, self._leasing, self._missing, age, behind, *clocks)
 
     @property
     def writing_grants(self) -> bool:
@@ -255,6 +262,20 @@ class FleetMember:
             self._report(f"redis: {error}")
             return
         self._apply(inbox)
+
+    async def compare_clocks_when_due(self) -> None:
+        """Compare clocks with the other members now and then; those that differ say so."""
+        await asyncio.sleep(_CLOCK_SECONDS)
+        await self.compare_clocks()
+
+    async def compare_clocks(self) -> None:
+        """Compare clocks once. An unavailable Redis is reported by the next sync."""
+        if not self._joined:
+            return
+        compare, loop = self._pool.compare_clocks, asyncio.get_running_loop()
+        with suppress(RedisUnavailable):
+            sample = await loop.run_in_executor(self._thread, compare, self._clocks.own)
+            self._clocks.compare(sample, self._bidder.now(), time.monotonic())
 
     async def recover_dead(self) -> None:
         """Look for dead bidders on this machine, and recover them."""

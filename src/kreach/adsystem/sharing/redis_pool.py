@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kreach.adsystem.settings import RedisSettings
+from kreach.adsystem.sharing.fleet_clocks import ClockLead, ClockSample
 from kreach.adsystem.sharing.redis_client import Connect, RedisErrors, connect_redis
 from kreach.adsystem.sharing.redis_scripts import ADD_ROWS, SYNC
 from kreach.errors import KreachError
@@ -314,6 +316,20 @@ class RedisPool:
                 )
                 traffic.append((fields[b"version"].decode(), groups, requests))
         return position, traffic
+
+    def compare_clocks(self, own: ClockLead | None) -> ClockSample:
+        """Read Redis's clock and what other bidders published about theirs; publish ours."""
+        key = self._key("clocks")
+        with self._errors:
+            sent = time.monotonic()
+            seconds, micros = self._client.time()
+            received = time.monotonic()
+            if own is not None:
+                self._client.hset(key, self.name, own.encode())
+            published = self._client.hgetall(key)
+        leads = {name.decode(): ClockLead.decode(text.decode()) for name, text in published.items()}
+        known = {name: lead for name, lead in leads.items() if lead is not None}
+        return ClockSample(sent, received, seconds + micros / 1e6, known)
 
     def publish_campaigns(self, documents: Mapping[int, tuple[int, str]]) -> int:
         """Publish campaigns: number to revision and JSON; returns the newest revision in Redis."""

@@ -16,6 +16,7 @@ Keys, all with the prefix {prefix}:run_id:
     times:C:V   of campaigns with rolling caps: when each impression was bid on
     feed      a stream of newly counted rows, for the other bidders
     traffic   a stream of requests by group, for the other bidders
+    clocks    bidder: how far its clock is ahead of that of Redis (`fleet_clocks.py`)
     campaigns number: definition, and `revision`: the newest revision there is
     families  the same; a family is there before its campaigns
 """
