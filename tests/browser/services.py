@@ -53,6 +53,18 @@ class Services:
         document: dict[str, Any] = answer.json()
         return document
 
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The JSON that reporting answers to a body."""
+        answer = httpx.post(f"http://127.0.0.1:{self.reporting.port}{path}", json=body, timeout=90)
+        assert answer.status_code < 300, answer.text
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def patch(self, path: str, body: dict[str, Any]) -> None:
+        """Change a campaign."""
+        answer = httpx.patch(f"http://127.0.0.1:{self.reporting.port}{path}", json=body)
+        assert answer.status_code == 200, answer.text
+
     def field_errors(self, body: dict[str, Any]) -> dict[str, str]:
         """The messages by field with which reporting refuses a campaign."""
         answer = httpx.post(f"http://127.0.0.1:{self.reporting.port}/v1/campaigns", json=body)

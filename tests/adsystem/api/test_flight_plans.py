@@ -92,7 +92,7 @@ def test_what_is_missing_or_wrong_is_said_at_its_field(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with reporting(live) as client:
-            assert "budgets or people are required" in (await _errors(client))["budgets"]
+            assert "give a budget or people" in (await _errors(client))["budgets"]
             wrong = await _errors(client, cap=0, people=-1, budgets=["x"])
             assert {"cap", "people", "budgets.0"} <= set(wrong)
             assert "start is required" in (await _errors(client, people=5))["start"]

@@ -70,7 +70,7 @@ def test_curves() -> None:
 
 def test_plans() -> None:
     bands = {"band": (0.5, 1.5), "people_band": (0.25, 1.25)}
-    numbers: dict[str, Any] = {name: 1.0 for name in Outlook.__struct_fields__} | bands
+    numbers: dict[str, Any] = dict.fromkeys(Outlook.__struct_fields__, 1.0) | bands
     row = plan_rows([(5, Outlook(**numbers))])[0]
     assert (row["group_size"], row["reach_high"], row["people_high"]) == (5, 1.5, 1.25)
     assert not {"band", "people_band"} & set(row)

@@ -74,7 +74,7 @@ def show_field_errors(error: ErrorInfo, inputs: dict[str, Any]) -> tuple[list[st
 def _at_input(error: FieldError) -> str:
     """A message beside its input, which names the field already: "must be greater than 0"."""
     rest = error.message.removeprefix(error.field)
-    return rest.strip() if rest != error.message and rest.startswith(" ") else error.message
+    return rest.strip() if rest.startswith((" must ", " is ")) else error.message
 
 
 def renamed_fields(error: ErrorInfo, names: Mapping[str, str]) -> ErrorInfo:

@@ -25,7 +25,7 @@ _HEADERS = (
         b"connect-src 'self'; frame-src 'self'; object-src 'none'; base-uri 'none'; "
         b"form-action 'self'; frame-ancestors 'none'",
     ),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
 )
 

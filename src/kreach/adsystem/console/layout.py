@@ -73,8 +73,9 @@ class Frame:
                 self._time = Text("")
                 simulated = self.console.speed != 1.0
                 speed = f"simulated, {self.console.speed:,.0f}x speed"
-                Text(speed if simulated else "UTC", classes="k-sub k-long")
-                self._freshness = Text("", classes="k-sub", name="freshness")
+                with box("k-sub"):
+                    Text(f"{speed if simulated else 'UTC'} · ", "span", "k-long")
+                    self._freshness = Text("data: …", "span", name="freshness")
             if self._session is not None:
                 self._account(self._session)
             icon_button("link", "Copy a link to this page", self._copy_link).classes("gt-xs")
@@ -218,7 +219,7 @@ class Frame:
     def _show_freshness(self, answers: Answers, waiting: float) -> bool:
         """Show how old the page is; returns whether it is older than it should be."""
         if answers.oldest is None:
-            self._freshness.set_text("")
+            self._freshness.set_text("data: …")
             return False
         age = self.console.poller.age(answers.oldest)
         self._freshness.set_text("data: now" if age < _FRESH_SECONDS else f"data: {age:.0f} s old")

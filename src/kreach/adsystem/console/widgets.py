@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 
+_NBSP = "\u00a0"
+
+
 class Text(TextElement):
     """Text in any tag; it is never parsed as HTML."""
 
@@ -190,13 +193,13 @@ class Panel:
 
 
 class Tile:
-    """A number with its name and details."""
+    """A number with its name and details, which have their place before they are known."""
 
-    def __init__(self, name: str, classes: str = "k-tile") -> None:
+    def __init__(self, name: str, classes: str = "k-tile", lines: int = 2) -> None:
         with box(classes, name=name) as self._box:
             Text(name, classes="k-name")
             self._value = Text("…", classes="k-value")
-        self._details: list[Text] = []
+            self._details = [Text(_NBSP, classes="k-sub") for _ in range(lines)]
 
     def show(self, value: str, *details: str) -> None:
         """Show a value and lines of details below it."""

@@ -104,6 +104,15 @@ class PanelCorrections:
         self._others = LruCache[tuple[str, str, datetime], list[PanelError]](_MAX_FIGURES)
         self.alarms: dict[str, bool] = {}  # by campaign, as its last report found
 
+    def crossed(self) -> tuple[int, float | None]:
+        """How many corrections publishers released, and what all of them cost in privacy (ρ).
+
+        Campaigns of one panel count the same people: the largest cost is that of the panel.
+        """
+        found = self._files.all()
+        costs = [each.rho for each in found if each.rho is not None]
+        return sum(len(each.releases) for each in found), max(costs, default=None)
+
     def newest(self, campaign: str, version: str | None) -> datetime | None:
         """When a campaign's newest correction was released: figures so far change with it."""
         for each in self._files.all():

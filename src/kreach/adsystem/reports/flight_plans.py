@@ -49,7 +49,7 @@ def flight_plan(
     asked, version = question.plan, catalogue.version
     if not asked.budgets and asked.people is None:
         raise KreachError(
-            "budgets or people are required: what to spend, or how many people to reach",
+            "give a budget or people: what to spend, or how many people to reach",
             field="budgets",
             code="required",
         )

@@ -23,7 +23,13 @@ from kreach.boundary.money import MICROS
 from kreach.boundary.times import DAY_SECONDS
 from kreach.numeric.types import FloatArray
 
-__all__ = ["ObservedInventory", "ObservedPrices", "observed_inventory", "observed_prices"]
+__all__ = [
+    "ObservedInventory",
+    "ObservedPrices",
+    "observed_inventory",
+    "observed_prices",
+    "observed_requests",
+]
 
 _MIN_SECONDS = 3_600.0  # of traffic, to tell how much there is
 _MIN_PRICES = 100.0
@@ -82,6 +88,17 @@ def observed_inventory(store: Path, version: str) -> ObservedInventory | None:
     usable = [share for share in shares if share > 0.0]
     share = sum(usable) / len(usable) if usable else 1.0
     return ObservedInventory(DAY_SECONDS * total / seconds, seconds / DAY_SECONDS, share)
+
+
+def observed_requests(store: Path) -> int:
+    """Bid requests with a group of any catalogue so far, as of the last checkpoint."""
+    most: dict[str, float] = {}
+    for memories in _journals(store):
+        for name, _, value in memories:
+            if name.startswith("traffic:") and len(value) >= 8:
+                total = float(np.frombuffer(value[8:], dtype=np.uint32).sum(dtype=np.float64))
+                most[name] = max(most.get(name, 0.0), total)
+    return int(sum(most.values()))
 
 
 def observed_prices(store: Path, version: str, auction: str) -> ObservedPrices | None:

@@ -31,6 +31,7 @@ __all__ = [
     "CatalogueSummary",
     "CorrectionInfo",
     "Creative",
+    "Crossed",
     "CurveDocument",
     "CurvePoint",
     "CurveReport",
@@ -699,13 +700,27 @@ class CatalogueSummary(Document, frozen=True, kw_only=True):
     class_floor: int | None
 
 
+class Crossed(Document, frozen=True, kw_only=True):
+    """All that came over from publishers, by type: releases of groups, group ids in bid requests,
+    and corrections of panels with their cost in privacy (ρ). There is no other type."""
+
+    catalogues: int
+    group_ids: int
+    corrections: int
+    panel_rho: float | None = None
+
+
 class CatalogueList(Document, frozen=True, kw_only=True):
-    """Releases, the newest last, and the audiences that campaigns can target on them."""
+    """Releases, the newest last, and the audiences that campaigns can target on them.
+
+    `crossed` is for operators and publishers.
+    """
 
     catalogues: tuple[CatalogueSummary, ...]
     audiences: tuple[str, ...]
     currency: str
     visible: tuple[VisiblePeople, ...] = ()
+    crossed: Crossed | None = None
 
 
 class Suppression(Document, frozen=True, kw_only=True):

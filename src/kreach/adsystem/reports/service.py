@@ -32,6 +32,7 @@ from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.delivery import delivery_state
 from kreach.adsystem.reports.flight_plans import flight_plan
 from kreach.adsystem.reports.live_panel_together import panel_document
+from kreach.adsystem.reports.observed import observed_requests
 from kreach.adsystem.reports.pacing import (
     applied_at,
     applied_family_revision,
@@ -48,6 +49,7 @@ from kreach.adsystem.reports.report import (
     CampaignSummary,
     CatalogueList,
     CatalogueSummary,
+    Crossed,
     CurveDocument,
     FamilyDefinition,
     FamilyList,
@@ -421,6 +423,16 @@ class ReportService:
             audiences=tuple(usable),
             currency=self.store.settings.currency,
             visible=tuple(self._visible.all(newest, usable)),
+            crossed=self._crossed() if self.policy.visible_floor(newest) is None else None,
+        )
+
+    def _crossed(self) -> Crossed:
+        corrections, rho = self.store.corrections.crossed()
+        return Crossed(
+            catalogues=len(self.store.catalogues.versions),
+            group_ids=observed_requests(self.store.settings.store),
+            corrections=corrections,
+            panel_rho=rho,
         )
 
     @contextmanager

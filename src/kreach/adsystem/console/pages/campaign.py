@@ -121,6 +121,7 @@ class _CampaignPage:
             label = "Impressions within caps from one to five"
             self._cap_chart = Chart(label, "k-chart k-short", "by cap")
             self._cap_table = cap_table("by cap")
+            self._formula = Text("", "p", "k-sub")
             with box("k-row k-end"):
                 csv_button("reach by cap", lambda: report_rows(self._shown), self._about)
                 png_button("reach by cap", self._cap_chart, self._about)
@@ -286,9 +287,8 @@ class _CampaignPage:
         self._cap_table.show(cap_rows(reports))
         correction = reach.correction if to_date else None
         level = reports[0].level if reports else None
-        basis = [basis_note(reach.model, correction, level)]
-        basis += [f"Basis: {reach.basis}."] if reach.basis else []
-        self._basis.set_text(" ".join(one for one in basis if one))
+        self._basis.set_text(basis_note(reach.model, correction, level) or "")
+        self._formula.set_text(f"Basis: {reach.basis}." if reach.basis else "")
         if not reports:
             return
         first = reports[0]

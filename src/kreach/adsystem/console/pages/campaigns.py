@@ -52,7 +52,9 @@ _OVER = ("ended", "completed")
 class _CampaignCard:
     """One campaign. All its figures come from one document, and so are of one instant."""
 
-    def __init__(self, frame: Frame, campaign: CampaignSummary, chosen: list[str]) -> None:
+    def __init__(
+        self, frame: Frame, campaign: CampaignSummary, chosen: list[str], currency: str
+    ) -> None:
         self._console = frame.console
         self._campaign: CampaignStatus | CampaignSummary = campaign
         self._title, name = title_of(campaign), campaign.id
@@ -83,7 +85,7 @@ class _CampaignCard:
                 self._end = icon_button("stop_circle", f"End {self._title}", self._open_end)
                 self._undo = icon_button("undo", f"Undo ending {self._title}", self._undo_end)
             self._notes = Notes("k-wide k-all")
-        self._show_state(campaign.status)
+        self._show_definition(campaign, currency)
 
     def _choose(self) -> None:
         """Add the campaign to those to compare, or take it away."""
@@ -114,13 +116,8 @@ class _CampaignCard:
         if campaign is None:
             return
         self._campaign = campaign
-        now, (start, end) = self._console.now(), flight_of(campaign)
         status = campaign.status
-        self._show_state(status)
-        self._phase.set_text(fmt.flight_phase(start, end, now))
-        self._flight.set_text(fmt.flight_text(start, end))
-        self._caps.set_text(" and ".join(fmt.cap_text(cap) for cap in campaign.caps))
-        self._show_spend(campaign, currency)
+        self._show_definition(campaign, currency)
         view = CampaignView.of(campaign)
         self._reach.show(view, currency)
         self.row = campaign_row(campaign, view, currency)
@@ -128,7 +125,16 @@ class _CampaignCard:
         notes = (data_note(status), withheld_note(status.suppressed), alarm)
         self._notes.show(*notes, tone="k-bad" if alarm else "k-warn")
 
-    def _show_spend(self, campaign: CampaignStatus, currency: str) -> None:
+    def _show_definition(self, campaign: CampaignStatus | CampaignSummary, currency: str) -> None:
+        """Show what a list and a status both have."""
+        now, (start, end) = self._console.now(), flight_of(campaign)
+        self._show_state(campaign.status)
+        self._phase.set_text(fmt.flight_phase(start, end, now))
+        self._flight.set_text(fmt.flight_text(start, end))
+        self._caps.set_text(" and ".join(fmt.cap_text(cap) for cap in campaign.caps))
+        self._show_spend(campaign, currency)
+
+    def _show_spend(self, campaign: CampaignStatus | CampaignSummary, currency: str) -> None:
         pace = spend_pace(campaign, self._console.now())
         spend = fmt.money(campaign.status.spend, "")
         self._spend.set_text(f"{spend} of {fmt.money(campaign.budget, currency)}")
@@ -272,7 +278,8 @@ class _CampaignsPage:
             self._list.clear()
             with self._list:
                 self._cards = {
-                    one.id: _CampaignCard(self._frame, one, self._chosen) for one in self._shown
+                    one.id: _CampaignCard(self._frame, one, self._chosen, currency)
+                    for one in self._shown
                 }
         for campaign in self._shown:
             self._cards[campaign.id].show(answers.of(status_query(campaign.id)), currency)

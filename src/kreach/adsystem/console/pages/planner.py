@@ -62,6 +62,7 @@ class _PlannerPage:
         self._document: PlanDocument | None = None  # of the chosen point
         self._plans: dict[int, dict[float, Outlook]] = {}  # by group size and budget
         self._catalogue: CatalogueSummary | None = None
+        self._currency = ""
         self._run = 0  # answers to earlier runs are dropped
         with box("k-page") as page:
             with heading(
@@ -85,9 +86,8 @@ class _PlannerPage:
     def _add_inputs(self, choice: FlightChoice) -> None:
         with box("k-stack"):
             self._add("audience", ui.select([choice.audience], label="Audience"))
-            with box("k-form"):
-                self._add("start", ui.input("Start (UTC)"), type="datetime-local")
-                self._add("end", ui.input("End (UTC)"), type="datetime-local")
+            self._add("start", ui.input("Start (UTC)"), type="datetime-local")
+            self._add("end", ui.input("End (UTC)"), type="datetime-local")
             self._add("goal", ui.select(_GOALS, label="You know the"))
             self._add("amount", ui.input("Amount"), inputmode="decimal")
             self._add("cap", ui.input("Frequency cap"), inputmode="numeric")
@@ -146,12 +146,8 @@ class _PlannerPage:
 
     def _show_goal(self) -> None:
         people = self._inputs["goal"].value == "people"
-        label = "How many people" if people else f"How much ({self._currency})"
+        label = "How many people" if people else f"How much ({self._currency or 'money'})"
         self._inputs["amount"].props["label"] = label
-
-    @property
-    def _currency(self) -> str:
-        return self._document.currency if self._document is not None else "money"
 
     def _read(self) -> FlightChoice:
         texts = {name: str(one.value or "").strip() for name, one in self._inputs.items()}
@@ -268,6 +264,9 @@ class _PlannerPage:
         if names != audience.options:
             wanted = audience.value if audience.value in names else self._choice.audience
             audience.set_options(names, value=wanted if wanted in names else names[0])
+        if catalogues.currency != self._currency:
+            self._currency = catalogues.currency
+            self._show_goal()
         newest = catalogues.catalogues[-1]
         if newest == self._catalogue:
             return

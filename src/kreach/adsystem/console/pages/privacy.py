@@ -7,12 +7,19 @@ from msgspec.structs import asdict
 from nicegui import ui
 
 from kreach.adsystem.console import formatting as fmt
-from kreach.adsystem.console.client import CATALOGUES, SUPPRESSIONS, RequestRefused
+from kreach.adsystem.console.client import (
+    CAMPAIGNS,
+    CATALOGUES,
+    SUPPRESSIONS,
+    Query,
+    RequestRefused,
+)
 from kreach.adsystem.console.input_files import Audit, AuditPage
 from kreach.adsystem.console.layout import Frame
 from kreach.adsystem.console.pages.audit_document import show_audit_document
 from kreach.adsystem.console.pages.boundary_view import BoundaryView
 from kreach.adsystem.console.poller import Answers, PolledAnswer
+from kreach.adsystem.console.status import title_of
 from kreach.adsystem.console.widgets import (
     EmptyState,
     Table,
@@ -25,7 +32,9 @@ from kreach.adsystem.console.widgets import (
     sentence,
 )
 from kreach.adsystem.reports.report import (
+    CampaignList,
     CatalogueList,
+    Crossed,
     Suppression,
     SuppressionList,
     VisiblePeople,
@@ -46,7 +55,7 @@ class _PrivacyPage:
     """The page."""
 
     def __init__(self, frame: Frame) -> None:
-        self._console = frame.console
+        self._frame, self._console = frame, frame.console
         self._suppressions: tuple[Suppression, ...] = ()
         self._audit_version: int | None = None
         with box("k-page") as page:
@@ -55,6 +64,8 @@ class _PrivacyPage:
                 "The publisher knows people. It releases groups of at least k people and names one "
                 "group per visit. Nothing else crosses. The console reads only the reporting API.",
             )
+            self._verdict = Text("", "p", "k-note", name="overall verdict")
+            self._verdict.set_visibility(False)
             with box("k-tiles k-live"):
                 self._tiles = {title: Tile(title) for title in (*_CATALOGUE_TILES, _EFFECTIVE)}
             Text(
@@ -65,6 +76,13 @@ class _PrivacyPage:
                 "k-sub",
             )
             self._boundary = BoundaryView(self._console)
+            with card(
+                "What crossed",
+                "All that came from the publisher to the ad system, by type. There is no other.",
+                name="crossed",
+            ) as self._crossed_card:
+                heads = ["type", "count", "what it says"]
+                self._crossed = Table(heads, numeric=(1,), name="crossed")
             with card(
                 "Audiences",
                 "How many people of a group a campaign can see: the targeted ones. Groups of k "
@@ -82,8 +100,21 @@ class _PrivacyPage:
             ):
                 self._audit = box("k-list")
             self._add_withheld()
-            queries = (CATALOGUES, SUPPRESSIONS)
-            frame.watch(page, lambda: queries, self._show, self._versions)
+            self._boundary.show()
+            self._show_audit()
+            self._audit_version = self._console.audit.version
+            self._visible.show([("…",) * 6])
+            self._crossed.show([("…",) * 3] * 3)
+            self._crossed_card.set_visibility(not self._own_view)
+            frame.watch(page, self._queries, self._show, self._versions)
+
+    @property
+    def _own_view(self) -> bool:
+        """Whether somebody looks who has campaigns of their own, and sees part of their figures."""
+        return self._frame.role == "advertiser"
+
+    def _queries(self) -> list[Query[Any]]:
+        return [CATALOGUES, CAMPAIGNS if self._own_view else SUPPRESSIONS]
 
     def _add_withheld(self) -> None:
         with card(
@@ -97,6 +128,10 @@ class _PrivacyPage:
                 self._table = Table(heads, numeric=(5,), name="withheld")
                 with box("k-row k-end"):
                     csv_button("withheld", lambda: [asdict(one) for one in self._suppressions])
+            with box("k-live") as self._own:
+                heads = ["campaign", "what you do not see", "why"]
+                self._own_table = Table(heads, name="withheld from you")
+            self._own.set_visibility(False)
             self._no_withheld = EmptyState("")
 
     def _versions(self) -> tuple[Any, ...]:
@@ -105,7 +140,10 @@ class _PrivacyPage:
     def _show(self, answers: Answers) -> None:
         self._boundary.show()
         self._show_catalogue(answers.of(CATALOGUES))
-        self._show_withheld(answers.of(SUPPRESSIONS))
+        if self._own_view:
+            self._show_own(answers.of(CAMPAIGNS))
+        else:
+            self._show_withheld(answers.of(SUPPRESSIONS))
         if self._audit_version != self._console.audit.version:
             self._audit_version = self._console.audit.version
             self._show_audit()
@@ -128,10 +166,20 @@ class _PrivacyPage:
         tiles["People"].show(fmt.count(newest.people), "in all groups")
         visible = answer.document.visible if answer.document is not None else ()
         self._visible.show([_visible_row(one) for one in visible])
+        crossed = None if answer.document is None else answer.document.crossed
+        self._crossed_card.set_visibility(crossed is not None)  # others may not see it
+        if crossed is not None:
+            self._crossed.show(_crossed_rows(crossed))
 
     def _show_audit(self) -> None:
         audit, problem = self._console.audit.content, self._console.audit.problem
         effective = audit.effective if isinstance(audit, Audit) else None
+        verdict = audit.verdict if isinstance(audit, Audit) else None
+        self._verdict.set_visibility(bool(verdict))
+        if isinstance(audit, Audit) and verdict:
+            bad = any(finding.level == "danger" for finding in audit.findings)
+            self._verdict.classes(replace=f"k-note {'k-bad' if bad else 'k-good'}")
+            self._verdict.set_text(f"The publisher's audit: {verdict}")
         if effective is None:
             self._tiles[_EFFECTIVE].show("unknown", "needs the publisher's audit")
         else:
@@ -151,11 +199,33 @@ class _PrivacyPage:
                 command = "kreach groups audit groups/ --json > audit.json"
                 EmptyState("").show("fact_check", "No audit configured", text, command)
 
+    def _show_own(self, answer: PolledAnswer[CampaignList]) -> None:
+        """What an advertiser does not see of its own campaigns, and why."""
+        self._withheld.set_visibility(False)
+        document = answer.document
+        if document is None:
+            return
+        rows = list(
+            dict.fromkeys(
+                (title_of(one), note.what, note.why)
+                for one in document.campaigns
+                for note in one.status.suppressed
+            )
+        )
+        self._own.set_visibility(bool(rows))
+        self._own_table.show(rows)
+        if rows:
+            self._no_withheld.hide()
+        else:
+            text = "All figures of your campaigns are shown."
+            self._no_withheld.show("check_circle", "Nothing is withheld", text)
+
     def _show_withheld(self, answer: PolledAnswer[SuppressionList]) -> None:
         document = answer.document
         self._suppressions = () if document is None else document.suppressions
         self._withheld.set_visibility(bool(self._suppressions))
         self._no_withheld.hide()
+        self._own.set_visibility(False)
         if isinstance(answer.error, RequestRefused) and answer.error.status == 404:
             text = "Reporting runs without keys: every caller is an operator and sees all figures."
             self._no_withheld.show("key_off", "Nothing is withheld", text)
@@ -179,6 +249,19 @@ class _PrivacyPage:
                 for one in self._suppressions
             ]
         )
+
+
+def _crossed_rows(crossed: Crossed) -> list[tuple[str, ...]]:
+    spent = "noise protects it" if crossed.panel_rho is None else f"ρ = {crossed.panel_rho:g} spent"
+    return [
+        ("releases of groups", fmt.count(crossed.catalogues), "group ids, sizes, a visit model"),
+        ("group ids in requests", fmt.count(crossed.group_ids), "one group per visit, no person"),
+        (
+            "corrections of a panel",
+            fmt.count(crossed.corrections),
+            f"by how much reach is off; {spent}",
+        ),
+    ]
 
 
 def _visible_row(one: VisiblePeople) -> tuple[str, ...]:
