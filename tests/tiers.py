@@ -18,6 +18,7 @@ import pytest
 __all__ = ["SLOW", "guard_quick_tests", "mark_tier", "running"]
 
 _STARTERS = {
+    "NotebookClient": "process",
     "Popen": "process",
     "ProcessPoolExecutor": "process",
     "RedisServer": "redis",
