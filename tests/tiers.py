@@ -19,6 +19,7 @@ __all__ = ["SLOW", "guard_quick_tests", "mark_tier", "running"]
 
 _STARTERS = {
     "NatsServer": "process",
+    "NotebookClient": "process",
     "Popen": "process",
     "ProcessPoolExecutor": "process",
     "RedisServer": "redis",

@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.cli.command import kreach
@@ -57,7 +60,7 @@ def test_the_final_report_stands_beside_the_truth(tmp_path: Path) -> None:
     assert [one["campaign"] for one in shown["campaigns"]] == [
         "spring-shoes",
         "city-concert",
-        "paper-rule",
+        "acme.hiking-boots",
     ]
     assert sum(one["impressions"] for one in shown["campaigns"]) > 0
     for one in shown["campaigns"]:
@@ -66,6 +69,9 @@ def test_the_final_report_stands_beside_the_truth(tmp_path: Path) -> None:
         spread = max(one["interval"][1] - one["interval"][0], 4.0)
         assert abs(one["reach"] - one["true_reach"]) <= 2.0 * spread  # eight sigmas
     assert not services_of(tmp_path)
+    attack = shown["attack"]
+    assert attack["stopped"], attack
+    assert 422 in attack["statuses"]
 
 
 def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
@@ -144,3 +150,74 @@ def test_bad_options(tmp_path: Path, arguments: tuple[str, ...], said: str) -> N
     assert (result.code, result.out) == (1, "")
     assert said in result.err
     assert not (tmp_path / "demo").exists()
+
+
+def test_a_tour_tells_what_happens_with_its_numbers(tmp_path: Path) -> None:
+    code, out, err = ended(demo(tmp_path / "demo", "--headless", "--tour"))
+    assert code == 0, err
+    told = " ".join(err.split())
+    for number, title in enumerate(
+        (
+            "The publisher puts people into groups",
+            "A visit crosses the line",
+            "Reach from groups alone",
+            "An advertiser logs in",
+            "The advertiser attacks, the guard refuses",
+            "The panel checks the model",
+            "The flights are over",
+        ),
+        1,
+    ):
+        assert f"{number}. {title}" in told
+    assert "This catalogue may be released" in told
+    assert re.search(r"its key: kreach_\w{12}_\w{43}", told)
+    assert "Refused (422 and 422)" in told
+    assert re.search(r"\d of 3 intervals hold the truth", told)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_address_comes_at_once_and_visitors_keep_coming(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    started = demo(folder, "--port", "0")
+    assert started.stdout is not None
+    until = time.monotonic() + 90.0
+    try:
+        lines = []
+        for line in started.stdout:  # no terminal: nothing is held back
+            lines.append(line)
+            if line.startswith("console: http://127.0.0.1:"):
+                break
+        assert not (folder / "demo.json").exists(), "the flights had begun"
+        key, url = (folder / "operator.key").read_text().strip(), ""
+        while "flights are over" not in (line := started.stdout.readline()):
+            url = line.split(";")[0].removeprefix("reporting: ") if "reporting: h" in line else url
+            assert time.monotonic() < until
+        before = json.loads((folder / "demo.json").read_text())["visits"]
+        now = datetime.fromisoformat(
+            json.loads((folder / "truth.json").read_text())["series"][-1]["ts"]
+        )
+        campaign = {
+            "id": "late-comer",
+            "budget": 5.0,
+            "caps": [{"limit": 2}],
+            "start": now.isoformat(),
+            "end": (now + timedelta(days=30)).isoformat(),
+            "expected_requests": 3_000,
+            "max_cpm": 20.0,
+            "creative": {"id": "c-1", "markup": "<p>hi</p>", "width": 300, "height": 250},
+        }
+        headers = {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=30.0) as client:
+            assert client.post("/v1/campaigns", json=campaign).status_code == 201
+            shown = 0
+            while not shown:
+                assert time.monotonic() < until
+                time.sleep(0.2)
+                reply = client.get("/v1/campaigns/late-comer/reach", params={"cap": 1})
+                shown = reply.json()["impressions"]
+        assert json.loads((folder / "demo.json").read_text())["visits"] > before
+    finally:
+        os.killpg(started.pid, signal.SIGINT)
+        code, _, err = ended(started)
+    assert code == 0, err
+    assert not services_of(tmp_path)

@@ -22,6 +22,7 @@ PAGES = [
 OVERVIEWS = {
     "ARCHITECTURE.md",
     "README.md",
+    "compared.md",
     "index.md",
     "operations.md",
     "paper.md",

@@ -255,7 +255,7 @@ def test_the_wheel_runs_the_services(serving: Path, tmp_path: Path) -> None:
     document = json.loads(run(command, "demo", *size, cwd=tmp_path))
     assert document["share_of_flight"] == 1.0
     assert {result["campaign"] for result in document["campaigns"]} == {
-        *("spring-shoes", "city-concert", "paper-rule"),
+        *("spring-shoes", "city-concert", "acme.hiking-boots"),
     }
     assert all(result["impressions"] > 0 for result in document["campaigns"])
     assert list((tmp_path / "kreach-demo" / "store" / "log").rglob("*.parquet"))

@@ -39,6 +39,9 @@ def demo(
     headless: Annotated[
         bool, typer.Option("--headless", help="No console: print the final report and exit.")
     ] = False,
+    tour: Annotated[
+        bool, typer.Option("--tour", help="Tell step by step what happens, with the numbers.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; implies --headless.")
     ] = False,
@@ -46,10 +49,15 @@ def demo(
     """Run publisher, market, gateway, bidder, reporting and console on this machine.
 
     Simulated people visit a simulated site; the services are the real ones. The reach that they
-    report is shown next to the truth, which only the simulation knows. Ctrl-C stops the demo; the
-    next start continues it.
+    report is shown next to the truth, which only the simulation knows. Three campaigns run for a
+    week; then visitors keep coming, so campaigns that you create in the console are delivered.
+    Ctrl-C stops the demo; the next start continues it.
 
-    Example: kreach demo --minutes 2 --group-size 50
+    Examples:
+
+    kreach demo --minutes 2 --group-size 50
+
+    kreach demo --tour
     """
     headless = headless or as_json
     require_extra("kreach demo", "serve" if headless else "console")
@@ -76,20 +84,41 @@ def demo(
     try:
         if running.prepare(fresh=fresh):
             say("continuing the earlier demo (--fresh starts over)")
-        results = _run(running, running.start(), quiet=headless)
+        addresses = running.start()
+        _say_addresses(running, addresses, say)
+        results, attack = _run(running, addresses, say if tour else None, quiet=headless)
     finally:
         running.close()
     if as_json:
-        typer.echo(json.dumps(_document(running, results)))
+        typer.echo(json.dumps({**_document(running, results), "attack": attack}))
     elif headless:
         _print_final(running, results)
 
 
-def _run(demo: "Demo", addresses: dict[str, str], *, quiet: bool) -> list["CampaignResult"]:
-    """Run until the flights end (with a console: until Ctrl-C). The last results."""
+def _say_addresses(demo: "Demo", addresses: dict[str, str], say: "Callable[[str], None]") -> None:
+    """Where to look, at once: also where nobody watches a terminal."""
+    if "console" in addresses:
+        say(f"console: {addresses['console']}")
+    say(f"reporting: {addresses['reporting']}; key of the advertiser acme: {demo.keys.advertiser}")
+
+
+def _run(
+    demo: "Demo",
+    addresses: dict[str, str],
+    tell: "Callable[[str], None] | None",
+    *,
+    quiet: bool,
+) -> "tuple[list[CampaignResult], dict[str, Any] | None]":
+    """Run until the flights end (with a console: until Ctrl-C).
+
+    The last results, and what an attack found.
+    """
     import asyncio
 
+    from kreach.lab.demo_tour import Tour
+
     latest: list[CampaignResult] = []
+    attack: list[dict[str, Any]] = []
 
     async def drive() -> None:
         stop = asyncio.Event()
@@ -97,18 +126,21 @@ def _run(demo: "Demo", addresses: dict[str, str], *, quiet: bool) -> list["Campa
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         await demo.create_campaigns()
-        with _live_table(demo, addresses, quiet=quiet) as show:
+        with _live_table(demo, addresses, quiet=quiet or tell is not None) as show:
 
             def update(results: "list[CampaignResult]") -> None:
                 latest[:] = results
                 show(results)
 
+            telling = None if tell is None else asyncio.create_task(Tour(demo, tell).run(stop))
             await demo.run(stop, update)
-            if not quiet and not stop.is_set():
-                await stop.wait()  # the flights are over; keep the console up
+            if telling is not None:
+                await telling
+            if quiet and not stop.is_set():
+                attack.append((await demo.attack()).to_dict())
 
     asyncio.run(drive())
-    return latest
+    return latest, attack[0] if attack else None
 
 
 @contextmanager
@@ -122,8 +154,26 @@ def _live_table(
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(highlight=False), refresh_per_second=4) as live:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        yield _at_the_end(demo, addresses)
+        return
+    with Live(console=console, refresh_per_second=4) as live:
         yield lambda results: live.update(_table(demo, results, addresses))
+
+
+def _at_the_end(
+    demo: "Demo", addresses: dict[str, str]
+) -> "Callable[[list[CampaignResult]], None]":
+    """Without a terminal: one table, when the flights are over."""
+    printed: list[bool] = []
+
+    def show(results: "list[CampaignResult]") -> None:
+        if demo.progress()[0] >= 1.0 and not printed:
+            printed.append(True)
+            _console().print(_table(demo, results, addresses))
+
+    return show
 
 
 def _table(demo: "Demo", results: list["CampaignResult"], addresses: dict[str, str]) -> Any:
@@ -162,17 +212,22 @@ def _table(demo: "Demo", results: list["CampaignResult"], addresses: dict[str, s
         addresses.get("console") or addresses.get("reporting", "") + "/v1/campaigns",
     ]
     if "console" in addresses and addresses["console"].startswith("http"):
+        if share >= 1.0:
+            footer.append(
+                "The flights are over. Visitors keep coming: new campaigns are delivered."
+            )
         footer.append("Ctrl-C stops the demo; the next start continues it.")
     return Group(*header, table, *footer)
 
 
 def _print_final(demo: "Demo", results: list["CampaignResult"]) -> None:
-    from rich.console import Console
+    _console().print(_table(demo, results, {"console": f"Data: {demo.options.folder}"}))
 
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a file has room for the whole table
-        console = Console(highlight=False, width=max(console.width, 120))
-    console.print(_table(demo, results, {"console": f"Data: {demo.options.folder}"}))
+
+def _console() -> Any:
+    from kreach.cli.common import table_console
+
+    return table_console(120)  # a file has room for the whole table
 
 
 def _document(demo: "Demo", results: list["CampaignResult"]) -> dict[str, Any]:

@@ -22,8 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from kreach.boundary.correction import Correction, read_corrections
 from kreach.boundary.times import DAY_SECONDS, HOUR_SECONDS, from_seconds, iso_seconds
 from kreach.errors import KreachError
+from kreach.lab.demo_advertiser import (
+    ADVERTISER,
+    AttackResult,
+    DemoKeys,
+    difference_attack,
+)
 from kreach.lab.demo_options import CampaignResult, DemoOptions
 from kreach.lab.exchange import Client, Placement, lognormal_prices
 from kreach.lab.live import LiveRun, NoticeFaults
@@ -48,13 +55,14 @@ _BANNER_SIZES = ((300, 250), (728, 90), (160, 600))
 _CAMPAIGNS = (  # name, budget at 60,000 visits, cap, bidder
     ("spring-shoes", 24.0, 2, "planning"),
     ("city-concert", 12.0, 1, "planning"),
-    ("paper-rule", 12.0, 2, "paper"),
+    (f"{ADVERTISER}.hiking-boots", 12.0, 2, "paper"),  # an advertiser's own, by the paper's rule
 )
 _STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "tradeoff"
 _SERVICES = ("gateway", "bidder", "reporting")
 _CORRECTIONS = "corrections.json"
 _PANEL_SHARE, _PANEL_RHO, _PANEL_DAYS = 0.2, 0.25, 3.0  # a small site needs more of both
 _TRUTH_CAPS = 5  # caps whose true reach is written
+_MAX_TRUTH_POINTS = 2_000
 _RECENT_REQUESTS = 40  # shown in the console
 _MAX_LATE_SECONDS = 300.0  # simulated, on average; more is worth a warning
 
@@ -137,6 +145,11 @@ class Demo:
         }
 
     @property
+    def goes_on(self) -> bool:
+        """Whether visitors keep coming after the flights: with a console, for new campaigns."""
+        return self.options.console_port is not None
+
+    @property
     def flight_end(self) -> float:
         """When the flights end, in simulated seconds."""
         return self._start + self.options.days * DAY_SECONDS
@@ -170,6 +183,8 @@ class Demo:
                 "market_sigma": _SIGMA,
                 "hourly": self._hourly(),
             },
+            "reporting": {"keys": True},
+            "guard": {"closing_seconds": self._expiry + 1_800.0},
             "gateway": {"build": "groups", "store": "gateway-store"},
             **self._panel_section(),
             "clock": {
@@ -223,6 +238,7 @@ class Demo:
         self._say("starting gateway, bidder, reporting" + self._console_text())
         self._write_settings()
         folder = self.options.folder
+        self.keys = DemoKeys.of_demo(folder)
         config = folder / "kreach.toml"
         self._running = {
             name: self._stack.enter_context(ServiceProcess(name, config, folder / f"{name}.log"))
@@ -233,6 +249,20 @@ class Demo:
             self._start_console(self.options.console_port)
         return self._addresses
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The services by name."""
+        return dict(self._addresses)
+
+    def recent_requests(self) -> list[dict[str, Any]]:
+        """The last visits, with what the gateway answered."""
+        return list(self._requests)
+
+    def corrections(self) -> tuple[Correction, ...]:
+        """What the panel has released so far."""
+        file = self.options.folder / _CORRECTIONS
+        return read_corrections(file) if file.exists() else ()
+
     def _console_text(self) -> str:
         return "" if self.options.console_port is None else " and the console"
 
@@ -242,6 +272,7 @@ class Demo:
             "host": self.options.console_host,
             "names": ["localhost"],
             "reporting_url": self._addresses["reporting"],
+            "key_file": DemoKeys.operator_file(),
             "truth_file": _TRUTH,
             "groups_audit": _AUDIT,
             "tradeoff": _STUDY,
@@ -261,6 +292,22 @@ class Demo:
         command = ["kreach.lab.demo_study", *(str(argument) for argument in arguments)]
         self._stack.enter_context(ModuleProcess(command, options.folder / "tradeoff.log"))
 
+    def reporting(self, *, as_advertiser: bool = False) -> Client:
+        """A client of reporting, with the operator's or the advertiser's key."""
+        key = self.keys.advertiser if as_advertiser else self.keys.operator
+        return Client(self._addresses["reporting"], key=key)
+
+    async def attack(self) -> AttackResult:
+        """Let the advertiser try to learn about few people: two windows that differ by a minute."""
+        operator, advertiser = self.reporting(), self.reporting(as_advertiser=True)
+        name = _CAMPAIGNS[-1][0].removeprefix(f"{ADVERTISER}.")
+        now = min(self.clock(), self.flight_end)
+        try:
+            return await difference_attack(operator, advertiser, name, self._start, now)
+        finally:
+            await operator.close()
+            await advertiser.close()
+
     async def create_campaigns(self) -> None:
         """Create the campaigns that do not exist yet, and wait until the bidder has them."""
         begin = from_seconds(self._start)
@@ -271,7 +318,7 @@ class Demo:
             "market_sigma": _SIGMA,
         }
         scale = self.options.visits / 60_000
-        client = Client(self._addresses["reporting"])
+        client = self.reporting()
         known = {row["id"] for row in (await self._get(client, "/v1/campaigns"))["campaigns"]}
         for at, (name, budget, cap, bidder) in enumerate(_CAMPAIGNS):
             width, height = _BANNER_SIZES[at]
@@ -283,8 +330,8 @@ class Demo:
                 "expected_requests": max(self.options.visits // len(_BANNER_SIZES), 1),
                 "max_cpm": 20.0,
                 "creative": {
-                    "id": f"{name}-1",
-                    "markup": f"<p>{name}</p>",
+                    "id": f"{name.rpartition('.')[2]}-1",
+                    "markup": f"<p>{name.rpartition('.')[2]}</p>",
                     "width": width,
                     "height": height,
                 },
@@ -358,12 +405,24 @@ class Demo:
         return self._live.late_seconds / max(self._live.visits_started, 1)
 
     async def _send_visits(self, live: LiveRun) -> None:
-        """Send the visits of the flight that no earlier run has sent, each at its time."""
-        visits = self.population.schedule(self._start, self.flight_end)
-        speed = self.options.speed
-        await live.follow(visits, self.clock, speed, 24, skip=self._earlier_visits)
-        left = max(self.flight_end - self.clock(), 0.0) / speed  # the night may be quiet
-        await asyncio.sleep(left + 1.0 + self._expiry / speed)  # the last notices arrive or expire
+        """Send the visits that no earlier run has sent, each at its time.
+
+        Those of the flight; with a console also those after it, flight by flight, until stopped.
+        """
+        speed, begin, length = self.options.speed, self._start, self.flight_end - self._start
+        skip = self._earlier_visits
+        while True:
+            visits = self.population.schedule(begin, begin + length)
+            if skip < len(visits.person):
+                await live.follow(visits, self.clock, speed, 24, skip=skip)
+            skip = max(skip - len(visits.person), 0)
+            begin += length
+            left = max(begin - self.clock(), 0.0) / speed  # the night may be quiet
+            if not self.goes_on:
+                # the last notices arrive or expire
+                await asyncio.sleep(left + 1.0 + self._expiry / speed)
+                return
+            await asyncio.sleep(left)
 
     async def _watch(self, update: Callable[[list[CampaignResult]], None]) -> None:
         while True:
@@ -373,7 +432,7 @@ class Demo:
 
     async def results(self) -> list[CampaignResult]:
         """The reported and the true figures of every campaign."""
-        client = Client(self._addresses["reporting"])
+        client = self.reporting()
         seen = self._live.truth.seen
         results = []
         campaigns = (await self._get(client, "/v1/campaigns?limit=20"))["campaigns"]
@@ -400,14 +459,18 @@ class Demo:
 
     def progress(self) -> tuple[float, datetime]:
         """The elapsed share of the flight, and the simulated time."""
-        now = min(self.clock(), self.flight_end)
-        return (now - self._start) / (self.flight_end - self._start), from_seconds(now)
+        share = min((self._now() - self._start) / (self.flight_end - self._start), 1.0)
+        return share, from_seconds(self._now())
+
+    def _now(self) -> float:
+        """The simulated time; without a console it ends with the flights."""
+        return self.clock() if self.goes_on else min(self.clock(), self.flight_end)
 
     def _save(self) -> None:
         """Write the truth for the console, and the state from which a demo can continue."""
         seen = self._live.truth.seen
         names = list(seen.campaigns)
-        now = min(self.clock(), self.flight_end)
+        now = self._now()
         point = {
             "ts": iso_seconds(now),
             "campaigns": {
@@ -419,6 +482,8 @@ class Demo:
             },
         }
         self._truth_series.append(point)
+        if len(self._truth_series) > _MAX_TRUTH_POINTS:  # a demo may run for days
+            del self._truth_series[1::2]
         truth = {"series": self._truth_series, "requests": list(self._requests)}
         _write(self.options.folder / _TRUTH, json.dumps(truth))
         state = {

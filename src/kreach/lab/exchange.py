@@ -47,12 +47,14 @@ class Reply(NamedTuple):
 class Client:
     """An HTTP/1.1 client for one address, with keep-alive connections."""
 
-    def __init__(self, address: str, seconds: float = 30.0) -> None:
+    def __init__(self, address: str, seconds: float = 30.0, *, key: str | None = None) -> None:
+        """`key` is an API key that goes with every request."""
         parts = urlsplit(address)
         if parts.scheme != "http" or parts.hostname is None:
             raise KreachError.rule("address", "begin with http:// and name a host", address)
         self._host, self._port = parts.hostname, parts.port or 80
         self._seconds = seconds
+        self._authorization = "" if key is None else f"authorization: Bearer {key}\r\n"
         self._idle: list[_Stream] = []
 
     async def ask(self, method: str, target: str, document: object = None) -> Reply:
@@ -61,6 +63,7 @@ class Client:
         parts = urlsplit(target)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         head = f"{method} {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\n"
+        head += self._authorization
         if body:
             head += "content-type: application/json\r\n"
         message = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
