@@ -8,7 +8,8 @@ buyer (planning ahead with the visitor filter) buys. For each split and grouping
 filter's own reach at each budget, and that of reports on the log of the same wins, at the traffic
 of history and with requests counted. People seen: the share of the campaign's people who came
 before the split. With `--memory-hours` (inf: the flight) the publisher's gateway drops repeats
-within its memory; the filter knows the hours, reports on the log do not.
+within its memory; the filter knows the hours, reports on the log do not. A last column is the log
+counted by a filter that knows them and sees nothing but the wins.
 """
 
 import argparse
@@ -16,7 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kreach.boundary.times import as_instant
+import kreach as kr
+from kreach.boundary.times import HOUR_SECONDS, MICROS, as_instant
+from kreach.lab.approaches import GroupedCampaign
+from kreach.lab.auctions import Outcome
 from kreach.lab.buyers import buy, buy_with_memory, full_reach_cost
 from kreach.lab.evaluate import BUDGET_SHARES, StudyOptions, Task, site_of, tasks_of
 
@@ -33,8 +37,21 @@ def errors_of(task: Task, strategy: str, memory_hours: float | None) -> list[lis
             outcome = buy_with_memory(grouped, share * everybody, 1, memory_hours)
         measured = [outcome.expected_reach]
         measured += [grouped.measure_reach(way, outcome.won) for way in ("model", "model_counted")]
+        if memory_hours is not None:
+            measured.append(_counted_by_filter(grouped, outcome, memory_hours))
         rows.append([reach / outcome.reach - 1.0 for reach in measured])
     return rows
+
+
+def _counted_by_filter(grouped: GroupedCampaign, outcome: Outcome, memory_hours: float) -> float:
+    """The reach of a log beside a gateway: its impressions in order of time, and the memory."""
+    assert grouped.model is not None
+    audience, seconds = kr.Audience.disjoint(grouped.sizes), memory_hours * HOUR_SECONDS
+    visitors = kr.VisitorFilter(audience, grouped.model, caps=[1], memory_seconds=seconds)
+    times = grouped.campaign.starts_us / MICROS + grouped.campaign.at[outcome.won]
+    for group, now in zip(grouped.groups[outcome.won].tolist(), times.tolist(), strict=True):
+        visitors.won(group, now)
+    return visitors.reach[1]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -50,7 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--memory-hours", type=float, default=None)
     given = parser.parse_args(arguments)
     budgets = " ".join(f"{share:>5.0%}" for share in BUDGET_SHARES)
-    print(f"errors in percent at budgets of {budgets}: filter | log | log, requests counted")
+    more = "" if given.memory_hours is None else " | log, by a filter"
+    print(f"errors in percent at budgets of {budgets}: filter | log | log, requests counted{more}")
     for split in given.splits:
         options = StudyOptions(
             visits=given.visits,
