@@ -12,15 +12,19 @@ from kreach.adsystem.settings import AdSystemSettings, BidderSettings, key_bytes
 __all__ = [
     "BIDDERS_FOLDER",
     "GUARD_KEY",
+    "MIRRORS_FOLDER",
     "TOKEN_KEY",
     "bidder_store",
     "guard_key",
+    "link_mirror",
     "log_folders",
+    "mirror_of",
     "sync_path",
     "token_key",
 ]
 
 BIDDERS_FOLDER = "bidders"
+MIRRORS_FOLDER = "mirrors"
 GUARD_KEY = "guard.key"
 TOKEN_KEY = "token.key"
 
@@ -36,6 +40,25 @@ def log_folders(store: Path) -> list[Path]:
     """The folders that hold logs: that of a bidder without a name, and those of the named."""
     named = (store / BIDDERS_FOLDER).iterdir() if (store / BIDDERS_FOLDER).is_dir() else ()
     return [store, *sorted(folder for folder in named if folder.is_dir())]
+
+
+def mirror_of(store: Path, folder: Path) -> Path | None:
+    """Where the mirror of a remote bidder's log lies that a folder of logs links to, if it does."""
+    if folder == store or not folder.is_symlink():
+        return None
+    target = folder.resolve()
+    return target if target.is_relative_to((store / MIRRORS_FOLDER).resolve()) else None
+
+
+def link_mirror(store: Path, bidder: str, target: Path) -> None:
+    """Have a bidder's folder of logs be a mirror, in one step."""
+    link = store / BIDDERS_FOLDER / bidder
+    link.parent.mkdir(parents=True, exist_ok=True)
+    draft = store / MIRRORS_FOLDER / bidder / "link"
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(os.path.relpath(target, link.parent))
+    draft.rename(link)
+    sync_path(link.parent)
 
 
 def sync_path(path: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Side", "side_of"]
 
 _PUBLISHER = "gateway"
-_AD_SYSTEM = ("adsystem", "bidder", "redis", "reporting", "guard", "noise")
+_AD_SYSTEM = ("adsystem", "bidder", "redis", "shipping", "reporting", "guard", "noise")
 
 
 class Side(Protocol):

@@ -7,6 +7,9 @@ less than it could, never more:
   from before the restore is honoured.
 * The next chapter of each campaign meets the floors with rows from after the restore alone.
 * About moments before the restore nothing new is answered with noise.
+
+Mirrors of remote bidders' logs are not fenced: their bidders lost nothing. A restored mirror reads
+on in the stream from where it was.
 """
 
 import csv
@@ -28,7 +31,7 @@ from kreach.adsystem.ledger.restored_rows import (
     restored_micros,
     settle_journal,
 )
-from kreach.adsystem.store_layout import log_folders
+from kreach.adsystem.store_layout import MIRRORS_FOLDER, link_mirror, log_folders, mirror_of
 from kreach.boundary.money import as_micros
 from kreach.boundary.times import MICROS, iso_seconds
 from kreach.errors import KreachError
@@ -43,10 +46,11 @@ _HEADER = ["campaign", "spend"]
 def fence_adsystem(roots: Mapping[str, Path], now: float) -> None:
     """Fence what was restored, before it is in place."""
     store = roots[ROOT]
-    for folder in log_folders(store):
-        if (folder / journal.FILE).exists():
-            with _journal(folder) as connection:
-                fence_journal(connection, int(now * MICROS))
+    for folder in _own_logs(store):
+        with _journal(folder) as connection:
+            fence_journal(connection, int(now * MICROS))
+    for folder in (store / MIRRORS_FOLDER).glob("*/*"):
+        link_mirror(store, folder.parent.name, folder)
     if (store / chapters.FILE).exists():
         chapters.fence_chapters(store / chapters.FILE, int(now * MICROS))
     if (store / noise.FILE).exists():
@@ -111,7 +115,7 @@ def settle(
                 "settle after that, by the exchanges' figures up to then"
             )
         numbers = _by_number(store, spent, restored / MICROS)
-    first = next(one for one in log_folders(store) if (one / journal.FILE).exists())
+    first = _own_logs(store)[0]
     folders = [first, *(folder for folder in fenced if folder != first)]
     locks = [journal.lock_store(folder) for folder in folders]
     try:
@@ -136,17 +140,21 @@ def redraw_noise(store: Path, now: float) -> int:
 def _fenced(store: Path) -> dict[Path, int]:
     """Journals that were restored and not settled, and when."""
     found = {}
-    for folder in log_folders(store):
-        path = folder / journal.FILE
-        if path.exists():
-            with (
-                store_errors("hold a log that can be read", folder),
-                closing(connect_source(path)) as connection,
-            ):
-                restored = restored_micros(connection)
-            if restored:
-                found[folder] = restored
+    for folder in _own_logs(store):
+        with (
+            store_errors("hold a log that can be read", folder),
+            closing(connect_source(folder / journal.FILE)) as connection,
+        ):
+            restored = restored_micros(connection)
+        if restored:
+            found[folder] = restored
     return found
+
+
+def _own_logs(store: Path) -> list[Path]:
+    """The folders with logs that bidders of this store write; mirrors are none."""
+    folders = (one for one in log_folders(store) if mirror_of(store, one) is None)
+    return [one for one in folders if (one / journal.FILE).exists()]
 
 
 def _by_number(store: Path, spent: Mapping[str, int], restored: float) -> dict[int, int]:

@@ -6,7 +6,7 @@ it refers to:
 1. the marker of the noise ledger, then the ledger: the ledger is never behind its marker;
 2. chapters: the log has all rows that they hold;
 3. each journal, then the files that its copy lists: files are complete before they are listed and
-   never change;
+   never change. A mirror of a remote bidder's log is copied the same way, as a mirror;
 4. campaigns, last: every campaign that anything above mentions by its number is there, and its
    number is not given again.
 """
@@ -23,7 +23,7 @@ from kreach.adsystem.disclosure.chapters import store as chapters
 from kreach.adsystem.disclosure.noise import ledger as noise
 from kreach.adsystem.ledger import journal
 from kreach.adsystem.ledger.compaction import LOG_FOLDER, NAMES_FOLDER
-from kreach.adsystem.store_layout import GUARD_KEY, TOKEN_KEY, log_folders
+from kreach.adsystem.store_layout import GUARD_KEY, TOKEN_KEY, log_folders, mirror_of
 from kreach.errors import KreachError
 from kreach.service.backup.writer import BackupWriter
 from kreach.service.sqlite import connect_source
@@ -46,11 +46,15 @@ def copy_adsystem(store: Path, writer: BackupWriter) -> dict[str, Any]:
     _copy_if_there(writer, store / GUARD_KEY, GUARD_KEY)
     copy = _copy_database(writer, store, keys.FILE, "keys")
     facts["valid_keys"] = _number(copy, "SELECT count(*) FROM keys WHERE revoked_ts IS NULL")
-    folders = log_folders(store)
-    facts["journals"] = {
-        folder.name if folder != store else "": _copy_bidder(writer, folder, store)
-        for folder in folders
-    }
+    journals, mirrors = facts["journals"], facts["mirrors"] = {}, {}
+    folders = []
+    for folder in log_folders(store):
+        mirror = mirror_of(store, folder)
+        if mirror is not None:
+            mirrors[folder.name] = _copy_bidder(writer, mirror, store.resolve())
+        else:
+            journals["" if folder == store else folder.name] = _copy_bidder(writer, folder, store)
+            folders.append(folder)
     for folder in reversed(folders):  # that of reporting is the last
         copy = _copy_database(writer, store, _inside(folder, store, campaigns.FILE), "campaigns")
     facts["campaigns"] = _number(copy, "SELECT count(*) FROM campaigns")

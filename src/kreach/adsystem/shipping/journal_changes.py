@@ -24,6 +24,7 @@ TABLES = {
     "meta": "SELECT name, value FROM meta WHERE name IN ('id', 'epoch', 'moment', 'fence')",
     "catalogues": "SELECT number, version FROM catalogues",
     "grants": "SELECT campaign, micros FROM grants",
+    "adjustments": "SELECT restored, campaign, micros FROM adjustments",
     "steps": "SELECT before, after FROM steps",
     "doubts": """SELECT number, began, lead_seconds, ended, outcome, first_row, last_row
         FROM doubts""",

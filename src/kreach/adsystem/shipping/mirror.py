@@ -4,7 +4,6 @@ A new mirror, and one of a log that a repair rewrote, is filled in a folder besi
 linked into it when it is complete: reports never see half of a log.
 """
 
-import os
 import time
 from dataclasses import dataclass
 from math import inf
@@ -15,12 +14,11 @@ from kreach.adsystem.shipping.manifest import decode_entry, manifest_folder
 from kreach.adsystem.shipping.messages import Batch, decode_batch
 from kreach.adsystem.shipping.mirror_store import MirrorStore, RowsMissing
 from kreach.adsystem.shipping.stream import LogStream
-from kreach.adsystem.store_layout import BIDDERS_FOLDER, sync_path
+from kreach.adsystem.store_layout import BIDDERS_FOLDER, MIRRORS_FOLDER, link_mirror
 from kreach.errors import KreachError
 
-__all__ = ["MIRRORS_FOLDER", "BidderMirror", "MirrorStatus"]
+__all__ = ["BidderMirror", "MirrorStatus"]
 
-MIRRORS_FOLDER = "mirrors"
 _NEWEST_SECONDS = 1.0
 
 
@@ -46,7 +44,8 @@ class BidderMirror:
     """One bidder's mirror. `step` is called by one thread, `status` by any."""
 
     def __init__(self, store: Path, bidder: str, stream: LogStream, files: FileStore) -> None:
-        self._bidder, self._stream, self._files = bidder, stream, files
+        self._store, self._bidder = store, bidder
+        self._stream, self._files = stream, files
         self._link = store / BIDDERS_FOLDER / bidder
         self._root = store / MIRRORS_FOLDER / bidder
         if self._link.exists() and not self._link.is_symlink():
@@ -102,12 +101,7 @@ class BidderMirror:
         newest = self._stream.newest()
         if newest is None or decode_batch(newest.data, self._bidder).order > self._mirror.order:
             return
-        self._link.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._root / "link"
-        draft.unlink(missing_ok=True)
-        draft.symlink_to(os.path.relpath(self._mirror.folder, self._link.parent))
-        draft.rename(self._link)
-        sync_path(self._link.parent)
+        link_mirror(self._store, self._bidder, self._mirror.folder)
 
     def _begin_generation(self, generation: int) -> None:
         """A repair rewrote the log: fill a new folder, and leave the old one until it is done."""

@@ -12,10 +12,10 @@ from kreach.adsystem.ledger.journal import FILE, LOCK, end_copy, open_copy
 from kreach.adsystem.shipping.file_store import FileStore
 from kreach.adsystem.shipping.manifest import RefusedEntry, catalogues_folder
 from kreach.adsystem.shipping.messages import decode_batch
-from kreach.adsystem.shipping.mirror import MIRRORS_FOLDER, BidderMirror
+from kreach.adsystem.shipping.mirror import BidderMirror
 from kreach.adsystem.shipping.settings import ShippingSettings
 from kreach.adsystem.shipping.stream import LogStream, StreamUnavailable, open_stream
-from kreach.adsystem.store_layout import sync_path
+from kreach.adsystem.store_layout import MIRRORS_FOLDER, sync_path
 from kreach.boundary.duckdb import scratch_connection, sql_text
 from kreach.boundary.times import from_seconds
 from kreach.errors import KreachError
