@@ -155,7 +155,10 @@ def measure(
     parts = parse_windows(windows) if windows else None
     campaign = campaigns[0] if campaigns else None
     corrections = () if panel is None else read_corrections(panel)
-    with progress_spinner() as progress, open_engine(engine, master, memory, checkpoints=checkpoints) as opened:
+    with (
+        progress_spinner() as progress,
+        open_engine(engine, master, memory, checkpoints=checkpoints) as opened,
+    ):
         progress("reading the groups")
         table = with_model(open_groups(opened, groups, classes), model, traffic)
         log = _open_log(opened, impressions, counts, unique_ids)
