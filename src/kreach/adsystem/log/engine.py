@@ -85,6 +85,9 @@ class Engine(ABC):
     def read(self, name: str, source: Source) -> ir.Table:
         """Open a source as a table; `name` is the argument that error messages name."""
 
+    def count_progress(self) -> None:  # noqa: B027 - some cannot
+        """From now on know `share_done`, where the engine can."""
+
     def share_done(self) -> float | None:
         """How much of the query that runs is done, from 0 to 1; None if nobody knows.
 
