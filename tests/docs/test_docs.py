@@ -19,7 +19,15 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"),
 ]
 # The overviews may be prose; every other page directly in docs/ explains a concept.
-OVERVIEWS = {"ARCHITECTURE.md", "README.md", "compared.md", "index.md", "operations.md", "paper.md", "tutorial.md"}
+OVERVIEWS = {
+    "ARCHITECTURE.md",
+    "README.md",
+    "compared.md",
+    "index.md",
+    "operations.md",
+    "paper.md",
+    "tutorial.md",
+}
 CONCEPTS = [page for page in PAGES if page.parent.name == "docs" and page.name not in OVERVIEWS]
 MODULES = ["kreach", *(found.name for found in pkgutil.walk_packages(kreach.__path__, "kreach."))]
 
