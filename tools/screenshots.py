@@ -27,8 +27,8 @@ PAGES = {  # picture: path of the console
     "planner.png": "/planner",
     "privacy.png": "/privacy",
 }
-_SIZE = {"width": 1280, "height": 860}
-_SETTLE_MS = 6_000
+_SIZE = {"width": 1280, "height": 1000}
+_SETTLE_MS = 15_000
 _MINUTES = 1.5
 _START_SECONDS = 600.0
 
