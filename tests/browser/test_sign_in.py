@@ -203,3 +203,19 @@ def test_requests_of_other_sites_cannot_sign_anybody_in(signed: SignedConsole) -
         )
         assert answer.status_code == 403
         assert "set-cookie" not in answer.headers
+
+
+def test_a_new_sign_in_ends_the_session_before_it(signed: SignedConsole) -> None:
+    with httpx.Client(base_url=signed.url, trust_env=False) as client:
+        client.cookies.set("kreach-session", "chosen-by-somebody-else")
+        first = client.post("/sign-in", data={"key": signed.keys["operator"], "next": "//["})
+        assert (first.status_code, first.headers["location"]) == (303, "/")
+        assert "chosen-by-somebody-else" not in first.headers["set-cookie"]
+        flags = first.headers["set-cookie"].partition("; ")[2]
+        assert flags == "Path=/; Max-Age=28800; HttpOnly; SameSite=Lax"
+        old = first.cookies["kreach-session"]
+    own = {"cookie": f"kreach-session={old}"}
+    assert httpx.get(signed.url, headers=own, trust_env=False).status_code == 200
+    data = {"key": signed.keys["acme"]}
+    httpx.post(f"{signed.url}/sign-in", data=data, headers=own, trust_env=False)
+    assert httpx.get(signed.url, headers=own, trust_env=False).status_code == 303

@@ -22,6 +22,7 @@ from joserfc.jwk import KeySet
 
 from kreach.adsystem.console.client import read_key
 from kreach.adsystem.settings import OidcSettings
+from kreach.errors import KreachError
 from kreach.service.clock import Clock
 
 __all__ = ["CALLBACK", "OidcFailure", "OidcSignIn", "Person"]
@@ -33,6 +34,7 @@ _MAX_PENDING = 1_000
 _LEEWAY_SECONDS = 60
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
 _METADATA_SECONDS = 3_600.0
+_UNREADABLE = (httpx.HTTPError, httpx.InvalidURL, ValueError)
 _NEEDED = ("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -101,7 +103,7 @@ class OidcSignIn:
         pending = self._pending.pop(parameters.get("state", ""), None)
         if pending is None or pending.until <= self._clock():
             raise OidcFailure("This sign-in is too old or was used already. Sign in again.")
-        if not binding or not secrets.compare_digest(binding, pending.binding):
+        if not secrets.compare_digest((binding or "").encode(), pending.binding.encode()):
             raise OidcFailure("This sign-in was begun in another browser. Sign in again.")
         if "code" not in parameters:
             raise OidcFailure("The identity provider did not sign you in.")
@@ -122,7 +124,9 @@ class OidcSignIn:
             self._metadata = (now, document)
         return self._metadata[1]
 
-    async def _exchange(self, metadata: Mapping[str, Any], code: str, verifier: str) -> Any:
+    async def _exchange(
+        self, metadata: Mapping[str, Any], code: str, verifier: str
+    ) -> dict[str, Any]:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -137,10 +141,11 @@ class OidcSignIn:
                 address = str(metadata["token_endpoint"])
                 more: dict[str, Any] = {} if login is None else {"auth": login}
                 answer = await client.post(address, data=form, **more)
-            if answer.status_code == 200:
-                return answer.json()
-        except (httpx.HTTPError, ValueError):
-            pass
+            document = answer.json() if answer.status_code == 200 else None
+        except _UNREADABLE:
+            document = None
+        if isinstance(document, dict):
+            return document
         raise OidcFailure("The identity provider did not confirm your sign-in.")
 
     async def _claims(
@@ -169,12 +174,15 @@ class OidcSignIn:
         return claims
 
     def _person(self, claims: Mapping[str, Any]) -> Person:
-        given = claims.get(self._settings.claim, ())
-        values = {given} if isinstance(given, str) else {one for one in given if one}
+        given = claims.get(self._settings.claim)
+        values = given if isinstance(given, list) else [given]
         for value, path in self._settings.keys.items():
             if value in values:
                 name = claims.get("name") or claims.get("email") or claims["sub"]
-                return Person(str(name)[:100], read_key(path))
+                try:
+                    return Person(str(name)[:100], read_key(path))
+                except KreachError:
+                    raise OidcFailure("The console's key for your role cannot be read.") from None
         raise OidcFailure("Your account has no role here. Ask who operates this console.")
 
 
@@ -183,7 +191,7 @@ async def _get_json(url: str) -> dict[str, Any]:
         async with httpx.AsyncClient(trust_env=False, timeout=_SECONDS) as client:
             answer = await client.get(url)
         document = answer.json() if answer.status_code == 200 else None
-    except (httpx.HTTPError, ValueError):
+    except _UNREADABLE:
         document = None
     if not isinstance(document, dict):
         raise OidcFailure("The identity provider cannot be reached. Try again later.")

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping
 from importlib.resources import files
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -40,9 +40,8 @@ def local_target(text: str | None) -> str:
     ('/planner?cap=2', '/', '/')
     """
     target = text or "/"
-    parts = urlsplit(target)
-    safe = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
-    return target if safe and target.isprintable() and not target.startswith("/sign-") else "/"
+    safe = target.startswith("/") and not target.startswith(("//", "/\\", "/sign-"))
+    return target if safe and target.isprintable() else "/"
 
 
 class SignIn:
@@ -92,9 +91,9 @@ class SignIn:
             return self._page(target, "Keys are not accepted here.", status=403)
         if not key:
             return self._page(target, "Enter your key.", status=422)
-        return await self._start(key, None, target)
+        return await self._start(request, key, None, target)
 
-    async def _start(self, key: str, name: str | None, target: str) -> Response:
+    async def _start(self, request: Request, key: str, name: str | None, target: str) -> Response:
         if len(key) > _MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
             return self._page(target, _WRONG_KEY, status=401)
         client = ReportingClient(
@@ -113,10 +112,11 @@ class SignIn:
         if viewer.key is None:  # then any text would be a key
             return self._page(target, _NO_KEYS, status=403)
         shown = name or viewer.advertiser or viewer.role
+        self._sessions.end(request.cookies.get(SESSION_COOKIE))  # of who used this browser before
         token = await self._sessions.start(key, viewer, shown)
         self._log.info("signed in", role=viewer.role, key=viewer.key)
         response = RedirectResponse(local_target(target), 303)
-        self._set_cookie(response, SESSION_COOKIE, token, self._seconds)
+        self._set_cookie(request, response, SESSION_COOKIE, token, self._seconds)
         return response
 
     async def _sign_out(self, request: Request) -> Response:
@@ -124,7 +124,7 @@ class SignIn:
         self._sessions.end(request.cookies.get(SESSION_COOKIE))
         await self._sessions.sweep()
         response = RedirectResponse(f"{SIGN_IN}?why=out", 303)
-        self._set_cookie(response, SESSION_COOKIE, "", 0)
+        self._set_cookie(request, response, SESSION_COOKIE, "", 0)
         return response
 
     async def _to_provider(self, request: Request) -> Response:
@@ -138,7 +138,7 @@ class SignIn:
         except OidcFailure as failure:
             return self._page(target, str(failure), status=503)
         response = RedirectResponse(address, 303)
-        self._set_cookie(response, _BINDING_COOKIE, binding, _BINDING_SECONDS)
+        self._set_cookie(request, response, _BINDING_COOKIE, binding, _BINDING_SECONDS)
         return response
 
     async def _from_provider(self, request: Request) -> Response:
@@ -152,12 +152,15 @@ class SignIn:
         except OidcFailure as failure:
             self._log.warning("sign-in refused", reason=str(failure))
             return self._page(None, str(failure), status=403)
-        response = await self._start(person.key, person.name, target)
-        self._set_cookie(response, _BINDING_COOKIE, "", 0)
+        response = await self._start(request, person.key, person.name, target)
+        self._set_cookie(request, response, _BINDING_COOKIE, "", 0)
         return response
 
-    def _set_cookie(self, response: Response, name: str, value: str, seconds: int) -> None:
-        text = cookie_header(name, value, seconds, secure=self._secure)
+    def _set_cookie(
+        self, request: Request, response: Response, name: str, value: str, seconds: int
+    ) -> None:
+        secure = self._secure or request.url.scheme == "https"  # by a proxy, or by [server]
+        text = cookie_header(name, value, seconds, secure=secure)
         response.headers.append("set-cookie", text)
 
     def _page(
