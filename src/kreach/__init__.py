@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         VisitorValuation,
     )
     from kreach.adsystem.log.clickhouse_engine import ClickHouseEngine
+    from kreach.adsystem.log.count_tables import count_sql, open_counts
     from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
@@ -101,6 +102,7 @@ __all__ = [
     "corrected_series",
     "corrected_together",
     "corrected_window",
+    "count_sql",
     "hindsight_limit",
     "measure",
     "measure_segments",
@@ -109,6 +111,7 @@ __all__ = [
     "measure_together",
     "measure_window",
     "offline_multiplier",
+    "open_counts",
     "open_groups",
     "prepare_log",
     "reach_probability",
@@ -154,6 +157,7 @@ _HOME = {
     "corrected_series": "kreach.adsystem.reports.panel_window",
     "corrected_together": "kreach.adsystem.reports.panel_together",
     "corrected_window": "kreach.adsystem.reports.panel_window",
+    "count_sql": f"{_LOG}.count_tables",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
     "measure_segments": "kreach.adsystem.reports.by_segment",
@@ -162,6 +166,7 @@ _HOME = {
     "measure_together": "kreach.adsystem.reports.combined",
     "measure_window": "kreach.adsystem.reports.window",
     "offline_multiplier": f"{_BIDDING}.offline",
+    "open_counts": f"{_LOG}.count_tables",
     "open_groups": f"{_LOG}.group_table",
     "prepare_log": f"{_LOG}.prepare",
     "reach_probability": "kreach.adsystem.measurement.probability",
