@@ -96,6 +96,7 @@ SLOW = (
     "tests/simulations/test_model_attack.py",
     "tests/simulations/test_money.py",
     "tests/simulations/test_panel_attack.py",
+    "tests/simulations/test_spark_cluster.py",
 )
 
 _found: dict[int, frozenset[str]] = {}
