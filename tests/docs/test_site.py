@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tools.screenshots import PAGES as PICTURES
 
 from tests.docs.test_docs import PAGES, ROOT
-from tools.screenshots import PAGES as PICTURES
 
 pytestmark = pytest.mark.xdist_group("site")
 # What a browser loads by itself, in contrast to a link that somebody follows.
