@@ -121,6 +121,7 @@ class SimulatedBidder:
             revision=1,
             family_revision=1,
             campaigns=SimpleNamespace(replicate=lambda *_: None),
+            replicated_row=None,
         )
         machine = self.machine
         self.watch = ClockWatch(

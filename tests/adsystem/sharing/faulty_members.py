@@ -127,6 +127,7 @@ class FaultyMember:
             family_revision=0,
             family_of=lambda stored: None,
             campaigns=None,
+            replicated_row=None,
         )
         self.fleet = FleetMember(cast(Any, bidder), self.settings, self.name, self._connect)
         self.alive = True
