@@ -21,6 +21,7 @@ NAMES = (
     "decision",
     "plans",
     "log",
+    "log_scale",
     "bidder",
     "consent",
     "notices",

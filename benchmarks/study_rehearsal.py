@@ -150,8 +150,9 @@ def main(arguments: list[str] | None = None) -> None:
     rows = []
     for visits_file, *split in given.log:
         visits = Directory(Path(visits_file)).visits()
-        end = to_micros(as_instant("split", split[0])) if split else 0
-        end = end or int(visits.at_us[len(visits) // 2])
+        moment = as_instant("split", split[0]) if split else None
+        middle = int(visits.at_us[len(visits) // 2])
+        end = middle if moment is None else to_micros(moment)
         count = int(visits.user.max()) + 1
         people = np.random.default_rng(0).permutation(count)[: given.max_people]
         mine = np.isin(visits.user, people) & (visits.at_us < end)

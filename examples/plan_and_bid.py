@@ -8,7 +8,6 @@ The bidder knows only groups and its own outcomes: no people, and no prices of l
 import numpy as np
 
 import kreach as kr
-from kreach.adsystem.bidding.outlook import OutlookMaker
 
 GROUPS, GROUP_SIZE, REQUESTS, CAP, BUDGET = 40, 20, 4_000, 2, 200.0
 
@@ -17,7 +16,7 @@ def main() -> None:
     """Print the forecast and the result."""
     audience = kr.Audience.disjoint([GROUP_SIZE] * GROUPS)
     market = kr.LogNormalMarket(mu=0.0, sigma=0.7)
-    plan = OutlookMaker(audience, market, REQUESTS, CAP).for_budget(BUDGET, seed=1)
+    plan = kr.plan(audience, market, REQUESTS, CAP, budgets=BUDGET, seed=1).outlooks[0]
     low, high = plan.band
     print(f"plan: {BUDGET:g} will reach {plan.reach:,.0f} ({low:,.0f} to {high:,.0f})")
 

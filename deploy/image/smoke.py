@@ -178,7 +178,7 @@ def write_inputs(data: Path) -> None:
     (data / "impressions.csv").write_text("\n".join(["campaign,group,ts", *shown]) + "\n")
 
 
-def wait_for(address: str, ended: Callable[[], object], seconds: float = 90.0) -> bytes:
+def wait_for(address: str, ended: Callable[[], object], seconds: float = 300.0) -> bytes:
     """The body, as soon as the answer is 200."""
     end = time.monotonic() + seconds
     while True:

@@ -79,6 +79,10 @@ class _Nothing:
         return lambda *_, **__: []
 
 
+async def _stored() -> None:
+    """Notices wait for the journal only."""
+
+
 class SimulatedBidder:
     """A bidder that lives, dies and starts again from its folder."""
 
@@ -120,6 +124,8 @@ class SimulatedBidder:
             family_of=lambda stored: None,
             revision=1,
             family_revision=1,
+            replicated_row=None,
+            replicated=_stored,
             campaigns=SimpleNamespace(replicate=lambda *_: None),
             replicated_row=None,
         )

@@ -160,6 +160,22 @@ def test_reporting_goes_down_and_comes_back(services: Services, page: Page) -> N
         services.reporting = again
 
 
+def test_figures_of_frozen_reporting_are_marked_as_old(services: Services, page: Page) -> None:
+    page.goto(services.url)
+    expect(named(named(page, "campaign spring"), "People reached")).not_to_contain_text("…")
+    expect(named(page, "freshness")).to_have_text("data: now")
+    services.reporting.send_signal(signal.SIGSTOP)
+    try:
+        banner = named(page, "banner")
+        expect(banner).to_contain_text("Reporting is slow to answer. The page shows figures of")
+        expect(named(page, "freshness")).to_contain_text("s old")
+        expect(page.locator(".k-page")).to_have_class(re.compile("k-stale"))
+    finally:
+        services.reporting.send_signal(signal.SIGCONT)
+    expect(banner).to_be_hidden()
+    expect(named(page, "freshness")).to_have_text("data: now")
+
+
 class OtherVersion(BaseHTTPRequestHandler):
     """A reporting service whose answers have another form."""
 

@@ -1,7 +1,7 @@
 """Every page in light, dark, phone and wide: accessible by axe, stable while it loads, quick."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import expect
 
 from tests.browser.locators import NewPage

@@ -74,8 +74,8 @@ privacy-office = "publisher.key"
         )
         with serving(folder, "reporting", *where, more={"KREACH_REPORTING_KEYS": "true"}) as api:
             more = {"KREACH_CONSOLE_REPORTING_URL": f"http://127.0.0.1:{api.port}"}
-            config = ("--config", str(console_config))
-            with serving(folder, "console", *config, more=more) as console:
+            pages = ("--config", str(console_config))
+            with serving(folder, "console", *pages, more=more) as console:
                 yield SignedConsole(f"http://127.0.0.1:{console.port}", keys, provider)
                 assert not console.events("page failed")
                 for text in (*keys.values(), CLIENT_SECRET):

@@ -142,8 +142,8 @@ def test_reports_on_counts_are_those_on_the_log(duckdb: Engine, counts: Path, fi
 
 
 def test_the_command_measures_counts(counts: Path) -> None:
-    asked = ("measure", "--groups", str(counts / "groups.parquet"), "--cap", "2", "--json")
-    asked += ("--campaign", "c", "--by", "day", "--start", "2026-11-01", "--end", "2026-11-03")
+    asked = ["measure", "--groups", str(counts / "groups.parquet"), "--cap", "2", "--json"]
+    asked += ["--campaign", "c", "--by", "day", "--start", "2026-11-01", "--end", "2026-11-03"]
     ours = kreach(*asked, "--counts", str(counts / "counts.csv"))
     theirs = kreach(*asked, "--impressions", str(counts / "log.parquet"))
     assert (ours.code, theirs.code) == (0, 0), ours.err

@@ -40,6 +40,7 @@ NOT_RUN = {
     r"^kreach groups renew ": "needs an older build; tests/cli/test_groups_renew.py runs it",
     r"^curl ": "needs a running service; tests/adsystem/api and the browser tests ask it",
     r"^make (demo|test|quick|docs|check|bench)": "is what this test may be part of",
+    r"^make image": "builds an image: make deploy-check does",
     r"^pip install ": "needs the network; tests/packaging installs the wheel",
     r"^python3 -m venv |^venv/bin/": "tests/packaging installs into an empty environment",
     r"^python -m benchmarks": "measures for minutes",

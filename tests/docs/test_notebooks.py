@@ -18,14 +18,14 @@ def test_there_are_three() -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_output_is_stored(path: Path) -> None:
-    for cell in nbformat.read(path, as_version=4).cells:
+    for cell in nbformat.read(path, as_version=4).cells:  # type: ignore[no-untyped-call]
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
-    book = nbformat.read(path, as_version=4)
+    book = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(book, timeout=120, kernel_name="python3", resources=resources).execute()
     shown = [output for cell in book.cells for output in cell.get("outputs", ())]

@@ -103,7 +103,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert key.code == 0, key.err
     (folder / "log").mkdir()
     duckdb.execute(
-        "copy (select 'spring' as campaign, \"group\","
+        "copy (select ['spring', 'summer'][1 + i % 2] as campaign, \"group\","
         " timestamptz '2026-11-01 12:00:00+00' + to_hours(i) as ts"
         f" from '{folder / 'groups.parquet'}', range(5) r(i))"
         f" to '{folder / 'log' / 'part.parquet'}' (format parquet)"

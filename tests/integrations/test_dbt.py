@@ -67,8 +67,8 @@ def test_reports_on_the_model_are_those_on_the_rows(dbt: Path, tmp_path: Path) -
     with duckdb.connect(str(tmp_path / "ads.duckdb")) as base:
         base.execute(f"SET TimeZone = 'UTC'; COPY kreach_counts TO '{counts}' (HEADER)")
     for campaign in ("c", "it's"):
-        asked = ("measure", "--groups", groups, "--cap", "1", "--cap", "3", "--by", "day", "--json")
-        asked += ("--campaign", campaign, "--start", "2026-11-01", "--end", "2026-11-03")
+        asked = ["measure", "--groups", groups, "--cap", "1", "--cap", "3", "--by", "day", "--json"]
+        asked += ["--campaign", campaign, "--start", "2026-11-01", "--end", "2026-11-03"]
         ours = kreach(*asked, "--counts", str(counts))
         theirs = kreach(*asked, "--impressions", log)
         assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err

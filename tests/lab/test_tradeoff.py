@@ -109,18 +109,30 @@ def test_advice_names_the_better_grouping_for_each_k(summary: dict[str, Any]) ->
     for size, line in zip(SIZES, lines, strict=True):
         by_strategy = {
             name: found["planning_visitors"][str(size)]["mean"]
+            / found["planning_visitors"].get("1", {"mean": 1.0})["mean"]
             for name, found in summary["relative_reach"].items()
         }
         best = max(by_strategy, key=lambda name: by_strategy[name])
-        assert line.startswith(f"k = {size}: {best} groups ")
+        assert line.startswith(f"k = {size}: {best} groups keep {by_strategy[best]:.0%} of ")
 
 
 def test_advice_with_one_way_of_grouping() -> None:
     made = {"relative_reach": {"random": {n: {"5": {"mean": m}} for n, m in MADE.items()}}}
     (line,) = advice_of(made, [5])
     assert line == (
-        "k = 5: random groups lose 10% of reach at equal budget; "
-        "with the paper's bidder they lose 20%."
+        "k = 5: random groups keep 90% of what the paper's bidder reaches at k = 1 and equal "
+        "budget; the paper's bidder keeps 80% of its own."
+    )
+
+
+def test_advice_compares_a_bidder_with_itself() -> None:
+    reach = {"planning_visitors": (1.25, 1.0), "uniform": (1.0, 0.8)}
+    made = {name: {"1": {"mean": one}, "5": {"mean": five}} for name, (one, five) in reach.items()}
+    first, second = advice_of({"relative_reach": {"random": made}}, [1, 5])
+    assert first.startswith("k = 1: random groups keep 100% of what the same bidder reaches")
+    assert second == (
+        "k = 5: random groups keep 80% of what the same bidder reaches at k = 1 and equal "
+        "budget; the paper's bidder keeps 80% of its own."
     )
 
 
@@ -131,7 +143,7 @@ def test_advice_with_memories_of_the_gateway() -> None:
     names = MADE | {memory_name(24.0): 0.97, memory_name(float("inf")): 1.05}
     made = {"relative_reach": {"random": {n: {"5": {"mean": m}} for n, m in names.items()}}}
     (line,) = advice_of(made, [5])
-    assert line.endswith("lose 20%; where the gateway remembers for 24h -3%, flight +5%.")
+    assert line.endswith("its own; where the gateway remembers for 24h 97%, flight 105%.")
 
 
 def test_a_gateway_that_remembers_reaches_more(tmp_path: Path) -> None:

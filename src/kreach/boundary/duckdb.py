@@ -4,7 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ def new_engine(database: Path | str | None = None) -> Any:
 
     engine = duckdb.connect(":memory:" if database is None else str(database))
     engine.execute("SET TimeZone = 'UTC'")
-    engine.execute("SET enable_progress_bar = false")  # it would stand in the output of a command
+    with suppress(duckdb.InvalidInputException):  # in Jupyter without ipywidgets: there is no bar
+        engine.execute("SET enable_progress_bar = false")  # it would stand in a command's output
     return engine
 
 

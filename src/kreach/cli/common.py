@@ -99,6 +99,7 @@ class _Spinner(_Silent):
     @contextmanager
     def scanning(self, engine: "Engine", text: str) -> "Iterator[None]":
         """While an engine reads a log: how much of the pass is done, and how long it will take."""
+        engine.count_progress()
         ended = Event()
         watcher = Thread(target=self._follow, args=(engine, text, ended), daemon=True)
         watcher.start()

@@ -146,8 +146,10 @@ def measure(
     wants_json = as_json or (as_json is None and not sys.stdout.isatty())
 
     def once(*, may_be_unknown: bool = False) -> None:
-        engine_opened = open_engine(engine, master, memory, checkpoints=checkpoints)
-        with progress_spinner() as progress, engine_opened as opened:
+        with (
+            progress_spinner() as progress,
+            open_engine(engine, master, memory, checkpoints=checkpoints) as opened,
+        ):
             document = request.document(opened, progress, may_be_unknown=may_be_unknown)
         _print(document, wants_json)
 

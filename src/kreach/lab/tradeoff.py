@@ -137,31 +137,41 @@ def summary_of(options: StudyOptions, site: Site, rows: Sequence[Row]) -> dict[s
 
 
 def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
-    """One sentence per k: which way of grouping loses least, and how much."""
-    lines = []
-    for size in group_sizes:
-        lost = {
-            strategy: 1.0 - approaches["planning_visitors"][str(size)]["mean"]
-            for strategy, approaches in summary["relative_reach"].items()
-        }
-        best = min(lost, key=lambda key: lost[key])
-        others = ", ".join(f"{name} {-value:+.0%}" for name, value in lost.items() if name != best)
-        buyers = summary["relative_reach"][best]
-        paper = 1.0 - buyers["uniform"][str(size)]["mean"]
-        remembered = [
-            f"{name.removeprefix('memory_')} {buyers[name][str(size)]['mean'] - 1.0:+.0%}"
-            for name in buyers
-            if name.startswith("memory_")
-        ]
-        what = f"lose {lost[best]:.0%}" if lost[best] >= 0.0 else f"gain {-lost[best]:.0%}"
-        lines.append(
-            f"k = {size}: {best} groups {what} of reach at equal budget"
-            + (f" ({others})" if others else "")
-            + f"; with the paper's bidder they lose {paper:.0%}"
-            + (f"; where the gateway remembers for {', '.join(remembered)}" if remembered else "")
-            + "."
-        )
-    return lines
+    """One sentence per k: what anonymity costs one and the same bidder, in the best grouping.
+
+    Each bidder is compared with itself at k = 1. Where that was not studied, both are compared
+    with the paper's bidder at k = 1, and the sentence says so.
+    """
+    return [_advice(summary["relative_reach"], size) for size in group_sizes]
+
+
+def _advice(reach: dict[str, Any], size: int) -> str:
+    kept = {name: _kept(buyers, "planning_visitors", size) for name, buyers in reach.items()}
+    best = max(kept, key=lambda name: kept[name])
+    others = ", ".join(f"{name} {value:.0%}" for name, value in kept.items() if name != best)
+    buyers = reach[best]
+    itself = "1" in buyers["planning_visitors"]
+    remembered = [
+        f"{name.removeprefix('memory_')} {_kept(buyers, name, size):.0%}"
+        for name in buyers
+        if name.startswith("memory_")
+    ]
+    whose = "the same bidder reaches" if itself else "the paper's bidder reaches"
+    return (
+        f"k = {size}: {best} groups keep {kept[best]:.0%} of what {whose} at k = 1 "
+        "and equal budget"
+        + (f" ({others})" if others else "")
+        + f"; the paper's bidder keeps {_kept(buyers, 'uniform', size):.0%} of its own"
+        + (f"; where the gateway remembers for {', '.join(remembered)}" if remembered else "")
+        + "."
+    )
+
+
+def _kept(buyers: dict[str, Any], approach: str, size: int) -> float:
+    """Reach at a k, relative to the same bidder at k = 1 if that was studied."""
+    own = "planning_visitors" if approach.startswith("memory_") else approach
+    at_one = buyers[own].get("1", {"mean": 1.0})["mean"]
+    return float(buyers[approach][str(size)]["mean"] / max(at_one, 1e-300))
 
 
 def exhibits_of(

@@ -85,7 +85,7 @@ def _delivered(budget: float, hours: float, daily: float | None = None) -> Deliv
     """A request a minute, of each group in turn; everything costs 1."""
     bidder, number = _bidder(budget, hours, daily)
     minutes = np.arange(int(hours * 60))
-    at = NOW.timestamp() + 60.0 * minutes
+    at = np.asarray(NOW.timestamp() + 60.0 * minutes, dtype=np.float64)
     stream = Stream(minutes, minutes % 6, at, np.ones(len(minutes)), 0)
     return serve(bidder, stream)[number]
 
@@ -113,9 +113,12 @@ def test_what_is_left_when_the_flight_ends_has_a_reason() -> None:
     bidder, number = _bidder(budget=40.0, hours=10.0)
     runtime = bidder.runtime(number)
     plan = Plan(1.0, [None], 40.0, 40.0, market_response(LogNormalMarket(0.0, 1.0)))
-    runtime.note_plan(plan, NOW.timestamp() + 9.0 * 3_600.0)
-    assert runtime.shortfall is None
-    runtime.note_plan(plan, NOW.timestamp() + 9.9 * 3_600.0)
-    assert runtime.shortfall == "too few eligible requests left"
+
+    def reason(hours: float) -> str | None:
+        runtime.note_plan(plan, NOW.timestamp() + hours * 3_600.0)
+        return runtime.shortfall
+
+    assert reason(9.0) is None
+    assert reason(9.9) == "too few eligible requests left"
     runtime.account.book(39_000_000, 0)
-    assert runtime.shortfall is None
+    assert reason(9.9) is None

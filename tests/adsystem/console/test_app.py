@@ -14,6 +14,8 @@ from kreach.errors import KreachError
 from tests.adsystem.console.test_input_files import AUDIT, STUDY
 from tests.cli.command import kreach
 
+OIDC = OidcSettings(issuer="https://login.example", client_id="a", keys={"a": Path("key")})
+
 
 @pytest.mark.parametrize(
     ("settings", "rule"),
@@ -136,3 +138,25 @@ def test_the_console_imports_the_report_types_and_no_engine() -> None:
     assert [name for name in adsystem if name not in allowed and not name.startswith(own)] == []
     others = {name.split(".")[1] for name in modules if name.startswith("kreach.")}
     assert others <= {"adsystem", "boundary", "display", "errors", "extras", "service"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"sign_in": ("password",)}, "sign_in must list key, oidc or both"),
+        ({"sign_in": ("oidc",)}, "sign_in must list oidc exactly where"),
+        ({"sign_in": ("key",), "key_file": Path("key")}, "key_file must be left out with sign_in"),
+        ({"session_hours": 0.0}, "session_hours must lie between"),
+        ({"sign_in": ("oidc",), "oidc": OIDC}, "public_url must be given"),
+    ],
+)
+def test_sign_in_settings_that_are_refused(settings: dict[str, Any], rule: str) -> None:
+    with pytest.raises(KreachError, match=rule):
+        ConsoleSettings(**settings)
+
+
+def test_a_provider_needs_keys_for_its_people() -> None:
+    with pytest.raises(KreachError, match="keys must map at least one value"):
+        OidcSettings(issuer="https://login.example", client_id="a", keys={})
+    with pytest.raises(KreachError, match="issuer must begin with http"):
+        OidcSettings(issuer="login.example", client_id="a", keys={"a": Path("key")})

@@ -125,6 +125,7 @@ class FaultyMember:
             set_low_funds=lambda number, micros: None,
             revision=1,
             family_revision=0,
+            replicated_row=None,
             family_of=lambda stored: None,
             campaigns=None,
             replicated_row=None,

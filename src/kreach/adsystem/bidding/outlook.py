@@ -100,9 +100,10 @@ class OutlookMaker:
         traffic: npt.ArrayLike | None = None,
         max_cost_per_reach: float | None = None,
         max_cost_multiple: float | None = None,
-        simulated_groups: int = _SIMULATED_GROUPS,
+        simulated_groups: float | None = None,
     ) -> None:
-        self._simulated_groups = as_whole_number("simulated_groups", simulated_groups, minimum=1)
+        simulated = _SIMULATED_GROUPS if simulated_groups is None else simulated_groups
+        self._simulated_groups = as_whole_number("simulated_groups", simulated, minimum=1)
         if max_cost_per_reach is not None and not 0.0 < max_cost_per_reach < float("inf"):
             rule = "be a finite number > 0"
             raise KreachError.rule("max_cost_per_reach", rule, max_cost_per_reach)

@@ -157,7 +157,8 @@ class Frame:
             return not self._left
         if not session.valid:
             self._left = True
-            ui.navigate.to(f"{SIGN_IN}?why={'out' if session.ended == 'signed out' else why}")
+            reason = "out" if session.ended == "signed out" else why
+            ui.run_javascript(f"location.assign('{SIGN_IN}?why={reason}')")  # no page of ours
         return not self._left
 
     async def _toggle_theme(self) -> None:

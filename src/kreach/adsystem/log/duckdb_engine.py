@@ -73,8 +73,6 @@ class EmbeddedEngine(Engine):
             self._engine.execute(f"SET memory_limit = '{sql_text(memory)}'")
         self._engine.execute(f"SET temp_directory = '{sql_text(folder)}'")
         self._engine.execute("SET preserve_insertion_order = false")
-        self._engine.execute("SET enable_progress_bar = true")  # so that it knows `share_done`
-        self._engine.execute("SET enable_progress_bar_print = false")
         if threads is not None:
             count = as_whole_number("threads", threads, minimum=1, maximum=4096)
             self._engine.execute(f"SET threads = {count}")
@@ -161,6 +159,10 @@ class EmbeddedEngine(Engine):
             self._engine.execute(f"ATTACH '{sql_text(file)}' AS {alias} (READ_ONLY)")
             self._attached[file] = alias
         return f"{self._attached[file]}.{quoted}"
+
+    def count_progress(self) -> None:
+        self._engine.execute("SET enable_progress_bar = true")
+        self._engine.execute("SET enable_progress_bar_print = false")
 
     def share_done(self) -> float | None:
         percent = float(self._engine.query_progress())

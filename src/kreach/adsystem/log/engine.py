@@ -95,6 +95,9 @@ class Engine(ABC):
         """Open a source in the shape that queries expect; `shape` may refuse it."""
         return shape(self.read(name, source))
 
+    def count_progress(self) -> None:  # noqa: B027 - some cannot
+        """From now on know `share_done`, where the engine can."""
+
     def share_done(self) -> float | None:
         """How much of the query that runs is done, from 0 to 1; None if nobody knows.
 

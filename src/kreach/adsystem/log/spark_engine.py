@@ -60,9 +60,9 @@ class SparkEngine(Engine):
     """A Spark session: one that is given, or one that is started on `master`.
 
     A given session is not changed: queries run in a second session whose time zone is UTC. Without
-    Java on the machine the one that comes with the extra is used. `checkpoints` is a folder that all
-    machines of a cluster share: intermediate tables are written there, and survive the loss of a
-    machine. Without one they lie on the machines that computed them.
+    Java on the machine the one that comes with the extra is used. `checkpoints` is a folder that
+    all machines of a cluster share: intermediate tables are written there, and survive the loss of
+    a machine. Without one they lie on the machines that computed them.
 
     Starting Spark takes seconds, so this is run by the tests of engines, not here:
 

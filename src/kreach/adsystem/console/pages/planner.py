@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from math import exp
 from typing import Any
 
+import msgspec
 from nicegui import ui
 
 from kreach.adsystem.console import charts, forms
@@ -60,6 +61,7 @@ class _PlannerPage:
         self._inputs: dict[str, Any] = {}
         self._chosen: Outlook | None = None
         self._document: PlanDocument | None = None  # of the chosen point
+        self._first: PlanDocument | None = None  # which says where its inputs come from
         self._plans: dict[int, dict[float, Outlook]] = {}  # by group size and budget
         self._catalogue: CatalogueSummary | None = None
         self._currency = ""
@@ -174,13 +176,18 @@ class _PlannerPage:
         self._notes.show()
         for field in self._inputs.values():
             field.error = None
-        self._plans, self._chosen = {}, None
+        self._plans, self._chosen, self._first = {}, None, None
         body, size = plan_body(self._choice), self._other_size()
         self._progress.set_text("planning …")
         document = await self._plan(body | {"precision": "coarse"}, run)
         if document is None:
             return
         budget = document.plans[-1].budget
+        body |= {  # all points of the curve rest on the same inventory and prices
+            "requests": document.requests,
+            "market_mu": document.market.mu,
+            "market_sigma": document.market.sigma,
+        }
         at_budget = {name: value for name, value in body.items() if name != "people"}
         around: dict[str, object] = at_budget | {"budgets": curve_budgets(budget)}
         self._take(document, chosen=True)
@@ -241,7 +248,11 @@ class _PlannerPage:
         if chosen:
             if self._chosen is not None and self._choice.goal == "people":
                 plans.pop(self._chosen.budget, None)  # the fine one has another budget
-            self._chosen, self._document = document.plans[-1], document
+            self._chosen = document.plans[-1]
+            first = document if self._first is None else self._first
+            self._first, names = first, ("inventory", "requests_source", "market_source")
+            same = {name: getattr(first, name) for name in names}
+            self._document = msgspec.structs.replace(document, **same)
             plans[self._chosen.budget] = self._chosen
         if document.anonymity is not None:
             cost = document.anonymity

@@ -41,7 +41,7 @@ class ReachTiles:
         self._tiles["Impressions within the cap"].show(
             fmt.count(report.reach),
             fmt.interval(report.interval, report.level),
-            f"cap {view.cap}" + (f", of {fmt.count(impressions)} in all" if impressions else ""),
+            f"cap {view.cap}" + (f", of {fmt.count(impressions)}" if impressions else ""),
         )
         self._tiles["Average frequency"].show(
             fmt.decimal(report.average_frequency),
