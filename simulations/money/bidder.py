@@ -127,7 +127,6 @@ class SimulatedBidder:
             replicated_row=None,
             replicated=_stored,
             campaigns=SimpleNamespace(replicate=lambda *_: None),
-            replicated_row=None,
         )
         machine = self.machine
         self.watch = ClockWatch(

@@ -128,7 +128,6 @@ class FaultyMember:
             replicated_row=None,
             family_of=lambda stored: None,
             campaigns=None,
-            replicated_row=None,
         )
         self.fleet = FleetMember(cast(Any, bidder), self.settings, self.name, self._connect)
         self.alive = True

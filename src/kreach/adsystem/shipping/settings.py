@@ -68,11 +68,19 @@ class ShippingSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("stream", "begin with nats://, tls:// or kafka://", "another")
         for server in self.stream.partition("://")[2].split(","):
             _check_server(server)
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.prefix):
+            raise KreachError.rule("prefix", "be 1 to 64 letters, digits, - or _", self.prefix)
+        self._check_files()
+        if len(set(self.bidders)) != len(self.bidders):
+            raise KreachError.rule("bidders", "name each bidder once", ", ".join(self.bidders))
+        for name in self.bidders:
+            check_bidder_name("bidders", name)
+        self._check_limits()
+
+    def _check_files(self) -> None:
         if self.files is not None and not _FILES.fullmatch(self.files):
             rule = "begin with s3://, gs://, az:// or file:// and go on with a name"
             raise KreachError.rule("files", rule, self.files.partition("?")[0])
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.prefix):
-            raise KreachError.rule("prefix", "be 1 to 64 letters, digits, - or _", self.prefix)
         for name in self.files_options:
             if _SECRET.search(name):
                 rule = "hold no secrets: set them in the environment of the service"
@@ -80,10 +88,8 @@ class ShippingSettings(Settings, frozen=True, kw_only=True):
         if self.files_options.get("allow_http", "true") not in ("true", "false"):
             rule = "have allow_http as true or false"
             raise KreachError.rule("files_options", rule, self.files_options["allow_http"])
-        if len(set(self.bidders)) != len(self.bidders):
-            raise KreachError.rule("bidders", "name each bidder once", ", ".join(self.bidders))
-        for name in self.bidders:
-            check_bidder_name("bidders", name)
+
+    def _check_limits(self) -> None:
         for name, low, high in (
             ("replicas", 1, 5),
             ("retention_hours", 1.0, 8_760.0),
