@@ -5,7 +5,9 @@ The only text of a request that comes back are the ids which OpenRTB has us repe
 
 import gc
 import json
+import random
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
@@ -16,7 +18,13 @@ import msgspec
 import pytest
 
 from kreach.adsystem.campaigns.campaign import Cap
+from kreach.adsystem.ledger.journal import Journal
+from kreach.adsystem.shipping.file_store import FileStore
+from kreach.adsystem.shipping.publisher import LogPublisher
+from kreach.adsystem.shipping.settings import ShippingSettings
+from kreach.adsystem.shipping.shipper import FileShipper
 from kreach.boundary.openrtb import Bid, BidResponse
+from kreach.service.logs import Log
 from tests.adsystem.bidserver.sample_bidders import (
     Exchange,
     as_response,
@@ -26,6 +34,9 @@ from tests.adsystem.bidserver.sample_bidders import (
     user_data,
 )
 from tests.adsystem.bidserver.sample_stores import running_campaign, sample_store
+from tests.adsystem.shipping.faulty_stream import FaultyStream, StoredMessages
+from tests.cli.command import kreach
+from tests.service.collector import Collector
 from tests.service.service_process import Service, serving, until
 
 pytestmark = pytest.mark.xdist_group("canaries")
@@ -202,9 +213,11 @@ def test_no_mark_is_kept_logged_or_told(tmp_path: Path) -> None:
     ]
     config = sample_store(tmp_path, campaigns, bidder=quick)
     store = tmp_path / "store"
+    where = ("--config", str(config))
     with (
-        serving(tmp_path, "bidder", "--config", str(config)) as service,
-        serving(tmp_path, "reporting", "--config", str(config)) as reporting,
+        Collector() as collector,
+        serving(tmp_path, "bidder", *where, more=traced_to(collector)) as service,
+        serving(tmp_path, "reporting", *where, more=traced_to(collector)) as reporting,
     ):
         bidder, reports = Watched(service), Watched(reporting)
         play_all(bidder)
@@ -221,6 +234,9 @@ def test_no_mark_is_kept_logged_or_told(tmp_path: Path) -> None:
         assert reporting.stop() == 0
         assert_clean(service.output(), "the bidder's output")
         assert_clean(reporting.output(), "reporting's output")
+        assert collector.spans("kreach-bidder")
+        assert collector.spans("kreach-reporting")
+        assert_clean(b"".join(collector.bodies), "traces")
     for files in (while_it_lives, stored(store)):
         names = {Path(name).name for name in files}
         assert {"live.sqlite3", "control.sqlite3"} <= names
@@ -229,6 +245,38 @@ def test_no_mark_is_kept_logged_or_told(tmp_path: Path) -> None:
     contents = b"".join(stored(store).values())
     assert b"spring" in contents  # a mark of a campaign would have been found
     assert b"g1" in contents
+    out = tmp_path / "backup"
+    assert kreach("backup", *where, "--out", str(out)).code == 0
+    for name, content in (stored(out) | shipped(store, tmp_path)).items():
+        assert_clean(content, name)
+
+
+def traced_to(collector: Collector) -> dict[str, str]:
+    """The environment of a service that traces every request."""
+    return {
+        "KREACH_TRACING_ENDPOINT": collector.address,
+        "KREACH_TRACING_SAMPLE_SHARE": "1.0",
+    }
+
+
+def shipped(store: Path, folder: Path) -> dict[str, bytes]:
+    """What a bidder of this store sends to the stream and to the object store."""
+    (folder / "files").mkdir()
+    settings = ShippingSettings(stream="nats://unused", files=(folder / "files").as_uri())
+    messages, log = StoredMessages(), Log("test", lambda _: None)
+    stream = FaultyStream(messages, random.Random(0), 0.0)
+    journal = Journal(store, log)
+    try:
+        one = (journal.id, journal.epoch)
+        publisher = LogPublisher(store, "b1", one, stream, settings, time.time, log)
+        assert publisher.publish_new(tables=True) is None
+        publisher.close()
+        assert FileShipper(store, "b1", journal.id, FileStore(settings), 1.0, log).ship() > 0
+    finally:
+        journal.close()
+    assert any(b"pacing" in each.data for each in messages.messages)
+    sent = {f"message {each.position}": each.data for each in messages.messages}
+    return sent | stored(folder / "files")
 
 
 def test_the_search_finds_what_is_there() -> None:

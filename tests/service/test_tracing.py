@@ -96,8 +96,10 @@ def test_the_share_of_requests(
 
 
 def test_bad_settings_are_refused() -> None:
-    with pytest.raises(KreachError, match="endpoint must begin with http"):
-        TracingSettings(endpoint="here:4317")
+    for wrong in ("collector:4318", "http://", "http://[", "http://a b", "http://h:99999"):
+        with pytest.raises(KreachError, match="endpoint must begin with http"):
+            TracingSettings(endpoint=wrong)
+    assert TracingSettings(endpoint="http://[::1]:4318/v1").enabled({})
     with pytest.raises(KreachError, match="sample_share must lie between 0 and 1"):
         TracingSettings(sample_share=1.5)
     for environment, message in (

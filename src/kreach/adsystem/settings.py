@@ -383,6 +383,9 @@ class OidcSettings(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_url("issuer", self.issuer)
+        if self.issuer.startswith("http://") and not _is_loopback(_host_of(self.issuer)):
+            rule = "begin with https:// unless it is a loopback address"
+            raise KreachError.rule("issuer", rule, self.issuer)
         for name in ("client_id", "claim"):
             if not getattr(self, name):
                 raise KreachError.rule(name, "be given", "")
@@ -434,6 +437,10 @@ class ConsoleSettings(Settings, frozen=True, kw_only=True):
             raise KreachError.rule("sign_in", "list oidc exactly where [console.oidc] is set", "")
         if self.oidc is not None and self.public_url is None:
             raise KreachError.rule("public_url", "be given for sign-in with oidc", None)
+        plain = (self.public_url or "").startswith("http://")
+        if self.sign_in and plain and not _is_loopback(_host_of(self.public_url or "")):
+            rule = "begin with https:// with sign_in, unless it is a loopback address"
+            raise KreachError.rule("public_url", rule, self.public_url)
         if self.sign_in and self.key_file is not None:
             rule = "be left out with sign_in: each person has a key"
             raise KreachError.rule("key_file", rule, str(self.key_file))
@@ -451,6 +458,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _host_of(url: str) -> str:
+    """The host of an address that `check_url` takes."""
+    authority = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0]
 
 
 def check_port(port: int) -> None:

@@ -12,6 +12,7 @@ who somebody is (docs/decisions/0045-traces-without-context.md).
 import math
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,6 +31,10 @@ __all__ = ["Tracer", "TracingSettings", "in_step", "start_tracing", "step", "tra
 DEFAULT_SHARE = 0.01
 _SHARES = {"always_on": 1.0, "always_off": 0.0}  # of OpenTelemetry's samplers
 _RATIO = "traceidratio"
+_ENDPOINT = re.compile(
+    r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,4}|:[1-5][0-9]{4}|:6[0-5][0-9]{3})?"
+    r"(/[!-~]*)?"
+)
 _PARENT = "parentbased_"  # there is no parent, so these samplers are the plain ones
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,8 +52,9 @@ class TracingSettings(Settings, frozen=True, kw_only=True):
     sample_share: float | None = None
 
     def __post_init__(self) -> None:
-        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
-            raise KreachError.rule("endpoint", "begin with http:// or https://", self.endpoint)
+        if self.endpoint is not None and not _ENDPOINT.fullmatch(self.endpoint):
+            rule = "begin with http:// or https:// and go on with a host, such as 127.0.0.1:4318"
+            raise KreachError.rule("endpoint", rule, self.endpoint)
         if self.sample_share is not None and not 0.0 <= self.sample_share <= 1.0:
             raise KreachError.rule("sample_share", "lie between 0 and 1", self.sample_share)
 

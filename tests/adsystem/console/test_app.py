@@ -25,11 +25,24 @@ OIDC = OidcSettings(issuer="https://login.example", client_id="a", keys={"a": Pa
         ({"names": ("console:8400",)}, "names must be host names"),
         ({"port": 70_000}, "port must lie between"),
         ({"reporting_url": "reporting:8403"}, "reporting_url must begin with http"),
+        (
+            {"sign_in": ("key",), "public_url": "http://console.example"},
+            "public_url must begin with https:// with sign_in",
+        ),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, Any], rule: str) -> None:
     with pytest.raises(KreachError, match=rule):
         ConsoleSettings(**settings)
+
+
+def test_a_provider_beyond_this_machine_has_tls() -> None:
+    more: dict[str, Any] = {"client_id": "c", "keys": {"buyers": Path("key")}}
+    for issuer in ("http://login.example", "http://127.0.0.1.login.example", "http://[::2]:1"):
+        with pytest.raises(KreachError, match="issuer must begin with https://"):
+            OidcSettings(issuer=issuer, **more)
+    for issuer in ("https://login.example", "http://localhost:1", "http://[::1]:1/realm"):
+        assert OidcSettings(issuer=issuer, **more).issuer == issuer
 
 
 def test_settings_that_are_good() -> None:

@@ -9,6 +9,7 @@ from simulations.shipping_servers import NatsServer
 from kreach.adsystem.shipping.check import check_shipping
 from kreach.adsystem.shipping.file_store import FileStore, FilesUnavailable, ObjectExists
 from kreach.adsystem.shipping.settings import ShippingSettings
+from kreach.adsystem.shipping.stream import open_stream
 from kreach.errors import KreachError
 from kreach.service.config import load_settings
 
@@ -26,6 +27,18 @@ BOTH: dict[str, Any] = {"stream": "nats://10.0.0.7:4222", "files": "s3://bucket/
         (BOTH | {"files": "/mnt/log"}, "files must begin with s3://"),
         (BOTH | {"replicas": 9}, "replicas must lie between 1 and 5"),
         (BOTH | {"bidders": ("B 1",)}, "bidders must be 1 to 32 small letters"),
+        (BOTH | {"bidders": ("b1", "b1")}, "bidders must name each bidder once, got b1, b1"),
+        *(
+            (BOTH | {"stream": wrong}, "stream must name servers as host or host:port")
+            for wrong in (
+                *("nats:// ", "nats://[:4222", "nats://h:x", "kafka://h:99999", "kafka://h,,g"),
+                *("nats://u:secret@a b:1", "nats://h:1,nats://:2"),
+            )
+        ),
+        (
+            BOTH | {"files_options": {"allow_http": "yes"}},
+            "files_options must have allow_http as true or false, got 'yes'",
+        ),
         (
             BOTH | {"files_options": {"aws_secret_access_key": "x"}},
             "files_options must hold no secrets: set them in the environment",
@@ -68,6 +81,44 @@ def test_check_config_reaches_both(nats: NatsServer, settings: ShippingSettings)
             check_shipping(settings)
     finally:
         nats.start()
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"files": "file://host/log"}, "files must have three slashes after file:"),
+        ({"files": "s3:///log"}, r"files must name a store .*, got s3:///log"),
+        (
+            {"files": "s3://log", "files_options": {"regoin": "eu"}},
+            "files_options must have names that this kind of store knows, .*, got 'regoin'",
+        ),
+    ],
+)
+def test_an_object_store_that_cannot_be_is_refused(given: dict[str, Any], error: str) -> None:
+    with pytest.raises(KreachError, match=error):
+        FileStore(ShippingSettings(**BOTH | given))
+
+
+@pytest.mark.parametrize(
+    ("stream", "text", "error"),
+    [
+        ("nats", None, "credentials_file must be a file that can be read"),
+        ("nats", "\x00 secret", "credentials_file must be a NATS credentials file"),
+        ("kafka", None, "credentials_file must be a file that can be read"),
+        ("kafka", "# ok\n\nsecret", "credentials_file must have lines name=value, got line 3 of"),
+        ("kafka", "no.such=secret", "properties that librdkafka knows, got No such .*no.such"),
+    ],
+)
+def test_credentials_that_cannot_be_used_are_refused_and_not_shown(
+    tmp_path: Path, stream: str, text: str | None, error: str
+) -> None:
+    path = tmp_path / "credentials"
+    if text is not None:
+        path.write_text(text)
+    given = {"stream": f"{stream}://127.0.0.1:1", "credentials_file": path}
+    with pytest.raises(KreachError, match=error) as caught:
+        open_stream(ShippingSettings(**BOTH | given), "b1")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_shared_folder_takes_an_object_once(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ class PlanIn(_In):
     end: Moment | None = None
     cap: int = Field(1, ge=1, le=1_000)
     budgets: list[Annotated[float, Field(ge=1e-6, lt=1e12)]] = Field([], max_length=8)
-    people: float | None = Field(None, gt=0, lt=1e12)
+    people: float | None = Field(None, ge=1, lt=1e12)
     requests: int | None = Field(None, ge=1, le=10**10)
     market_mu: float | None = Field(None, gt=-50, lt=50)
     market_sigma: float | None = Field(None, gt=0, lt=20)

@@ -1,5 +1,6 @@
 """The ClickHouse engine: queries run in a ClickHouse server. Needs the extra `clickhouse`."""
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -125,6 +126,8 @@ class ClickHouseEngine(WarehouseEngine):
 
 def _connected(**options: Any) -> Any:
     import clickhouse_connect  # noqa: PLC0415 - an extra
+
+    logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())  # errors say it
 
     return clickhouse_connect.get_client(
         **options, autogenerate_session_id=True, connect_timeout=10, query_limit=0

@@ -41,12 +41,15 @@ class FileStore:
         self._folder: Path | None = None
         if address.startswith("file://"):
             self._folder = Path(unquote(urlsplit(address).path))
+            if urlsplit(address).netloc:
+                rule = "have three slashes after file:, and then a folder of this machine"
+                raise KreachError.rule("files", rule, address)
             if not self._folder.is_dir():
                 raise KreachError.rule("files", "be a folder that exists", str(self._folder))
         seconds = timedelta(seconds=settings.timeout_seconds)
         retry: RetryConfig = {"max_retries": 2, "retry_timeout": 2 * seconds}
         options = dict(settings.files_options)
-        plain = options.pop("allow_http", "false").lower() == "true"
+        plain = options.pop("allow_http", "false") == "true"
         client = {"timeout": f"{5 * settings.timeout_seconds}s", "allow_http": plain}
         try:
             if self._folder is not None:
@@ -54,8 +57,13 @@ class FileStore:
             else:
                 given: dict[str, Any] = {"config": options, "client_options": client}
                 self._store = from_url(address, retry_config=retry, **given)
+        except exceptions.UnknownConfigurationKeyError:
+            rule = "have names that this kind of store knows, such as endpoint and region"
+            raise KreachError.rule("files_options", rule, ", ".join(options)) from None
         except (exceptions.BaseError, ValueError) as error:
-            raise KreachError.rule("files", "name a store", _first_line(error)) from None
+            found = f"{address.partition('?')[0]} ({_first_line(error)})"
+            rule = "name a store that the environment and files_options describe"
+            raise KreachError.rule("files", rule, found) from None
 
     @contextmanager
     def _available(self) -> Iterator[None]:

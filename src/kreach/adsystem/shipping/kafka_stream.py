@@ -41,6 +41,12 @@ class KafkaStream:
             "log_level": 0,
             **_properties(settings.credentials_file),
         }
+        try:
+            Consumer(self._options | {"group.id": "check"}).close()  # reads all properties
+        except KafkaException as error:
+            rule = "hold properties that librdkafka knows"
+            text = error.args[0].str() if error.args else ""
+            raise KreachError.rule("credentials_file", rule, text) from None
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
         self._read_to = -1
@@ -198,12 +204,16 @@ def _properties(path: Path | None) -> dict[str, str]:
         return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise KreachError.rule(
             "credentials_file", "be a file that can be read", str(path)
         ) from error
-    pairs = [line.partition("=") for line in map(str.strip, lines) if line and line[0] != "#"]
-    for name, mark, _ in pairs:
-        if not mark:
-            raise KreachError.rule("credentials_file", "have lines name=value", name)
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    found = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        name, mark, value = line.partition("=")
+        if mark and not line.startswith("#"):
+            found[name.strip()] = value.strip()
+        elif line and not line.startswith("#"):  # it may be a password: it is not shown
+            rule = "have lines name=value"
+            raise KreachError.rule("credentials_file", rule, f"line {number} of {path}")
+    return found

@@ -11,7 +11,19 @@ __all__ = ["ShippingSettings"]
 
 _SECRET = re.compile(r"secret|token|password|passphrase|access_key|sas|credential", re.IGNORECASE)
 _STREAM = re.compile(r"(nats|tls|kafka)://.+")
+_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_MAX_PORT = 65_535
 _FILES = re.compile(r"(s3|s3a|gs|az|azure|abfs|abfss|file)://.+")
+
+
+def _check_server(address: str) -> None:
+    """One server of a stream; an error shows no password."""
+    server = address.partition("://")[2] or address
+    server = server.rpartition("@")[2]
+    found = _SERVER.fullmatch(server)
+    if found is None or int(found[1] or 0) > _MAX_PORT:
+        rule = "name servers as host or host:port, separated by commas"
+        raise KreachError.rule("stream", rule, server)
 
 
 class ShippingSettings(Settings, frozen=True, kw_only=True):
@@ -54,17 +66,30 @@ class ShippingSettings(Settings, frozen=True, kw_only=True):
             return
         if not _STREAM.fullmatch(self.stream):  # it may hold a password
             raise KreachError.rule("stream", "begin with nats://, tls:// or kafka://", "another")
-        if self.files is not None and not _FILES.fullmatch(self.files):
-            rule = "begin with s3://, gs://, az:// or file://"
-            raise KreachError.rule("files", rule, self.files.partition("://")[0])
+        for server in self.stream.partition("://")[2].split(","):
+            _check_server(server)
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.prefix):
             raise KreachError.rule("prefix", "be 1 to 64 letters, digits, - or _", self.prefix)
+        self._check_files()
+        if len(set(self.bidders)) != len(self.bidders):
+            raise KreachError.rule("bidders", "name each bidder once", ", ".join(self.bidders))
+        for name in self.bidders:
+            check_bidder_name("bidders", name)
+        self._check_limits()
+
+    def _check_files(self) -> None:
+        if self.files is not None and not _FILES.fullmatch(self.files):
+            rule = "begin with s3://, gs://, az:// or file:// and go on with a name"
+            raise KreachError.rule("files", rule, self.files.partition("?")[0])
         for name in self.files_options:
             if _SECRET.search(name):
                 rule = "hold no secrets: set them in the environment of the service"
                 raise KreachError.rule("files_options", rule, name)
-        for name in self.bidders:
-            check_bidder_name("bidders", name)
+        if self.files_options.get("allow_http", "true") not in ("true", "false"):
+            rule = "have allow_http as true or false"
+            raise KreachError.rule("files_options", rule, self.files_options["allow_http"])
+
+    def _check_limits(self) -> None:
         for name, low, high in (
             ("replicas", 1, 5),
             ("retention_hours", 1.0, 8_760.0),

@@ -1,5 +1,7 @@
 """The seam to durable streams: what a bidder and a mirror need of one, and which there are."""
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kreach.adsystem.shipping.settings import ShippingSettings
@@ -48,6 +50,22 @@ class LogStream(Protocol):
         """End all connections."""
 
 
+def check_credentials(path: Path) -> None:
+    """A credentials file of NATS that can be used: the package that signs with it is here too."""
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        rule = "be a file that can be read"
+        raise KreachError.rule("credentials_file", rule, str(path)) from None
+    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
+        rule = "be a NATS credentials file, with a user's JWT and its seed"
+        raise KreachError.rule("credentials_file", rule, str(path))
+    if find_spec("nkeys") is None:
+        raise KreachError(
+            "credentials_file of a NATS server needs the package nkeys: pip install nkeys"
+        )
+
+
 def open_stream(settings: ShippingSettings, bidder: str) -> LogStream:
     """The stream that the settings name. Connects at the first call."""
     assert settings.stream is not None
@@ -57,6 +75,8 @@ def open_stream(settings: ShippingSettings, bidder: str) -> LogStream:
 
         return KafkaStream(settings, bidder)
     require_extra("shipping through NATS", "nats")
+    if settings.credentials_file is not None:
+        check_credentials(settings.credentials_file)
     from kreach.adsystem.shipping.nats_stream import NatsStream  # noqa: PLC0415
 
     return NatsStream(settings, bidder)
