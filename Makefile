@@ -58,7 +58,7 @@ deploy-check: .venv/ready image
 	$(RUN)pytest tests/deploy
 
 clean:
-	rm -rf .venv $(BOOT) .mypy_cache .ruff_cache .pytest_cache .hypothesis site
+	rm -rf .venv .environments $(BOOT) .mypy_cache .ruff_cache .pytest_cache .hypothesis site
 
 $(UV):
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "kreach needs Python 3.11 or newer"'

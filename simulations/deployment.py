@@ -34,10 +34,10 @@ import numpy as np
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue
 from kreach.lab.exchange import Client
-from kreach.lab.processes import ModuleProcess, ServiceProcess
+from kreach.lab.processes import ServiceProcess
 from simulations.fleet import RedisServer, free_port
 from simulations.machines import Machine, Network, can_make_namespaces
-from simulations.shipping_servers import BUCKET, KEYS, NatsServer
+from simulations.shipping_servers import BUCKET, KEYS, NatsServer, object_server_command
 
 __all__ = ["Deployment", "TradingRecord", "run_deployment"]
 
@@ -120,9 +120,11 @@ class Deployment:
         return folder
 
     def _start_files(self, hub: Machine) -> None:
-        command = ["moto.server", "-H", hub.address, "-p", str(self._ports["files"])]
-        log = hub.root / "files.log"
-        self._stack.enter_context(ModuleProcess(command, log, prefix=hub.prefix))
+        command = [*hub.prefix, *object_server_command(hub.address, self._ports["files"])]
+        with (hub.root / "files.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._stack.callback(process.wait, 20)
+        self._stack.callback(process.kill)
         self.files_url = f"http://{hub.address}:{self._ports['files']}"
         until(lambda: self._outside("PUT", f"{self.files_url}/{BUCKET}")[0] == 200, "bucket")
 

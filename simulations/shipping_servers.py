@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from kreach.errors import KreachError
+from simulations.environments import program
 from simulations.fleet import free_port
 
-__all__ = ["NatsServer", "ObjectServer", "nats_server_command"]
+__all__ = ["NatsServer", "ObjectServer", "nats_server_command", "object_server_command"]
 
 BUCKET = "kreach-log"
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
@@ -30,6 +31,12 @@ def nats_server_command() -> str:
     if found is None:
         raise KreachError.rule("nats-server", "be installed (tools/find_nats.sh)", "missing")
     return found
+
+
+def object_server_command(host: str, port: int) -> list[str]:
+    """The command of an object store."""
+    moto = program("moto_server", Path(__file__).with_name("object_store.txt"))
+    return [str(moto), "-H", host, "-p", str(port)]
 
 
 class NatsServer:
@@ -94,14 +101,16 @@ def _wait_for(host: str, port: int) -> None:
 
 
 class ObjectServer:
-    """An S3 in this process, behind a door: `failing` answers 503, `down` hangs up."""
+    """An S3 in a process of its own, behind a door: `failing` answers 503, `down` hangs up."""
 
     def __init__(self) -> None:
-        from moto.server import ThreadedMotoServer  # noqa: PLC0415
-
-        self._moto = ThreadedMotoServer("127.0.0.1", port=free_port(), verbose=False)
-        self._moto.start()
-        self._to = self._moto.get_host_and_port()[1]
+        self._to = free_port()
+        self._process = subprocess.Popen(
+            object_server_command("127.0.0.1", self._to),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _wait_for("127.0.0.1", self._to)
         self.failing = self.down = False
         self.requests = 0
         self._door = _Door(("127.0.0.1", 0), self)
@@ -128,7 +137,8 @@ class ObjectServer:
         """End it."""
         self._door.shutdown()
         self._door.server_close()
-        self._moto.stop()
+        self._process.kill()
+        self._process.wait(20)
 
 
 class _Door(socketserver.ThreadingTCPServer):

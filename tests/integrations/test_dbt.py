@@ -1,17 +1,16 @@
 """The dbt package: dbt itself builds its model, and reports on it are those on the rows.
 
-dbt lives in a virtualenv of its own, `.dbt`, which the first run makes: it pins older packages.
+dbt lives in an environment of its own, because it pins older packages.
 """
 
-import fcntl
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from simulations.environments import program
 
 from tests.cli.command import kreach
 from tests.contract.reference_logs import write_groups, write_log
@@ -19,28 +18,13 @@ from tests.contract.test_count_queries import GROUPS, ROWS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "integrations" / "dbt"
-HOME = ROOT / ".dbt"
 REQUIREMENTS = PACKAGE / "requirements.txt"
 
 
 @pytest.fixture(scope="module")
 def dbt() -> Path:
     """The command, of the versions that the package names."""
-    mark = HOME / "installed.txt"
-    HOME.mkdir(exist_ok=True)
-    with (HOME / "lock").open("w") as lock:  # two test runs may make it at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not mark.is_file() or mark.read_text() != REQUIREMENTS.read_text():
-            uv = str(ROOT / ".uv" / "bin" / "uv")
-            python = str(HOME / "env" / "bin" / "python")
-            _run([uv, "venv", "-q", "--clear", "--python", sys.executable, str(HOME / "env")])
-            _run([uv, "pip", "install", "-q", "--python", python, "-r", str(REQUIREMENTS)])
-            mark.write_text(REQUIREMENTS.read_text())
-    return HOME / "env" / "bin" / "dbt"
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, timeout=500)
+    return program("dbt", REQUIREMENTS)
 
 
 def build(dbt: Path, folder: Path, variables: dict[str, Any]) -> None:
