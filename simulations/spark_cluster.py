@@ -192,7 +192,13 @@ def _lose_one(
     }
 
 
+def _stop(*_: object) -> None:
+    """Ended from outside, the cluster ends too."""
+    raise SystemExit(1)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--workers", type=int, default=3)

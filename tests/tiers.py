@@ -99,6 +99,7 @@ SLOW = (
     "tests/simulations/test_model_attack.py",
     "tests/simulations/test_money.py",
     "tests/simulations/test_panel_attack.py",
+    "tests/simulations/test_spark_cluster.py",
 )
 
 _found: dict[int, frozenset[str]] = {}

@@ -23,8 +23,6 @@ __all__ = ["PAGES", "take_pictures"]
 ASSETS = Path(__file__).resolve().parents[1] / "docs" / "assets"
 PAGES = {  # picture: path of the console
     "console.png": "/campaign/spring-shoes",
-    "campaigns.png": "/",
-    "planner.png": "/planner",
     "privacy.png": "/privacy",
 }
 _SIZE = {"width": 1280, "height": 1000}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         VisitorValuation,
     )
     from kreach.adsystem.log.clickhouse_engine import ClickHouseEngine
+    from kreach.adsystem.log.count_tables import count_sql, open_counts
     from kreach.adsystem.log.duckdb_engine import EmbeddedEngine
     from kreach.adsystem.log.group_table import open_groups
     from kreach.adsystem.log.impression_log import ImpressionLog
@@ -107,6 +108,7 @@ __all__ = [
     "corrected_series",
     "corrected_together",
     "corrected_window",
+    "count_sql",
     "hindsight_limit",
     "measure",
     "measure_segments",
@@ -115,6 +117,7 @@ __all__ = [
     "measure_together",
     "measure_window",
     "offline_multiplier",
+    "open_counts",
     "open_groups",
     "plan",
     "prepare_log",
@@ -165,6 +168,7 @@ _HOME = {
     "corrected_series": "kreach.adsystem.reports.panel_window",
     "corrected_together": "kreach.adsystem.reports.panel_together",
     "corrected_window": "kreach.adsystem.reports.panel_window",
+    "count_sql": f"{_LOG}.count_tables",
     "hindsight_limit": f"{_BIDDING}.hindsight",
     "measure": "kreach.adsystem.measurement.report",
     "measure_segments": "kreach.adsystem.reports.by_segment",
@@ -173,6 +177,7 @@ _HOME = {
     "measure_together": "kreach.adsystem.reports.combined",
     "measure_window": "kreach.adsystem.reports.window",
     "offline_multiplier": f"{_BIDDING}.offline",
+    "open_counts": f"{_LOG}.count_tables",
     "open_groups": f"{_LOG}.group_table",
     "plan": "kreach.adsystem.reports.forecast",
     "prepare_log": f"{_LOG}.prepare",

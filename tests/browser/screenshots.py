@@ -36,6 +36,11 @@ def take(browser: Browser, url: str, out: Path, campaigns: Sequence[str]) -> Non
             page.wait_for_timeout(_PLAN_MS if name == "planner" else _SETTLE_MS)
             page.screenshot(path=out / f"{name}-{variant}.png", full_page=True)
         context.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
+    page.goto(url + paths["campaign"])
+    page.wait_for_selector("canvas")
+    page.wait_for_timeout(2 * _SETTLE_MS)
+    page.screenshot(path=out / "console.png")  # for docs/assets
 
 
 def main() -> None:

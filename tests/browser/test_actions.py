@@ -163,7 +163,7 @@ def test_reporting_goes_down_and_comes_back(services: Services, page: Page) -> N
 def test_figures_of_frozen_reporting_are_marked_as_old(services: Services, page: Page) -> None:
     page.goto(services.url)
     expect(named(named(page, "campaign spring"), "People reached")).not_to_contain_text("…")
-    expect(named(page, "freshness")).to_have_text("data: now")
+    expect(named(page, "freshness")).to_contain_text("data: ")
     services.reporting.send_signal(signal.SIGSTOP)
     try:
         banner = named(page, "banner")
@@ -283,6 +283,7 @@ def test_withheld_figures_are_shown_with_their_reason(new_page: NewPage, tmp_pat
             key_file.write_text(operator + "\n")  # taken up when the old key is refused
             revoked = kreach("keys", "revoke", acme.split("_")[1], *where)
             assert revoked.code == 0, revoked.err
+            page.reload()  # another role has other pages
             rows = page.locator('table[data-name="withheld"] tbody tr')
             expect(rows.first).to_contain_text("too few so far")
             expect(rows.first).to_contain_text("acme.own")

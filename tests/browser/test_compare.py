@@ -92,7 +92,7 @@ def test_the_address_follows_the_choice(services: Services, page: Page) -> None:
 def test_what_reporting_refuses_is_shown_at_the_input(services: Services, page: Page) -> None:
     page.goto(f"{services.url}/compare?{BOTH}&start=2026-11-03&end=2026-11-01")
     end = page.locator("label", has=named(page, "compare end"))
-    expect(end).to_contain_text("end must be after start")
+    expect(end).to_contain_text("must be after start")
     expect(page.get_by_text("No report for this choice")).to_be_visible()
     page.get_by_role("button", name="To date").click()
     expect(named(page, "People reached together")).not_to_contain_text("…")

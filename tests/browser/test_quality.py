@@ -42,7 +42,7 @@ def test_pages_are_accessible_and_do_not_shift(
     for path in PATHS:
         page.goto(services.url + path)
         expect(page.locator("h1")).to_be_visible()
-        page.wait_for_timeout(1_500)
+        page.wait_for_timeout(800)
         violations = Axe().run(page, options=_OPTIONS).response["violations"]
         for one in violations:
             places = [node["html"][:200] for node in one["nodes"][:3]]

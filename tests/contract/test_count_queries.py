@@ -14,7 +14,8 @@ import sqlglot
 from msgspec import to_builtins
 
 import kreach as kr
-from kreach.adsystem.log.count_tables import count_query, count_sql, open_counts
+from kreach import count_sql, open_counts
+from kreach.adsystem.log.count_tables import count_query
 from kreach.adsystem.log.dialects import DIALECTS
 from kreach.adsystem.log.engine import Engine
 from kreach.adsystem.log.tables import log_rows

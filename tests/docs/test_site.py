@@ -9,8 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tools.screenshots import PAGES as PICTURES
 
-from tests.docs.test_docs import ROOT
+from tests.docs.test_docs import PAGES, ROOT
 
 pytestmark = pytest.mark.xdist_group("site")
 # What a browser loads by itself, in contrast to a link that somebody follows.
@@ -119,3 +120,10 @@ def test_formulas_are_mathml(site: Path) -> None:
 def test_search_has_an_index_for_pages_that_are_opened_as_files(site: Path) -> None:
     assert "reach" in (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert "iframe-worker.js" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_pictures_that_a_command_takes_are_shown() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for name in PICTURES:
+        assert (ROOT / "docs" / "assets" / name).exists()
+        assert f"assets/{name}" in text

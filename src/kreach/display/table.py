@@ -52,7 +52,7 @@ def cell_text(value: object) -> str:
     """A value as a person reads it.
 
     >>> cell_text(1234.5678), cell_text(0.012345), cell_text((10.0, 20.0)), cell_text(None)
-    ('1,234.6', '0.01234', '10 to 20', '')
+    ('1,234.6', '0.01235', '10 to 20', '')
     """
     match value:
         case None:

@@ -12,6 +12,7 @@ class StoredMessages:
         self.messages: list[StreamMessage] = []
         self.delayed: list[bytes] = []
         self._next = 1
+        self.runs = 0  # whoever was connected to an earlier one is not any more
 
     def add(self, data: bytes) -> None:
         self.messages.append(StreamMessage(self._next, data))
@@ -24,6 +25,7 @@ class StoredMessages:
     def wipe(self) -> None:
         """Begin anew: positions too."""
         self.messages, self._next = [], 1
+        self.runs += 1
 
 
 class FaultyStream:
@@ -31,10 +33,12 @@ class FaultyStream:
 
     def __init__(self, stored: StoredMessages, chance: random.Random, faults: float) -> None:
         self._stored, self._chance, self._faults = stored, chance, faults
+        self._run = stored.runs
         self.closed = False
 
     def _fails(self) -> bool:
-        return self._chance.random() < self._faults
+        cut, self._run = self._run != self._stored.runs, self._stored.runs
+        return cut or self._chance.random() < self._faults
 
     def publish(self, data: bytes, key: str) -> None:
         if self._fails():

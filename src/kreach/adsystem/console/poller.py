@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from kreach.adsystem.console.client import (
@@ -30,6 +31,7 @@ _DUTY = 0.8  # share of the time that all requests together may take, however sl
 _DUTY_OF_ONE = 0.25  # and that one of them may take
 _GAP_SECONDS = 0.15  # between requests, in the long run: keys have a limit per minute
 _LOOK_SECONDS = 0.1
+_MAX_RETRY_SECONDS = 5.0  # after a failure: pages recover soon after reporting does
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Poller:
                 task.add_done_callback(self._tasks.discard)
 
     async def _request(self, query: Query[Any], entry: _Entry) -> None:
-        wait, started = 0.0, self._clock()
+        wait, started, most = 0.0, self._clock(), inf
         try:
             async with self._slots:
                 started = self._clock()
@@ -178,7 +180,7 @@ class Poller:
                 document = await self._get(query)
             self._store(entry, document, None, self._clock())
         except ReportingUnavailable as error:
-            wait = error.wait_seconds
+            wait, most = error.wait_seconds, _MAX_RETRY_SECONDS
             self._store(entry, entry.answer.document, error, entry.answer.answered_at)
         except ReportingError as error:
             self._store(entry, None, error, self._clock())
@@ -187,8 +189,9 @@ class Poller:
             now = self._clock()
             leased = sum(now <= other.leased_until for other in self._entries.values())
             slow = (now - started) * max(leased / _DUTY, 1.0 / _DUTY_OF_ONE)
-            apart = max(self._every, leased * _GAP_SECONDS, slow)
-            entry.due = now + (0.0 if entry.refresh else max(apart - (now - started), wait))
+            apart = max(self._every, leased * _GAP_SECONDS, min(slow, most))
+            spent = now - started if most == inf else 0.0
+            entry.due = now + (0.0 if entry.refresh else max(apart - spent, wait))
             entry.refresh = False
 
     def _store(

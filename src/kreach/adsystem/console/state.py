@@ -120,7 +120,6 @@ class Console:
         self.endings = Endings(self.change, log)
         self.audit, self.tradeoff, self.truth = files.audit, files.tradeoff, files.truth
         self._tasks: list[asyncio.Task[None]] = []
-        self._viewer: ViewerInfo | None = None
         self.unavailable: str | None = None  # why reporting does not answer
 
     def now(self) -> datetime:
@@ -141,10 +140,8 @@ class Console:
         await self.client.close()
 
     async def viewer(self) -> ViewerInfo:
-        """Who the console is to reporting."""
-        if self._viewer is None:
-            self._viewer = await self.client.get(VIEWER)
-        return self._viewer
+        """Who the console is to reporting; the key in a file may be another one by now."""
+        return await self.client.get(VIEWER)
 
     async def change(self, campaign: str, body: Mapping[str, object]) -> None:
         """Change a campaign and refresh the pages."""

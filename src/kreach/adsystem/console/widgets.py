@@ -27,6 +27,7 @@ __all__ = [
     "heading",
     "icon_button",
     "png_button",
+    "scroll_box",
     "sentence",
 ]
 
@@ -59,6 +60,13 @@ def box(classes: str = "", tag: str = "div", name: str = "") -> ui.element:
     element = ui.element(tag).classes(classes)
     if name:
         element.props["data-name"] = name
+    return element
+
+
+def scroll_box(label: str) -> ui.element:
+    """A place for what may be wider than the screen; keyboards can scroll it."""
+    element = box("k-scroll")
+    element.props.update({"tabindex": "0", "role": "region", "aria-label": label})
     return element
 
 
@@ -238,7 +246,7 @@ class Table:
     def __init__(self, heads: Sequence[str], numeric: Sequence[int] = (), name: str = "") -> None:
         self._numeric = frozenset(numeric)
         self._rows: list[tuple[str, ...]] | None = None
-        with box("k-scroll"), box("k-table", "table", name):
+        with scroll_box(name or ", ".join(heads)), box("k-table", "table", name):
             with box(tag="thead"):
                 self._add_row(heads, "th")
             self._body = box(tag="tbody")

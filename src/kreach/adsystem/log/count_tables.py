@@ -70,7 +70,8 @@ def count_sql(
 ) -> str:
     """The query of `count_query` in the SQL of a warehouse.
 
-    >>> print(count_sql("duckdb", "impressions", ids=False).splitlines()[0])
+    >>> import kreach as kr
+    >>> print(kr.count_sql("duckdb", "impressions", ids=False).splitlines()[0])
     SELECT
     """
     if dialect not in DIALECTS:
@@ -91,7 +92,15 @@ def count_sql(
 
 
 def open_counts(engine: Engine, source: Source) -> ImpressionLog:
-    """A file or table of counts as a log: for windows of whole periods, without a visit model."""
+    """A file or table of counts as a log: for windows of whole periods, without a visit model.
+
+    >>> import kreach as kr
+    >>> counts = {"campaign": ["s"], "period": ["2026-11-01"], "group": ["a"], "impressions": [2]}
+    >>> with kr.EmbeddedEngine() as engine:
+    ...     groups = kr.open_groups(engine, {"group": ["a"], "size": [2]})
+    ...     kr.measure_window(kr.open_counts(engine, counts), groups, [1]).report(cap=1).reach
+    1.5
+    """
     name = source_name(source)
     rows = engine.materialize(engine.load("counts", source, partial(count_rows, source=name)))
     hours = rows["ts"].epoch_seconds() % DAY_SECONDS

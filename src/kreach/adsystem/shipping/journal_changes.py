@@ -54,15 +54,21 @@ class JournalChanges:
         self._reader: sqlite3.Connection | None = None
         self._sent: dict[tuple[str, Any], tuple[Any, ...]] = {}
         self._pacing_us = -1
+        self._resumed = True
         self.read_row = 0  # the last that is in a batch
         self.last_row = 0
 
     def resume(self, newest: Batch | None) -> None:
-        """Go on after the newest batch that the stream has; none of this log, from the start."""
+        """Go on after the newest batch that the stream has; none of this log, from the start.
+
+        A process that has published nothing yet begins with all rows that are not in files: what
+        a stream may have lost of them long ago is there again.
+        """
         self._sent.clear()
+        self._resumed = True
         self.read_row, self._pacing_us = 0, -1
         if newest is not None and newest.log == self._log:
-            if newest.generation == self._generation():
+            if self._sequence and newest.generation == self._generation():
                 self.read_row = newest.rows[-1][0] if newest.rows else newest.after
             self._pacing_us = newest.at_us - _PACING_MARGIN_US
             if newest.epoch == self._epoch:
@@ -128,6 +134,7 @@ class JournalChanges:
             for table, values in piece:
                 tables.setdefault(table, []).append(values)
             last = at == len(pieces) - 1
+            resumed, self._resumed = self._resumed, False
             self._sequence += 1
             yield Batch(
                 bidder=self._bidder,
@@ -141,6 +148,7 @@ class JournalChanges:
                 rows=tuple(rows) if at == 0 else (),
                 tables=tables,
                 full_from=full_from if last else 0,
+                resumed=resumed,
                 stopped=stopped and last,
             )
 

@@ -39,6 +39,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[ShippedRow, ...] = ()
     tables: dict[str, list[list[Any]]] = {}
     full_from: int = 0  # of a complete copy of the tables: the sequence where it begins
+    resumed: bool = False  # sequence numbers before it may be missing: all of theirs follows
     stopped: bool = False  # the bidder was stopped in order: no rows follow
 
     @property

@@ -58,7 +58,7 @@ class BidderMirror:
         self._newest_read = float("-inf")
         self._files_read = float("-inf")
         self._checked_at = 0.0  # when the end of the stream was reached
-        self._reread = False
+        self._rereads = 0
         self._empty = False  # neither stream nor manifest has anything of this bidder
         self.failure: str | None = None
 
@@ -133,21 +133,27 @@ class BidderMirror:
         if generation > mirror.generation:
             self._begin_generation(generation)
             return len(batches)
-        if self._skipped(batches):  # the stream reads again from the position that we have
-            self._reread = True
+        if self._skips(batches) and self._rereads < 2:
+            self._rereads += 1  # the stream reads again from the position that we have
+            if self._rereads == 2:
+                mirror.rewind()  # it may have begun anew, and our position be in the middle
             return len(batches)
         self._apply(batches)
-        self._reread = False
+        self._rereads = 0
         self._look_ahead()
         return len(batches)
 
-    def _skipped(self, batches: list[tuple[int, Batch]]) -> bool:
-        """Whether a message may have got lost on its way here; asked once at each place."""
+    def _skips(self, batches: list[tuple[int, Batch]]) -> bool:
+        """Whether messages are missing between what is here and these, or among them."""
         epoch, sequence = self._mirror.order
-        newer = [batch for _, batch in batches if batch.order > (epoch, sequence)]
-        if not newer or not sequence or self._reread:
-            return False
-        return newer[0].epoch == epoch and newer[0].sequence > sequence + 1
+        for _, batch in batches:
+            if batch.order <= (epoch, sequence):
+                continue
+            follows = batch.epoch == epoch and batch.sequence == sequence + 1
+            if sequence and not follows and not batch.resumed:
+                return True
+            epoch, sequence = batch.order
+        return False
 
     def _apply(self, batches: list[tuple[int, Batch]]) -> None:
         try:

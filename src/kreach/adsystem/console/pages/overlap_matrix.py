@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console.comparison import PairShare
-from kreach.adsystem.console.widgets import Text, box
+from kreach.adsystem.console.widgets import Text, box, scroll_box
 
 __all__ = ["OverlapMatrix"]
 
@@ -17,7 +17,7 @@ class OverlapMatrix:
 
     def __init__(self) -> None:
         self._shown: object = None
-        with box("k-scroll"):
+        with scroll_box("overlap of two campaigns"):
             self._table = box("k-table k-matrix", "table", "overlap")
 
     def show(self, names: Sequence[str], pairs: Sequence[Sequence[PairShare]]) -> None:
