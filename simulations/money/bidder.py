@@ -4,23 +4,28 @@ What to bid for and how much comes from the schedule: prices and values do not m
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+
 from kreach.adsystem.bidserver.clock_watch import ClockWatch
 from kreach.adsystem.bidserver.local_grants import LocalGrants
 from kreach.adsystem.bidserver.notices import Notices
-from kreach.adsystem.campaigns.store import StoredCampaign
+from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.ledger.account import Account
+from kreach.adsystem.ledger.compaction import compact, sweep_unlisted
 from kreach.adsystem.ledger.fold import fold_log
 from kreach.adsystem.ledger.ledger import Ledger, family_key
 from kreach.adsystem.ledger.tokens import Claim, Tokens
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.fleet_member import FleetMember
+from kreach.adsystem.sharing.recovery import RESTART_SECONDS, recover_bidder
 from kreach.boundary.money import as_micros
 from kreach.boundary.times import MICROS
 from kreach.service.logs import Log
@@ -35,6 +40,7 @@ __all__ = ["EXPIRY_SECONDS", "Machine", "SimulatedBidder"]
 EXPIRY_SECONDS = 60
 FAMILY = family_key(1)
 _CATALOGUE = 1
+_GROUPS: dict[int, tuple[str, Any]] = {_CATALOGUE: ("v1", np.array(["g"], dtype=object))}
 
 
 @dataclass
@@ -91,21 +97,23 @@ class SimulatedBidder:
         name: str,
         folder: Path,
         machine: Machine,
-        campaigns: Sequence[StoredCampaign],
+        stored: Callable[[], Mapping[int, StoredCampaign]],
         family_budget: int | None,
         redis: tuple[SimulatedRedis, RedisSettings] | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.name, self.folder, self.machine = name, folder, machine
-        self.campaigns = {stored.number: stored for stored in campaigns}
+        self._stored, self.campaigns = stored, dict[int, StoredCampaign]()
         self._family_budget, self._redis, self._loop = family_budget, redis, loop
-        self.alive = False
+        self.alive, self.died = False, 0.0
         self.start()
 
     def start(self) -> None:
         """Start from the log, as `BidderState` does."""
         log = Log("bidder", lambda _: None)
+        self.campaigns = dict(self._stored())
         self.journal = journal = SteppedJournal(self.folder, log)
+        sweep_unlisted(journal._connection, self.folder)
         settings = SimpleNamespace(expiry_seconds=EXPIRY_SECONDS)
         self.state = state = SimpleNamespace(
             settings=settings,
@@ -209,6 +217,59 @@ class SimulatedBidder:
         self._loop.run_until_complete(self.fleet.sync())
         self.wire.mode = "ok"
 
+    def poll(self) -> None:
+        """Take up changed budgets, as `BidderState._load_campaign` does."""
+        for number, stored in self._stored().items():
+            if stored.revision != self.campaigns[number].revision:
+                self.campaigns[number] = stored
+                account = self.ledger.accounts[number]
+                account.budget = as_micros("budget", stored.campaign.budget)
+
+    def compact(self, *, fails: bool = False) -> int:
+        """Move expired rows into files; if it fails, the files are there and are not listed."""
+        names = {number: stored.campaign.id for number, stored in self.campaigns.items()}
+        journal: Any = self.journal
+        if fails:
+            journal = SimpleNamespace(read=journal.read, run_now=lambda job: OSError("disk"))
+        return compact(journal, self.folder, names, _GROUPS, self.clock())
+
+    def stop(self) -> None:
+        """End in order: what is not out on bids is given back, as `BidderState.stop` does."""
+        for number, account in self.ledger.accounts.items():
+            self.journal.submit("grant", (number, account.used()))
+        self.watch.write_mark()
+        if self.fleet is not None:
+            self.journal.at_once = True
+            self.fleet.close()
+        self.journal.close()
+        self.alive, self.died = False, self.machine.real()
+
+    def recover(self, now: float) -> bool:
+        """Have another bidder recover this dead one; False if it is too early."""
+        assert self._redis is not None
+        server, settings = self._redis
+        dead_seconds = self.machine.real() - self.died
+        if self.alive or dead_seconds < RESTART_SECONDS:
+            return False
+        _write_campaigns(self.folder, self._stored())
+        wire = Wire(server)
+
+        def open_journal(folder: Path, log: Log) -> SteppedJournal:
+            self.journal = SteppedJournal(folder, log)
+            return self.journal
+
+        recover_bidder(
+            self.name,
+            self.folder,
+            settings,
+            now,
+            Log("recovery", lambda _: None),
+            settled=dead_seconds > EXPIRY_SECONDS + 2,
+            connect=lambda _: wire,
+            open_journal=open_journal,
+        )
+        return True
+
     def bid(self, number: int, micros: int, seconds: int) -> tuple[Claim, str] | None:
         """A bid and its token, if the clock and the money allow one."""
         if self.clock.doubt is not None or self.journal.failure is not None:
@@ -225,3 +286,15 @@ class SimulatedBidder:
             return await answer if asyncio.iscoroutine(answer) else answer
 
         return self._loop.create_task(handle())
+
+
+def _write_campaigns(folder: Path, stored: Mapping[int, StoredCampaign]) -> None:
+    """The campaigns as a bidder keeps them, for whoever recovers it."""
+    kept = CampaignStore(folder)
+    kept.replicate(
+        {
+            number: (one.revision, json.dumps(one.campaign.document()))
+            for number, one in stored.items()
+        }
+    )
+    kept.close()

@@ -28,9 +28,30 @@ class Books:
             for one in campaigns
             if one.campaign.daily_budget is not None
         }
+        self._bounds = dict(self._limits)  # of what is spent, and
+        self._held_bounds = dict(self._limits)  # of what bidders hold: the largest limit so far
         self._family, self._start = family, start
         self._spent: Counter[int] = Counter()
         self.repaired = False  # rows have moved to another day
+
+    def set_limit(self, number: int, limit: int, out: int, in_force: bool) -> None:
+        """A budget is now this; `out` is what open bids may cost, `in_force`: all bidders know it.
+
+        Nothing is bid beyond a lowered budget once it is in force. What was out by then may be
+        billed. What was granted before may stay in logs, or come there late: it is not used.
+        """
+        if limit == self._limits[number] and not (in_force and self._bounds[number] > limit):
+            return
+        self._limits[number] = limit
+        if in_force:
+            self._bounds[number] = max(limit, min(self._bounds[number], self._spent[number] + out))
+        else:
+            self._bounds[number] = max(self._bounds[number], limit)
+        self._held_bounds[number] = max(self._held_bounds[number], limit)
+
+    def spent(self, number: int) -> int:
+        """What a campaign has spent, by all logs."""
+        return self._spent[number]
 
     def left(self) -> dict[int, int]:
         """What of each budget could be bid with."""
@@ -98,9 +119,10 @@ class Books:
                 assert day <= passed // _DAY, f"{bidder.name}: a day begins early"
 
     def _check_limits(self, by_day: Counter[tuple[int, int]], held: Counter[int]) -> None:
-        for number, limit in self._limits.items():
-            assert self._spent[number] <= limit, f"campaign {number} is overspent"
-            assert held[number] <= limit, f"more of campaign {number} is out than there is"
+        for number, bound in self._bounds.items():
+            assert self._spent[number] <= bound, f"campaign {number} is overspent"
+            most = self._held_bounds[number]
+            assert held[number] <= most, f"more of campaign {number} is out than there is"
         if self._family is not None:
             assert sum(self._spent.values()) <= self._family, "the family is overspent"
             assert held[FAMILY] <= self._family, "more of the family is out than there is"

@@ -7,10 +7,14 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from kreach.adsystem.ledger.journal import FILE, Journal
+import pyarrow.parquet as pq
+
+from kreach.adsystem.ledger.compaction import listed_files
+from kreach.adsystem.ledger.journal import FILE, Done, Journal
 from kreach.service.logs import Log
 
 __all__ = ["DurableState", "SteppedJournal", "copy_journal", "empty_journal"]
@@ -26,11 +30,27 @@ class DurableState:
     grants: dict[int, int]
 
 
-def durable_state(connection: sqlite3.Connection) -> DurableState:
-    """Read a log."""
-    rows = connection.execute("SELECT impression, campaign, micros, bid_ts FROM impressions")
+def durable_state(connection: sqlite3.Connection, folder: Path) -> DurableState:
+    """Read a log: live rows, and those of the files that it lists."""
+    live = connection.execute("SELECT impression, campaign, micros, bid_ts FROM impressions")
+    rows = live.fetchall()
+    for file in listed_files(connection, folder)[0]:
+        rows += _rows_of(file)
     grants = connection.execute("SELECT campaign, micros FROM grants")
-    return DurableState(rows.fetchall(), dict(grants.fetchall()))
+    return DurableState(rows, dict(grants.fetchall()))
+
+
+@cache
+def _rows_of(file: Path) -> list[tuple[int, int, int, int]]:
+    """The rows of a file, which never changes."""
+    table = pq.ParquetFile(file).read(
+        ["impression_id", "campaign_number", "price_micros", "bid_ts"]
+    )
+    ids, *numbers, times = (
+        column.to_pylist()
+        for column in table.set_column(3, "bid_ts", table.column("bid_ts").cast("int64")).columns
+    )
+    return list(zip((int(text, 16) for text in ids), *numbers, times, strict=True))
 
 
 class SteppedJournal(Journal):
@@ -40,11 +60,19 @@ class SteppedJournal(Journal):
         self._connection.execute("PRAGMA synchronous = OFF")  # a crash is a copy of the files
         self._state: tuple[DurableState | None, int] = (None, 0)
 
+    at_once = False  # whether what is submitted is written at once, as when somebody waits for it
+
+    def submit(self, kind: str, values: tuple[Any, ...], done: Done | None = None) -> None:
+        """Have a record written, when the simulation lets it."""
+        super().submit(kind, values, done)
+        if self.at_once:
+            self.step()
+
     def durable(self) -> DurableState:
         """What a crash would leave."""
         state, commits = self._state
         if state is None or commits != self.commits:
-            state = durable_state(self._connection)
+            state = durable_state(self._connection, self._path.parent)
             self._state = (state, self.commits)
         return state
 
@@ -100,19 +128,22 @@ class SteppedJournal(Journal):
             path.write_bytes(left)
             (peek / path.name).write_bytes(left)
         with closing(sqlite3.connect(peek / FILE)) as connection:
-            self._state = (durable_state(connection), self.commits)
+            self._state = (durable_state(connection, self._path.parent), self.commits)
         shutil.rmtree(peek)
 
     def close(self) -> None:
-        """Write what was submitted, then close."""
+        """Write what was submitted, then close; what is on the disk stays known."""
         self.step()
+        self.durable()
         self._connection.close()
         self.release()
 
 
 def empty_journal(folder: Path) -> Path:
     """A journal that was just made: copying it is quicker than making one."""
-    SteppedJournal(folder, Log("simulation", lambda _: None)).close()
+    journal = SteppedJournal(folder, Log("simulation", lambda _: None))
+    journal.run_now(lambda log: log.execute("INSERT INTO catalogues VALUES (1, 'v1')"))
+    journal.close()
     return folder / FILE
 
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kreach.adsystem.campaigns.campaign import Campaign, Cap
 from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.ledger.clock_repair import repair_clock
@@ -42,6 +44,11 @@ _WEIGHTS = {
     "time": 8,
     "sync": 14,
     "crash": 3,
+    "stop": 1,
+    "recover": 1,
+    "budget": 3,
+    "poll": 4,
+    "compact": 2,
     "disk_fails": 2,
     "clock": 2,
     "redis_restarts": 1,
@@ -102,14 +109,19 @@ class Schedule:
             machine = Machine(lambda: self.real, booted=self.real - 100.0)
             self.bidders.append(
                 SimulatedBidder(
-                    name, folder / name, machine, self.campaigns, family, shared, self.loop
+                    name, folder / name, machine, self._stored, family, shared, self.loop
                 )
             )
         self.bids: list[Bid] = []
         self.network: list[tuple[str, Bid, int]] = []
         self.waiting: list[_Waiting] = []
         self.trace: list[str] = []
+        self.family = family
         self.books = Books(self.campaigns, family, START.timestamp())
+
+    def _stored(self) -> dict[int, StoredCampaign]:
+        """Campaigns as the operator has them now."""
+        return {stored.number: stored for stored in self.campaigns}
 
     def close(self) -> None:
         """End what is left."""
@@ -239,9 +251,99 @@ class Schedule:
             if one.bid.bidder is bidder:
                 one.task.cancel()
         self.waiting = [one for one in self.waiting if one.bid.bidder is not bidder]
-        bidder.alive = False
+        bidder.alive, bidder.died = False, self.real
         bidder.journal.crash(chance)
         self._note(bidder.name)
+
+    def _stop(self, chance: random.Random) -> None:
+        """A bidder is stopped in order, when it has answered."""
+        bidder = self._living(chance)
+        if bidder is None:
+            return
+        for _ in range(3):
+            bidder.journal.step()
+            self._answers()
+        bidder.stop()
+        self._note(bidder.name)
+
+    def _recover(self, chance: random.Random) -> None:
+        """A bidder dies, and another one beside it recovers its log, soon or late."""
+        if len(self.bidders) == 1 or self.family is not None:
+            return
+        if all(one.alive for one in self.bidders):
+            self._kill(chance.choice(self.bidders), chance)
+        self.real += chance.choice([4.0, 4.0, 70.0])
+        self._tick(chance)
+        dead = [one for one in self.bidders if not one.alive]
+        others = [one for one in self.bidders if one.alive and one.clock.doubt is None]
+        if not others:
+            return
+        bidder = chance.choice(dead)
+        if bidder.recover(chance.choice(others).clock()):
+            self._note("is recovered")
+
+    def _budget(self, chance: random.Random) -> None:
+        """An operator changes a budget; bidders learn of it one after the other."""
+        at = chance.randrange(len(self.campaigns))
+        before = self.campaigns[at]
+        budget = round(before.campaign.budget * chance.choice([0.5, 0.9, 1.5, 3.0]), 6)
+        if chance.random() < 0.5:  # to little more than was spent
+            budget = round(self.books.spent(before.number) * 1.02 / 1e6, 6)
+        budget = max(budget, 0.001, before.campaign.daily_budget or 0.0)
+        campaign = msgspec.structs.replace(before.campaign, budget=budget)
+        self.campaigns[at] = StoredCampaign(before.number, campaign, before.revision + 1)
+        self._note(f"{before.number}: {campaign.budget:g}")
+        if chance.random() < 0.5:
+            for bidder in self.bidders:
+                if bidder.alive:
+                    bidder.poll()
+        self._check_in_force()
+
+    def _poll(self, chance: random.Random) -> None:
+        bidder = self._living(chance)
+        if bidder is not None:
+            bidder.poll()
+            self._check_in_force()
+
+    def _check_in_force(self) -> None:
+        """A limit holds from when all bidders have it, but for what is out by then."""
+        for stored in self.campaigns:
+            number = stored.number
+            in_force = all(
+                one.alive and one.campaigns[number].revision == stored.revision
+                for one in self.bidders
+            )
+            out = sum(
+                bid.claim.micros
+                for bid in self.bids
+                if bid.claim.campaign == number and bid.price is None and not bid.lost
+            )
+            self.books.set_limit(number, round(stored.campaign.budget * 1e6), out, in_force)
+
+    def _compact(self, chance: random.Random) -> None:
+        bidder = self._living(chance)
+        if bidder is None:
+            return
+        for bid in [one for one in self.bids if one.bidder is bidder and one.price is None][-3:]:
+            price = bid.claim.micros
+            task = bidder.notice("billing", bid.token, price)
+            self.waiting.append(_Waiting("billing", bid, price, task))
+            self._answers()
+        bidder.journal.step()
+        if chance.random() < 0.6:
+            self.real += EXPIRY_SECONDS + 2.0
+            self._tick(chance)
+        bidder.journal.step()
+        self._answers()
+        fails = chance.random() < 0.3
+        moved = bidder.compact(fails=fails)
+        self._note(f"{bidder.name} {'fails' if fails else moved}")
+        if chance.random() < 0.5:  # a start counts files and rows, and a notice is repeated
+            self._check()
+            self._kill(bidder, chance)
+            bidder.start()
+            billed = [bid for bid in self.bids if bid.bidder is bidder and bid.price is not None]
+            self.network += [("billing", bid, bid.price or 0) for bid in billed[-2:]]
 
     # -- what comes of it ---------------------------------------------------------------------
 
@@ -284,6 +386,8 @@ class Schedule:
             bidder.machine.wrong = 0.0
             if not bidder.alive:
                 bidder.start()
+            bidder.poll()
+        self._check_in_force()
         for pause in (1.0, 1.0, 62.0, 62.0, 3_700.0, 3_700.0, 3_700.0, 1.0, 1.0):
             self.real += pause
             self._rest(chance)

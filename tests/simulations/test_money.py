@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulations.money import bidder
 from simulations.money.redis import SimulatedRedis
 from simulations.money.run import fast_folder, run_schedules, run_seed
 
 from kreach.adsystem.bidserver import clock_watch, local_grants
-from kreach.adsystem.ledger import fold, journal
+from kreach.adsystem.ledger import compaction, fold, journal
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import Ledger
-from kreach.adsystem.sharing import fleet_member
+from kreach.adsystem.sharing import fleet_member, recovery
 from kreach.service import steady_clock
 
 SCHEDULES = 1_200  # more by `make soak`
@@ -134,6 +135,75 @@ def give_back_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fleet_member, "_set_aside", lambda budgets, minimum: budgets)
 
 
+def bid_beyond_a_lowered_budget(patch: pytest.MonkeyPatch) -> None:
+    """What was granted is bid, though the budget was lowered since."""
+    take = Account.take
+
+    def generous(self: Account, wanted: int, minimum: int, day: int) -> int:
+        budget = self.budget
+        self.budget = max(budget, self.granted)
+        try:
+            return take(self, wanted, minimum, day)
+        finally:
+            self.budget = budget
+
+    patch.setattr(Account, "take", generous)
+
+
+def forget_files(patch: pytest.MonkeyPatch) -> None:
+    """A start counts live rows only, not those that were moved into files."""
+    patch.setattr(fold, "_fold_files", lambda *_: None)
+
+
+def move_rows_that_may_be_repeated(patch: pytest.MonkeyPatch) -> None:
+    """Rows are moved into files while their notices may still come."""
+    expired = compaction._expired
+    patch.setattr(compaction, "_expired", lambda log, now, *rest: expired(log, now + 1e9, *rest))
+
+
+def delete_before_listing(patch: pytest.MonkeyPatch) -> None:
+    """Rows leave the journal though their file was never listed."""
+    compact = compaction.compact
+
+    def careless(log: Any, *rest: Any) -> int:
+        if not isinstance(log, journal.Journal):  # the one that fails
+            real = next(one for one in bidders if one.folder == rest[0])
+            real.journal.run_now(
+                lambda db: db.execute("DELETE FROM impressions WHERE expires < ?", (rest[3],))
+            )
+        return compact(log, *rest)
+
+    bidders: list[Any] = []
+    start = bidder.SimulatedBidder.start
+
+    def remembered(self: Any) -> None:
+        bidders.append(self)
+        start(self)
+
+    patch.setattr(bidder.SimulatedBidder, "start", remembered)
+    patch.setattr(bidder, "compact", careless)
+
+
+def settle_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A dead bidder's money is free for others while its bids are out."""
+    read = recovery._read_log
+
+    def early(*given: Any, settled: bool) -> Any:
+        return read(*given, settled=True)
+
+    patch.setattr(recovery, "_read_log", early)
+
+
+def recover_without_the_spend(patch: pytest.MonkeyPatch) -> None:
+    """Whoever recovers a log reports its grants, and forgets what was spent by day."""
+    patch.setattr(recovery, "fold_log", lambda *_: fold.Folded())
+
+
+def give_back_what_is_out(patch: pytest.MonkeyPatch) -> None:
+    """A bidder that stops in order gives back money that its bids may cost."""
+    patch.setattr(Account, "used", lambda self: self.spent)
+
+
 # and the seed from which on to look: most schedules do not come near a given mistake
 MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     forget_losses: 30,
@@ -147,6 +217,13 @@ MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     ignore_steps: 0,
     lease_what_others_hold: 0,
     give_back_before_the_commit: 410,
+    bid_beyond_a_lowered_budget: 0,
+    forget_files: 0,
+    move_rows_that_may_be_repeated: 0,
+    delete_before_listing: 0,
+    settle_at_once: 0,
+    recover_without_the_spend: 0,
+    give_back_what_is_out: 0,
 }
 
 

@@ -20,7 +20,7 @@ from kreach.adsystem.ledger.journal import FILE, LOCK, Journal, open_reader
 from kreach.adsystem.ledger.ledger import family_key
 from kreach.adsystem.settings import RedisSettings
 from kreach.adsystem.sharing.own_rows import last_row, rolling_since
-from kreach.adsystem.sharing.redis_client import RedisUnavailable
+from kreach.adsystem.sharing.redis_client import Connect, RedisUnavailable
 from kreach.adsystem.sharing.redis_pool import MAX_MICROS, BudgetStatus, RedisPool, RedisRestarted
 from kreach.adsystem.sharing.row_feed import RowFeed
 from kreach.boundary.money import as_micros
@@ -130,7 +130,15 @@ def recovery_lock(folder: Path, seconds: float) -> Iterator[bool]:
 
 
 def recover_bidder(
-    name: str, folder: Path, settings: RedisSettings, now: float, log: Log, *, settled: bool
+    name: str,
+    folder: Path,
+    settings: RedisSettings,
+    now: float,
+    log: Log,
+    *,
+    settled: bool,
+    connect: Connect | None = None,
+    open_journal: Callable[[Path, Log], Journal] = Journal,
 ) -> None:
     """Report to Redis what the log of a dead bidder holds.
 
@@ -138,10 +146,10 @@ def recover_bidder(
     records that before Redis does. The log is closed while Redis is asked: a bidder that starts
     meanwhile has a later turn, and Redis believes that one.
     """
-    pool = RedisPool(settings, name)
+    pool = RedisPool(settings, name, connect=connect)
     try:
         pool.find_run()  # or the log is left alone
-        journal = Journal(folder, log)
+        journal = open_journal(folder, log)
         try:
             pool.log_id, pool.epoch = journal.id, journal.epoch
             rolling, budgets = _read_log(journal, folder, now, settled=settled)
