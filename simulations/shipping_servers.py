@@ -42,9 +42,15 @@ def object_server_command(host: str, port: int) -> list[str]:
 class NatsServer:
     """A nats-server that can be killed and started again, with what it stored or without."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
+    ) -> None:
         """`prefix`: of its command, to run it in a network namespace."""
-        self._folder, self._host, self._prefix = folder, host, prefix
+        self._folder, self._host, self._prefix, self._options = folder, host, prefix, options
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -57,7 +63,7 @@ class NatsServer:
     def start(self) -> None:
         """Start it, with what it stored."""
         command = [*self._prefix, nats_server_command(), "-a", self._host, "-p", str(self.port)]
-        command += ["-js", "-sd", str(self._folder)]
+        command += ["-js", "-sd", str(self._folder), *self._options]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -76,9 +82,15 @@ class NatsServer:
         self._folder.mkdir()
 
     def signal(self, number: int) -> None:
-        """Hold it up (SIGSTOP) or let it go on (SIGCONT)."""
+        """Hold it up (SIGSTOP, until no thread of it runs) or let it go on (SIGCONT)."""
         assert self._process is not None
         self._process.send_signal(number)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        until = time.monotonic() + 20.0
+        while number == signal.SIGSTOP and not all(map(_is_held, tasks.iterdir())):
+            if time.monotonic() > until:
+                raise RuntimeError("nats-server is not held up")
+            time.sleep(0.005)
 
     def __enter__(self) -> "NatsServer":
         return self
@@ -87,6 +99,10 @@ class NatsServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self.kill()
+
+
+def _is_held(thread: Path) -> bool:
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
 
 
 def _wait_for(host: str, port: int) -> None:

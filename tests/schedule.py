@@ -23,6 +23,7 @@ LONGEST = (
     "packaging",
     "faults/test_kill",
     "simulations/test_money",
+    "simulations/test_deployment",
     "publisher/test_replay",
     "contract/test_draws",
     "adsystem/log/test_truth",

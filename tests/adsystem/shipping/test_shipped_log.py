@@ -298,3 +298,19 @@ def test_a_slow_stream_is_not_waited_for_forever(
     thread.start()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_a_password_is_used_and_never_told(tmp_path: Path, settings: ShippingSettings) -> None:
+    (tmp_path / "nats").mkdir()
+    with NatsServer(tmp_path / "nats", options=("--user", "kreach", "--pass", "open-it")) as server:
+        address = server.url.removeprefix("nats://")
+        right = msgspec.structs.replace(settings, stream=f"nats://kreach:open-it@{address}")
+        stream = open_stream(right, "b1")
+        stream.publish(b"x", "key")
+        stream.close()
+        wrong = msgspec.structs.replace(settings, stream=f"nats://kreach:guess@{address}")
+        made = ShippedJournal(tmp_path / "b1", wrong)
+        assert isinstance(stored(made), NotStored)
+        made.close()
+        assert any(line["event"] == "log not published" for line in made.told)
+        assert "guess" not in str(made.told)

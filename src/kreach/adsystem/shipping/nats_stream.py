@@ -92,8 +92,11 @@ class NatsStream:
         await self._disconnect()
         settings, seconds = self._settings, self._settings.timeout_seconds
         credentials = settings.credentials_file
-        options: dict[str, Any] = {} if credentials is None else {"user_credentials": credentials}
-        self._client = await nats.connect(
+        options: dict[str, Any] = {}
+        if credentials is not None:
+            options["user_credentials"] = str(credentials)
+        self._client = Client()  # first: a connection that fails is closed too
+        await self._client.connect(
             (settings.stream or "").split(","),
             allow_reconnect=False,  # a call that fails connects anew, and reads what is stored
             max_reconnect_attempts=1,
@@ -120,6 +123,7 @@ class NatsStream:
         client, self._client, self._js, self._reader = self._client, None, None, None
         if client is not None:
             await client.close()
+            await asyncio.sleep(0)  # for its transport to end
 
     async def _publish(self, data: bytes, key: str) -> None:
         js = await self._connected()
