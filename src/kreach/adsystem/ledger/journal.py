@@ -191,7 +191,6 @@ class Journal:
 
     def _refuse_copy(self, folder: Path) -> None:
         if is_copy(self._connection):
-            os.close(self._lock)
             raise KreachError(
                 f"store {folder} is a mirror of a bidder on another machine: rebuild the bidder "
                 "with kreach repair bidder"
