@@ -92,7 +92,8 @@ class NatsStream:
         await self._disconnect()
         settings, seconds = self._settings, self._settings.timeout_seconds
         credentials = settings.credentials_file
-        options: dict[str, Any] = {}
+        # fractions of a second work, whatever the types of the library say
+        options: dict[str, Any] = {"connect_timeout": seconds, "reconnect_time_wait": 0.05}
         if credentials is not None:
             options["user_credentials"] = str(credentials)
         self._client = Client()  # first: a connection that fails is closed too
@@ -100,8 +101,6 @@ class NatsStream:
             (settings.stream or "").split(","),
             allow_reconnect=False,  # a call that fails connects anew, and reads what is stored
             max_reconnect_attempts=1,
-            reconnect_time_wait=0.05,
-            connect_timeout=seconds,
             error_cb=_ignore,
             **options,
         )
