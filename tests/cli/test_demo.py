@@ -173,7 +173,7 @@ def test_a_tour_tells_what_happens_with_its_numbers(tmp_path: Path) -> None:
     assert re.search(r"its key: kreach_\w{12}_\w{43}", told)
     assert "Refused (422 and 422)" in told
     assert re.search(r"\d of 3 intervals hold the truth", told)
-    assert max(map(len, out.splitlines())) <= 80
+    assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 80
 
 
 def test_the_address_comes_at_once_and_visitors_keep_coming(tmp_path: Path) -> None:

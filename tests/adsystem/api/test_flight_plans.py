@@ -95,6 +95,8 @@ def test_what_is_missing_or_wrong_is_said_at_its_field(tmp_path: Path) -> None:
             assert "give a budget or people" in (await _errors(client))["budgets"]
             wrong = await _errors(client, cap=0, people=-1, budgets=["x"])
             assert {"cap", "people", "budgets.0"} <= set(wrong)
+            tiny = await _errors(client, people=1e-9, max_cost_per_reach=5e-324, **GIVEN)
+            assert set(tiny) == {"people", "max_cost_per_reach"}
             assert "start is required" in (await _errors(client, people=5))["start"]
             assert "bidders have seen" in (await _errors(client, people=5, **FLIGHT))["requests"]
             seen = await _errors(client, people=5, requests=100)

@@ -55,6 +55,7 @@ Title = Annotated[Text, Field(min_length=1, max_length=MAX_NAME)]
 DealId = Annotated[Text, Field(min_length=1, max_length=256)]
 Numbers = list[Annotated[int, Field(ge=1, le=1_000)]]
 Money = Annotated[float, Field(gt=0, lt=1e12)]
+Amount = Annotated[float, Field(ge=1e-6, lt=1e12)]  # a micro, at least
 Cpm = Annotated[float, Field(ge=0, le=MAX_CPM)]
 
 
@@ -175,13 +176,13 @@ class PlanIn(_In):
     start: Moment | None = None
     end: Moment | None = None
     cap: int = Field(1, ge=1, le=1_000)
-    budgets: list[Annotated[float, Field(ge=1e-6, lt=1e12)]] = Field([], max_length=8)
+    budgets: list[Amount] = Field([], max_length=8)
     people: float | None = Field(None, ge=1, lt=1e12)
     requests: int | None = Field(None, ge=1, le=10**10)
     market_mu: float | None = Field(None, gt=-50, lt=50)
     market_sigma: float | None = Field(None, gt=0, lt=20)
     auction: Literal["second_price", "first_price"] = "second_price"
-    max_cost_per_reach: Money | None = None
+    max_cost_per_reach: Amount | None = None
     group_size: int | None = Field(None, ge=1, le=1_000_000)
     level: float = Field(0.95, ge=0.01, le=0.9999)
     precision: Literal["coarse", "fine"] = "fine"
