@@ -21,6 +21,7 @@ from kreach.boundary.correction import (
     write_corrections,
 )
 from kreach.boundary.times import Window
+from tests.adsystem.access.keyed_reporting import Keyed, bearer, keyed
 from tests.adsystem.api.live_stores import (
     GROUPS,
     KINDS,
@@ -173,6 +174,30 @@ def test_advertisers_see_whole_chapters_under_their_own_names(tmp_path: Path) ->
             mine.together(["spring", "summer"], ReachQuestion(Window.between("2026-11-01", None)))
         with pytest.raises(kr.KreachError, match="no campaign 'spring'"):
             reports.own("bolt").together(["spring", "summer"], ReachQuestion())
+
+
+def test_an_advertiser_s_key_gets_what_the_guard_shows(tmp_path: Path) -> None:
+    asyncio.run(_by_key(tmp_path))
+
+
+async def _by_key(folder: Path) -> None:
+    live = two_campaigns(folder)
+    async with live.open():
+        await sell(live, (6, 10, 30, 34, 54))
+    place = Keyed(live, now=(START + timedelta(days=30)).timestamp(), guard=GUARD)
+    acme, bolt = (bearer(place.add("advertiser", name)[1]) for name in ("acme", "bolt"))
+    question: dict[str, Any] = {"campaign": ["spring", "summer"]}
+    async with keyed(place) as client:
+        answer = await client.get("/v1/reach", params=question, headers=acme)
+        document = answer.json()
+        end = datetime.fromisoformat(document["end"]).timestamp()  # of the last chapter shown
+        check(document, library(live, 1, end), ("spring", "summer"))
+        window = question | {"start": "2026-11-01T00:00:00Z"}
+        answer = await client.get("/v1/reach", params=window, headers=acme)
+        assert answer.status_code == 422
+        assert "shown so far only" in answer.text
+        answer = await client.get("/v1/reach", params=question, headers=bolt)
+        assert answer.status_code == 404
 
 
 def corrections_of(
