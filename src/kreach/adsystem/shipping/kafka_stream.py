@@ -78,9 +78,13 @@ class KafkaStream:
         except (KafkaException, BufferError) as error:
             self._producer = None
             raise _unavailable(error) from None
-        if not outcome or outcome[0] is not None:
-            self._producer = None  # whether it was stored is not known: begin anew
-            raise _unavailable(outcome[0] if outcome else None)
+        if not outcome:
+            self._producer = None  # it may still send it: begin anew
+            raise _unavailable(None)
+        if outcome[0] is not None:  # the message was given up, stored or not
+            if outcome[0].fatal():
+                self._producer = None  # else keep what it has by then: connections, its id
+            raise _unavailable(outcome[0])
 
     def _wait(self, outcome: list[KafkaError | None]) -> None:
         assert self._producer is not None
