@@ -281,6 +281,12 @@ class Schedule:
         bidder = chance.choice(dead)
         if bidder.recover(chance.choice(others).clock()):
             self._note("is recovered")
+        if chance.random() < 0.7:  # it comes back, and what it had out is billed
+            bidder.start()
+            open_bids = [bid for bid in self.bids if bid.bidder is bidder and bid.price is None]
+            for bid in open_bids[-3:]:
+                task = bidder.notice("billing", bid.token, bid.claim.micros)
+                self.waiting.append(_Waiting("billing", bid, bid.claim.micros, task))
 
     def _budget(self, chance: random.Random) -> None:
         """An operator changes a budget; bidders learn of it one after the other."""

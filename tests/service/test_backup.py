@@ -24,7 +24,7 @@ SCHEMAS = {"items": ITEMS}
 
 
 def fill(path: Path, rows: int = 3) -> None:
-    with closing(open_store(path, ITEMS)) as connection:
+    with closing(open_store(path, ITEMS)) as connection, transaction(connection):
         connection.executemany("INSERT INTO items VALUES (?)", [(at,) for at in range(rows)])
 
 

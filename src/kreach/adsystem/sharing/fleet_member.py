@@ -175,6 +175,7 @@ class FleetMember:
         for number, account in bidder.accounts.items():
             self._grants.load(number, account.granted)
         self._exhausted: set[int] = set()
+        self._over: set[int] = set()  # of which Redis has more set aside than a lowered budget
         self._traffic = SharedTraffic()
         self._traffic_position: bytes | None = None
         self._dead = DeadBidders(store, settings, bidder.expiry_seconds, bidder.now, bidder.log)
@@ -321,6 +322,8 @@ class FleetMember:
             campaign = self._bidder.stored_campaigns[number].campaign
             day = account.day_at(now) if campaign.start.timestamp() <= now else None
         idle = idle or self._idle(number, now)
+        # who asks again for what it gave up would have it set aside for ever, and nobody could bid
+        asking = asking and number not in self._over
         status = budget_status(number, account, day, self._bidders, idle=idle, asking=asking)
         self._grants.lower(number, account.granted)
         return status
@@ -347,7 +350,10 @@ class FleetMember:
             apply_day_lease(account, budget.day, lease, leasing=self._leasing)
         short = lease.granted < budget.wanted or lease.day_granted < budget.day_wanted
         (self._exhausted.add if short else self._exhausted.discard)(number)
-        granted = min(lease.granted, budget.wanted)  # the rest is set aside and was not asked for
+        over = lease.allowed < lease.granted or lease.day_allowed < lease.day_granted
+        (self._over.add if over else self._over.discard)(number)
+        # what is beyond was not asked for, or others may hold it since a budget was lowered
+        granted = min(lease.granted, budget.wanted, lease.allowed)
         if granted > account.granted:
             self._grants.raise_to(number, granted)
         elif lease.allowed < account.granted:  # the budget was lowered

@@ -4,7 +4,6 @@ Files are copied beside their place, checked while they are copied, changed by `
 fences what must not happen twice) and only then moved to their place.
 """
 
-import hmac
 import shutil
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -35,7 +34,7 @@ def check_backup(
             f"backup {folder} is of the {manifest.side}'s side and the settings are of the "
             f"{side}'s: the two are never mixed"
         )
-    if digest is not None and not hmac.compare_digest(manifest.digest(), digest.strip().lower()):
+    if digest is not None and manifest.digest() != digest.strip().lower():
         raise KreachError.rule("digest", f"be that of the backup ({manifest.digest()})", digest)
     for file in manifest.files:
         if file.store is None:
