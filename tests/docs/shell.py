@@ -30,12 +30,17 @@ NOT_RUN = {
     r"^kreach (panel|measure .*--panel) ": "needs who saw what; tests/cli/test_panel.py runs it",
     r"^kreach (evaluate|tradeoff) ": "takes minutes; tests/cli/test_studies.py runs it on little",
     r"^kreach measure .*--engine spark": "starts Spark; tests/contract runs it on every engine",
+    r"^kreach measure .*--engine \w+://": "needs a database; tests/contract starts them",
+    r"^kreach measure .*--counts": "needs counts; tests/contract/test_count_queries.py runs it",
     r"^kreach jobs .*(--last|\[)": "needs a bidder's store; tests/cli/test_jobs.py runs it",
     r"^kreach keys (rotate|revoke) ": "needs the id of a key; tests/adsystem/access runs it",
     r"^kreach keys limit ": "needs a store with keys; tests/adsystem/access runs it",
     r"^kreach groups audience ": "needs people who match; tests/publisher/test_audience_file.py"
     " runs it",
     r"^kreach (backup|restore|settle|migrate) ": "needs stores; tests/cli/test_backup.py runs it",
+    r"^kreach repair bidder ": "needs a stream; tests/adsystem/sharing/test_rebuilt_bidder.py does"
+    " what it does",
+    r"^kreach log sql ": "writes a file; tests/contract/test_count_queries.py compares queries",
     r"^kreach groups apply ": "needs who saw what; tests/cli/test_groups_apply.py runs it",
     r"^kreach groups renew ": "needs an older build; tests/cli/test_groups_renew.py runs it",
     r"^curl ": "needs a running service; tests/adsystem/api and the browser tests ask it",

@@ -26,6 +26,7 @@ _ANSWERS: tuple[type, ...] = (
     report.Readiness,
     report.SeriesDocument,
     report.SuppressionList,
+    report.ViewerInfo,
 )
 
 
