@@ -292,7 +292,10 @@ def test_watching_reads_a_growing_log_until_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "groups.csv").write_text("group,size\na,20\n")
     command = [sys.executable, "-m", "kreach", "measure", "--groups", str(tmp_path / "groups.csv")]
     command += ["--impressions", str(log), "--cap", "1", "--campaign", "summer", "--watch", "0.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    signal.signal(signal.SIGINT, before)
+    with watching:
         assert watching.stdout is not None
         first = json.loads(watching.stdout.readline())
         assert first["impressions"] == 0  # the campaign may begin later

@@ -720,7 +720,7 @@ class CatalogueList(Document, frozen=True, kw_only=True):
     audiences: tuple[str, ...]
     currency: str
     visible: tuple[VisiblePeople, ...] = ()
-    crossed: Crossed | None = None
+    crossed: MayWithhold[Crossed] = None
 
 
 class Suppression(Document, frozen=True, kw_only=True):
