@@ -159,6 +159,20 @@ def test_a_slow_query_is_sent_less_often(seconds: float, most: int) -> None:
     assert 2 <= fake.requests[A] <= most
 
 
+def test_one_slow_answer_does_not_leave_a_page_old() -> None:
+    async def work(fake: FakeReporting) -> None:
+        await fake.advance(6.0, A)
+        fake.seconds = 8.0
+        before = fake.requests[A]
+        while fake.requests[A] == before:
+            await fake.advance(0.5, A)
+        fake.seconds, before = 0.0, fake.requests[A]
+        await fake.advance(4.0, A)
+        assert fake.requests[A] > before
+
+    run(work)
+
+
 def test_many_queries_stay_within_the_limit_of_a_key() -> None:
     many = [Query(f"/{at}", dict) for at in range(60)]
 

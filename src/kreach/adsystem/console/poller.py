@@ -98,6 +98,7 @@ class _Entry:
     due: float = 0.0
     in_flight: bool = False
     asked_at: float = 0.0
+    seconds: float = inf  # that the last answer took
     refresh: bool = False  # ask again as soon as the request in flight is answered
 
 
@@ -188,7 +189,9 @@ class Poller:
             entry.in_flight = False
             now = self._clock()
             leased = sum(now <= other.leased_until for other in self._entries.values())
-            slow = (now - started) * max(leased / _DUTY, 1.0 / _DUTY_OF_ONE)
+            usual = min(now - started, entry.seconds)  # one slow answer may be a hiccup
+            entry.seconds = now - started
+            slow = usual * max(leased / _DUTY, 1.0 / _DUTY_OF_ONE)
             apart = max(self._every, leased * _GAP_SECONDS, min(slow, most))
             spent = now - started if most == inf else 0.0
             entry.due = now + (0.0 if entry.refresh else max(apart - spent, wait))
