@@ -44,7 +44,7 @@ def build(folder: Path, strategy: str = "random") -> Path:
         FROM range({ROWS}) t(i)""",
     )
     out = folder / "groups"
-    options = BuildOptions(visits, 5, strategy, out, knowledge="none", partitions=2)
+    options = BuildOptions(visits, 5, strategy, out, knowledge="none", partitions=2, seed=1)
     build_groups(options, NOW, lambda _: None)
     return out
 

@@ -127,7 +127,8 @@ class ClickHouseEngine(WarehouseEngine):
 def _connected(**options: Any) -> Any:
     import clickhouse_connect  # noqa: PLC0415 - an extra
 
-    logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())  # errors say it
+    for name in ("clickhouse_connect", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors say it
 
     return clickhouse_connect.get_client(
         **options, autogenerate_session_id=True, connect_timeout=10, query_limit=0

@@ -278,7 +278,7 @@ class Summary(Document, frozen=True, kw_only=True):
     budget_left_micros: MayWithhold[int]
     budget_left: MayWithhold[float]
     delivery: str = "running"
-    delivery_reason: str | None = None
+    delivery_reason: MayWithhold[str] = None
     not_bidding: str | None = None
     as_of: str | None = None
     catalogue: str | None = None
