@@ -62,7 +62,7 @@ class _ComparePage:
 
     def _add_results(self) -> None:
         with box("k-live"):
-            self._facts = Text("", "p", "k-sub", name="facts")
+            self._facts = Text("", "p", "k-sub k-line", name="facts")
             self._notes = Notes()
         with box("k-tiles k-live"):
             self._together = Tile("People reached together")
@@ -72,7 +72,7 @@ class _ComparePage:
             self._capped = Tile("Impressions within the cap")
         with box("k-grid k-live"):
             with card("One campaign or several"):
-                self._bars_text = Text("", "p", "k-sub")
+                self._bars_text = Text("", "p", "k-sub k-line")
                 label = "Reached by one campaign only, and by two or more"
                 self._bars = Chart(label, "k-chart", "one or several")
             self._add_steps()
