@@ -123,9 +123,9 @@ def _show_series(console: Any, document: "SeriesDocument") -> None:
             columns.setdefault(name, []).append(cell)
     title = f"By {document.by}, cap {document.reports[0].cap} (reach does not add up over periods)"
     table = _series_table(title, columns)
-    for least_needed in ("1+", "freq.", "2+"):
+    for optional_column in ("1+", "freq.", "2+"):
         if console.measure(table).maximum > console.width:
-            columns.pop(least_needed, None)
+            columns.pop(optional_column, None)
             table = _series_table(title, columns)
     console.print(table)
     console.print("shown: impressions; columns after reach: to date\n")
