@@ -55,9 +55,16 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Objects of DuckDB that are never collected are reported as leaks at the end."""
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Objects of DuckDB that are never collected are reported as leaks at the end.
+
+    The names of failed tests come last: a CI that shows only the end of its output shows them.
+    """
     gc.unfreeze()
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(config, "workerinput"):
+        for report in (*terminal.getreports("failed"), *terminal.getreports("error")):
+            terminal.write_line(f"{report.outcome.upper()} {report.nodeid}")
 
 
 @pytest.hookimpl(tryfirst=True)
