@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["Displayed", "Tabular"]
+__all__ = ["Displayed", "HasDocument", "Tabular"]
 
 
 class Displayed:
@@ -50,3 +50,23 @@ class Tabular(Displayed):
     def to_arrow(self) -> "pyarrow.Table":
         """The rows as a PyArrow Table."""
         return arrow_table(self._columns())
+
+
+class HasDocument(Tabular):
+    """A report that is written, shown and tabulated as its document."""
+
+    __slots__ = ()
+
+    def document(self, level: float = 0.95) -> Tabular:
+        """The report as a struct with intervals at a level."""
+        raise NotImplementedError
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The report as plain values, as `kreach measure --json` prints it."""
+        return self.document(level).to_dict()
+
+    def _columns(self) -> Columns:
+        return self.document()._columns()
+
+    def _display(self) -> Table:
+        return self.document()._display()

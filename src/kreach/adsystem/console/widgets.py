@@ -174,7 +174,7 @@ class Panel:
 
     def __init__(self, name: str = "") -> None:
         with box("k-card", name="loading") as self._loading:
-            self._loading.props["aria-label"] = "loading"
+            self._loading.props.update({"role": "status", "aria-label": "loading"})
             for width in (92, 70, 84):
                 box("k-skeleton").style(f"width: {width}%")
         self._empty = EmptyState(name=name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from kreach.adsystem.reports.measure import measure_exposure, model_info
 from kreach.adsystem.reports.window import RELEASED, as_caps, groups_with_model
 from kreach.boundary.times import Window, iso_optional
 from kreach.boundary.visit_model import VisitModel
-from kreach.display.objects import Tabular
-from kreach.display.table import Columns, Table
+from kreach.display.objects import HasDocument
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
@@ -35,7 +34,7 @@ _ALL = (0,)  # the one part
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BySegment(Tabular):
+class BySegment(HasDocument):
     """Reports of segments at several caps; at each cap they add up to that of the whole.
 
     >>> import kreach as kr
@@ -84,16 +83,6 @@ class BySegment(Tabular):
                 for name, reports in self.segments.items()
             ),
         )
-
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The report as plain values, as `kreach measure --json` prints it."""
-        return self.document(level).to_dict()
-
-    def _columns(self) -> Columns:
-        return self.document()._columns()
-
-    def _display(self) -> Table:
-        return self.document()._display()
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Reach of each segment at the first cap, with intervals."""

@@ -21,8 +21,7 @@ from kreach.adsystem.reports.window import RELEASED, as_caps, groups_with_model
 from kreach.boundary.checks import as_probability
 from kreach.boundary.times import Window, iso_optional
 from kreach.boundary.visit_model import VisitModel
-from kreach.display.objects import Tabular
-from kreach.display.table import Columns, Table
+from kreach.display.objects import HasDocument
 from kreach.errors import KreachError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _MAX_FREQUENCY = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CombinedReports(Tabular):
+class CombinedReports(HasDocument):
     """Parts of a log together, at several caps, from one scan.
 
     >>> import kreach as kr
@@ -86,16 +85,6 @@ class CombinedReports(Tabular):
             ),
             **combined_document(parts, self.caps, level),
         )
-
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The report as plain values, as `kreach measure --json` prints it."""
-        return self.document(level).to_dict()
-
-    def _columns(self) -> Columns:
-        return self.document()._columns()
-
-    def _display(self) -> Table:
-        return self.document()._display()
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """For each part: whom only it reached, and whom another part reached as well."""

@@ -7,7 +7,7 @@ with the cumulative reports beside those of its periods.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from kreach.adsystem.log.counts import WindowCounts, count_files
 from kreach.adsystem.log.impression_log import SLOTS_AT_ONCE, ImpressionLog
@@ -20,8 +20,7 @@ from kreach.adsystem.reports.report import ReachDocument, SeriesDocument, Series
 from kreach.boundary.checks import as_whole_number
 from kreach.boundary.times import Window, iso_optional, iso_text
 from kreach.boundary.visit_model import VisitModel
-from kreach.display.objects import Tabular
-from kreach.display.table import Columns, Table
+from kreach.display.objects import HasDocument
 from kreach.errors import KreachError
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ RELEASED = "released"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WindowReport(Tabular):
+class WindowReport(HasDocument):
     """Reach of a campaign in one window, at several caps, from one pass over the log.
 
     `rejected` counts rows that could not count, by reason; a reason is missing where it was not
@@ -91,16 +90,6 @@ class WindowReport(Tabular):
             reports=cap_reports(self.reports, level),
         )
 
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The report as plain values, as `kreach measure --json` prints it."""
-        return self.document(level).to_dict()
-
-    def _columns(self) -> Columns:
-        return self.document()._columns()
-
-    def _display(self) -> Table:
-        return self.document()._display()
-
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Reach by cap, with intervals."""
         return self.document().plot(ax)
@@ -127,7 +116,7 @@ class Period:
 
 
 @dataclass(frozen=True, repr=False)
-class SeriesReport(Tabular):
+class SeriesReport(HasDocument):
     """Reach period by period. `whole` is the report of the whole window.
 
     >>> import kreach as kr
@@ -161,16 +150,6 @@ class SeriesReport(Tabular):
                 if period.window.start is not None and period.window.end is not None
             ),
         )
-
-    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The report as plain values, as `kreach measure --json` prints it."""
-        return self.document(level).to_dict()
-
-    def _columns(self) -> Columns:
-        return self.document()._columns()
-
-    def _display(self) -> Table:
-        return self.document()._display()
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Reach to date with its interval, and each period's own reach as bars."""
