@@ -23,6 +23,7 @@ from kreach.boundary.files import write_catalogue
 from kreach.service.clock import SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from tests.adsystem.bidserver.sample_bidders import settled
 from tests.adsystem.ledger.sample_journals import all_rows
 from tests.faults.service_processes import (
     GROUPS,
@@ -118,7 +119,7 @@ class InProcessBidder:
 
     async def settled(self) -> None:
         """Let every task have its turn: money is granted, campaigns wake, bids expire."""
-        await asyncio.sleep(0.3)
+        await settled(self.state)
 
     async def ask(self, path: str, body: bytes | None = None) -> Reply:
         """One request, straight to the application."""

@@ -1,6 +1,5 @@
 """A store with a running bidder, whose clock the test sets, and reporting on it."""
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -29,6 +28,7 @@ from kreach.numeric.types import IntArray
 from kreach.service.clock import FollowingClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from tests.adsystem.bidserver.sample_bidders import settled
 
 START = datetime(2026, 11, 1, tzinfo=UTC)  # a Sunday
 END = START + timedelta(days=30)
@@ -118,7 +118,7 @@ class LiveStore:
         self._site = bidder_app(state, Metrics("bidder"))
         await state.start()
         self.state = state
-        await asyncio.sleep(0.3)  # money is granted, campaigns wake
+        await settled(state)
         try:
             yield self
         finally:

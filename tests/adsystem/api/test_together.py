@@ -31,6 +31,7 @@ from tests.adsystem.api.live_stores import (
     make_catalogue,
     reporting,
 )
+from tests.adsystem.bidserver.sample_bidders import settled
 from tests.adsystem.report_services import chapter_reports, noisy_reports, open_reports
 
 NAMES = ("acme.spring", "acme.summer")
@@ -42,7 +43,7 @@ async def sell(live: LiveStore, hours: tuple[int, ...] = (6, 30, 54)) -> None:
     generator = np.random.default_rng(11)
     for at in hours:
         live.now = (START + timedelta(hours=at)).timestamp()
-        await asyncio.sleep(0.3)  # flights begin and end
+        await settled(live.state)  # flights begin and end
         assert await live.sell(generator.integers(0, GROUPS, 40).tolist()) == 40
         if at == hours[0]:
             live.compact()
