@@ -16,10 +16,12 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from kreach.lab.processes import StartWatch
 
 USER = 65532
 BIDDER, CONSOLE = 18402, 18400
@@ -53,16 +55,16 @@ def main(archive: Path) -> None:
         report = json.loads(measured)["reports"][0]
         assert abs(report["reach"] - 200 * (1 - 0.95**6)) < 1e-6, report  # 6 in each group of 20
         done(f"kreach measure: reach {report['reach']:.1f}")
-        with image.serving(data, "serve", "bidder", "--config", "kreach.toml") as ended:
-            wait_for(f"http://127.0.0.1:{BIDDER}/healthz", ended)
-            wait_for(f"http://127.0.0.1:{BIDDER}/readyz", ended)
+        with image.serving(data, "serve", "bidder", "--config", "kreach.toml") as process:
+            wait_for(f"http://127.0.0.1:{BIDDER}/healthz", process)
+            wait_for(f"http://127.0.0.1:{BIDDER}/readyz", process)
         done("kreach serve bidder: healthy, ready, stopped by SIGTERM")
         demo = ("demo", "--host", "0.0.0.0", "--port", str(CONSOLE))
         with image.serving(
             image.data("demo"), *demo, "--people", "1000", "--minutes", "2"
-        ) as ended:
-            wait_for(f"http://127.0.0.1:{CONSOLE}/readyz", ended)
-            assert b"kreach" in wait_for(f"http://127.0.0.1:{CONSOLE}/", ended)
+        ) as process:
+            wait_for(f"http://127.0.0.1:{CONSOLE}/readyz", process)
+            assert b"kreach" in wait_for(f"http://127.0.0.1:{CONSOLE}/", process)
         done("kreach demo: the console answers")
 
 
@@ -105,21 +107,26 @@ class Image:
         """The output of a command of the image."""
         with self._container(data, arguments) as command:
             ended = subprocess.run(
-                command, check=False, capture_output=True, text=True, timeout=300, cwd=self._bundle
+                command,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=1_800,
+                cwd=self._bundle,
             )
         assert ended.returncode == 0, f"{arguments}: {ended.stdout}{ended.stderr}"
         return ended.stdout
 
     @contextmanager
-    def serving(self, data: Path, *arguments: str) -> Iterator[Callable[[], object]]:
-        """A service of the image, which SIGTERM ends. Yields what says whether it has ended."""
+    def serving(self, data: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A service of the image, which SIGTERM ends."""
         output = self._folder / "output"
         with self._container(data, arguments) as command, output.open("wb") as file:
             process = subprocess.Popen(command, cwd=self._bundle, stdout=file, stderr=file)
             try:
-                yield process.poll
+                yield process
                 process.send_signal(signal.SIGTERM)  # runc passes it on
-                code = process.wait(60)
+                code = process.wait(300)
             except BaseException:
                 sys.stderr.write(output.read_text(errors="replace")[-3_000:])
                 raise
@@ -178,18 +185,18 @@ def write_inputs(data: Path) -> None:
     (data / "impressions.csv").write_text("\n".join(["campaign,group,ts", *shown]) + "\n")
 
 
-def wait_for(address: str, ended: Callable[[], object], seconds: float = 300.0) -> bytes:
-    """The body, as soon as the answer is 200."""
-    end = time.monotonic() + seconds
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> bytes:
+    """The body, as soon as the answer is 200; waits as long as the container works for it."""
+    watch = StartWatch(process.pid)
     while True:
         try:
             with urllib.request.urlopen(address, timeout=5) as answer:
                 body: bytes = answer.read()
                 return body
         except (urllib.error.URLError, OSError) as error:
-            if ended() is not None or time.monotonic() > end:
+            if process.poll() is not None or watch.is_over():
                 raise RuntimeError(f"{address} does not answer") from error
-            time.sleep(0.2)
+            time.sleep(0.5)
 
 
 def done(what: str) -> None:
