@@ -17,7 +17,7 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.files import write_catalogue, write_groups
 from kreach.errors import KreachError
 from kreach.service.config import load_settings
-from tests.adsystem.bidserver.sample_stores import sample_catalogue
+from tests.adsystem.bidserver.sample_bidders import sample_catalogue
 from tests.cli.command import kreach
 
 DIGEST = "ab" * 32

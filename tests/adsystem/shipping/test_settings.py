@@ -14,7 +14,7 @@ from kreach.adsystem.shipping.stream import open_stream
 from kreach.boundary.files import write_catalogue
 from kreach.errors import KreachError
 from kreach.service.config import load_settings
-from tests.adsystem.bidserver.sample_stores import sample_catalogue
+from tests.adsystem.bidserver.sample_bidders import sample_catalogue
 from tests.cli.command import kreach
 
 BOTH: dict[str, Any] = {"stream": "nats://10.0.0.7:4222", "files": "s3://bucket/log"}

@@ -127,9 +127,7 @@ class FileStore:
         """Raise what keeps this store from being read."""
         self.list_names("bidders")
         if self._folder is not None and not os.access(self._folder, os.W_OK):
-            raise KreachError.rule(
-                self._argument, "be a folder that can be written", str(self._folder)
-            )
+            raise KreachError.rule("files", "be a folder that can be written", str(self._folder))
 
 
 def _first_line(error: Exception) -> str:
