@@ -20,6 +20,7 @@ test: .venv/ready
 	@$(SHELL) tools/find_postgres.sh
 	@$(SHELL) tools/find_nats.sh
 	@$(SHELL) tools/find_promtool.sh
+	@$(SHELL) tools/find_systemd.sh
 	$(RUN)pytest $(SPREAD)
 
 # Everything that starts no JVM, browser, Redis or other process.
@@ -54,6 +55,7 @@ image: $(UV)
 # The image is built and run; manifests, units, rules and the dashboard are tested.
 deploy-check: .venv/ready image
 	@$(SHELL) tools/find_promtool.sh
+	@$(SHELL) tools/find_systemd.sh
 	$(RUN)python deploy/image/smoke.py dist/kreach-image.tar
 	$(RUN)pytest tests/deploy
 

@@ -5,7 +5,8 @@ Run it by `python -m simulations.deployment`.
 Two bidders on machines of their own; Redis, NATS, an object store and reporting on a third. An
 exchange outside trades with the bidders, and writes down what was acknowledged. A bidder, the
 stream and reporting are killed under load; then one bidder's machine dies and its disk is lost.
-What reporting says was spent must be what the exchange was told, to the micro.
+What reporting says was spent must be what the exchange was told, to the micro, and it must measure
+as many impressions. No machine has a catalogue: each fetches what was pushed to the object store.
 
 Machines are network namespaces where this process may make them, else loopback addresses.
 """
@@ -82,6 +83,10 @@ class TradingRecord:
                 total[notice.campaign] += notice.micros
         return dict(total)
 
+    def impressions(self) -> dict[str, int]:
+        """Notices that were acknowledged, by campaign."""
+        return dict(Counter(each.campaign for each in self.notices if each.status == 200))
+
     @property
     def acknowledged(self) -> int:
         """Notices that were answered with 200."""
@@ -109,6 +114,7 @@ class Deployment:
             NatsServer(self._folder(hub, "nats"), hub.address, hub.prefix)
         )
         self._start_files(hub)
+        self._release = self._push_catalogue(hub)
         self.services: dict[str, ServiceProcess] = {}
         for name in ("b1", "b2"):
             self.configure(name)
@@ -128,6 +134,38 @@ class Deployment:
         self.files_url = f"http://{hub.address}:{self._ports['files']}"
         until(lambda: self._outside("PUT", f"{self.files_url}/{BUCKET}")[0] == 200, "bucket")
 
+    def _push_catalogue(self, hub: Machine) -> str:
+        """`kreach catalogues push` of a publisher's release. Returns its address."""
+        ids = tuple(f"g{j:03d}" for j in range(GROUPS))
+        released = datetime(2026, 1, 1, tzinfo=UTC)
+        catalogue = Catalogue("v1", released, GROUP_SIZE, ids, np.full(GROUPS, GROUP_SIZE))
+        folder = hub.root / "delivered"
+        write_catalogue(catalogue, folder / "release")
+        config = folder / "push.toml"
+        options = [f"{key} = {json.dumps(value)}" for key, value in self._options().items()]
+        config.write_text("\n".join(["[releases.options]", *options]) + "\n")
+        to = ("--to", f"s3://{BUCKET}/releases", "--config", str(config), "--json")
+        answer = self._kreach(hub, "catalogues", "push", str(folder / "release"), *to)
+        return str(answer["address"])
+
+    def _options(self) -> dict[str, str]:
+        return {"endpoint": self.files_url, "region": "us-east-1", "allow_http": "true"}
+
+    @staticmethod
+    def _kreach(machine: Machine, *arguments: str) -> dict[str, Any]:
+        """The answer of a command on a machine."""
+        done = subprocess.run(
+            [*machine.prefix, sys.executable, "-m", "kreach", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | KEYS,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
     @staticmethod
     def _outside(method: str, address: str) -> tuple[int, str]:
         done = subprocess.run(
@@ -142,14 +180,11 @@ class Deployment:
         return self.machines["hub" if service == "reporting" else service]
 
     def configure(self, service: str) -> None:
-        """Install a machine anew: settings and the publisher's release, nothing else."""
+        """Install a machine anew: settings, nothing else."""
         machine = self.machine_of(service)
-        ids = tuple(f"g{j:03d}" for j in range(GROUPS))
-        released = datetime(2026, 1, 1, tzinfo=UTC)
-        catalogue = Catalogue("v1", released, GROUP_SIZE, ids, np.full(GROUPS, GROUP_SIZE))
-        write_catalogue(catalogue, machine.root / "release")
         sections: dict[str, dict[str, Any]] = {
-            "adsystem": {"store": "store", "catalogues": ["release"]},
+            "adsystem": {"store": "store"},
+            "releases": {"catalogues": [self._release]},
             "redis": {"url": self.redis.url, "bidders": ["b1", "b2"]},
             "shipping": {
                 "stream": self.nats.url,
@@ -177,9 +212,8 @@ class Deployment:
         for section, values in sections.items():
             lines.append(f"[{section}]")
             lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        options = {"endpoint": self.files_url, "region": "us-east-1", "allow_http": "true"}
         lines += ["[shipping.files_options]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in options.items()]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in self._options().items()]
         self._config(service).write_text("\n".join(lines) + "\n")
 
     def _config(self, service: str) -> Path:
@@ -202,19 +236,10 @@ class Deployment:
 
     def repair(self, bidder: str) -> dict[str, Any]:
         """`kreach repair bidder` on the bidder's machine."""
-        machine = self.machine_of(bidder)
-        command = ["-m", "kreach", "repair", "bidder", "--config", str(self._config(bidder))]
-        done = subprocess.run(
-            [*machine.prefix, sys.executable, *command, "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | KEYS,
+        config = str(self._config(bidder))
+        return self._kreach(
+            self.machine_of(bidder), "repair", "bidder", "--config", config, "--json"
         )
-        if done.returncode:
-            raise RuntimeError(done.stdout + done.stderr)
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
 
     def close(self) -> None:
         """End all processes."""
@@ -267,6 +292,15 @@ class Deployment:
             for one in answer["campaigns"]
             if one["status"]["spend_micros"]
         }
+
+    def measured(self) -> dict[str, int]:
+        """The impressions of which reporting measures the reach, by campaign."""
+        found = {}
+        for name in self.budgets:
+            status, answer = self.ask("GET", f"/v1/campaigns/{name}/reach?cap=1")
+            if status == 200 and answer["reports"][0]["reach"] > 0.0:
+                found[name] = answer["impressions"]
+        return found
 
     def sources(self) -> dict[str, Any]:
         """How fresh reporting says it is, by bidder."""
@@ -456,6 +490,8 @@ def run_deployment(root: Path, *, requests: int, namespaces: bool) -> dict[str, 
             "answers": {str(status): count for status, count in sorted(record.answers.items())},
             "spend_micros": record.spend(),
             "reported_micros": system.reported(),
+            "impressions": record.impressions(),
+            "measured_impressions": system.measured(),
             "budgets": budgets,
             "rebuilt_impressions": rebuilt["impressions"],
             "sources": system.sources(),
@@ -476,6 +512,8 @@ def main() -> None:
     print(json.dumps(found, indent=2))
     if found["spend_micros"] != found["reported_micros"]:
         sys.exit("reporting does not agree with the exchange")
+    if found["impressions"] != found["measured_impressions"]:
+        sys.exit("reporting measures other impressions than the exchange was told")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Each can be killed and started again with what it stored. The object store is mo
 door in front of it can answer with errors or not at all.
 """
 
+import asyncio
 import shutil
 import signal
 import socket
@@ -15,11 +16,19 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import nats
+
 from kreach.errors import KreachError
 from simulations.environments import program
 from simulations.fleet import free_port
 
-__all__ = ["NatsServer", "ObjectServer", "nats_server_command", "object_server_command"]
+__all__ = [
+    "NatsCluster",
+    "NatsServer",
+    "ObjectServer",
+    "nats_server_command",
+    "object_server_command",
+]
 
 BUCKET = "kreach-log"
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
@@ -99,6 +108,50 @@ class NatsServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self.kill()
+
+
+class NatsCluster:
+    """Three servers that hold a copy each of a stream with `replicas = 3`."""
+
+    def __init__(self, folder: Path) -> None:
+        ports = [free_port() for _ in range(3)]
+        routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
+        self.servers: dict[str, NatsServer] = {}
+        try:
+            for name, port in zip("abc", ports, strict=True):
+                place = folder / name
+                place.mkdir()
+                cluster = ("-cluster", f"nats://127.0.0.1:{port}", "-cluster_name", "log")
+                options = ("-n", name, *cluster, "-routes", routes)
+                self.servers[name] = NatsServer(place, options=options)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    @property
+    def url(self) -> str:
+        """Where they are: for `stream` of `[shipping]`."""
+        return ",".join(server.url for server in self.servers.values())
+
+    def leader(self, stream: str) -> str:
+        """The server that a stream is written to."""
+        return asyncio.run(self._leader(stream))
+
+    async def _leader(self, stream: str) -> str:
+        client = await nats.connect(self.url.split(","))
+        try:
+            info = await client.jetstream().stream_info(stream)
+        finally:
+            await client.close()
+        assert info.cluster is not None
+        return str(info.cluster.leader)
+
+    def __enter__(self) -> "NatsCluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers.values():
+            server.__exit__()
 
 
 def _is_held(thread: Path) -> bool:

@@ -6,7 +6,7 @@
 set -eu
 uv=$1 source=$2 prefix=$3
 shift 3
-[ $# -gt 0 ] || set -- console dp otel redis
+[ $# -gt 0 ] || set -- console dp nats object-store otel redis
 extras=""
 for extra in "$@"; do extras="$extras --extra $extra"; done
 work=$(mktemp -d)
@@ -18,9 +18,15 @@ site="$prefix/lib/python3.11/site-packages"
     --output-file "$work/requirements.txt" > /dev/null
 "$uv" build --quiet --wheel --out-dir "$work/wheel" "$source"
 mkdir -p "$site" "$prefix/bin"
-for what in "--require-hashes --requirements $work/requirements.txt" "--no-deps $work/wheel/kreach-*.whl"; do
+# nkeys, of the extra nats, has no wheel: it is plain Python, built here. Everything else must have one.
+awk -v work="$work" 'NR == 1 || /^[a-z]/ { out = work (/^nkeys==/ ? "/sources.txt" : "/wheels.txt") } { print > out }' \
+    "$work/requirements.txt"
+set -- "--only-binary :all: --require-hashes --requirements $work/wheels.txt" \
+    "--only-binary :all: --no-deps $work/wheel/kreach-*.whl"
+[ ! -e "$work/sources.txt" ] || set -- "$@" "--no-deps --require-hashes --requirements $work/sources.txt"
+for what in "$@"; do
     # shellcheck disable=SC2086
-    "$uv" pip install --quiet --no-config --link-mode copy --only-binary :all: \
+    "$uv" pip install --quiet --no-config --link-mode copy \
         --python-version 3.11 --python-platform "$(uname -m)-manylinux_2_36" --target "$site" $what
 done
 

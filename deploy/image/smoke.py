@@ -10,16 +10,20 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from kreach.lab.processes import StartWatch
 
 USER = 65532
 BIDDER, CONSOLE = 18402, 18400
@@ -53,16 +57,16 @@ def main(archive: Path) -> None:
         report = json.loads(measured)["reports"][0]
         assert abs(report["reach"] - 200 * (1 - 0.95**6)) < 1e-6, report  # 6 in each group of 20
         done(f"kreach measure: reach {report['reach']:.1f}")
-        with image.serving(data, "serve", "bidder", "--config", "kreach.toml") as ended:
-            wait_for(f"http://127.0.0.1:{BIDDER}/healthz", ended)
-            wait_for(f"http://127.0.0.1:{BIDDER}/readyz", ended)
+        with image.serving(data, "serve", "bidder", "--config", "kreach.toml") as process:
+            wait_for(f"http://127.0.0.1:{BIDDER}/healthz", process)
+            wait_for(f"http://127.0.0.1:{BIDDER}/readyz", process)
         done("kreach serve bidder: healthy, ready, stopped by SIGTERM")
         demo = ("demo", "--host", "0.0.0.0", "--port", str(CONSOLE))
         with image.serving(
             image.data("demo"), *demo, "--people", "1000", "--minutes", "2"
-        ) as ended:
-            wait_for(f"http://127.0.0.1:{CONSOLE}/readyz", ended)
-            assert b"kreach" in wait_for(f"http://127.0.0.1:{CONSOLE}/", ended)
+        ) as process:
+            wait_for(f"http://127.0.0.1:{CONSOLE}/readyz", process)
+            assert b"kreach" in wait_for(f"http://127.0.0.1:{CONSOLE}/", process)
         done("kreach demo: the console answers")
 
 
@@ -101,25 +105,30 @@ class Image:
             os.chown(folder, USER, USER)
         return folder
 
-    def run(self, data: Path, *arguments: str) -> str:
+    def run(
+        self, data: Path, *arguments: str, setting: "Setting | None" = None, seconds: float = 1_800
+    ) -> str:
         """The output of a command of the image."""
-        with self._container(data, arguments) as command:
+        with self._container(setting or Setting({"/data": data}), arguments) as command:
             ended = subprocess.run(
-                command, check=False, capture_output=True, text=True, timeout=300, cwd=self._bundle
+                command, check=False, capture_output=True, text=True, timeout=seconds
             )
         assert ended.returncode == 0, f"{arguments}: {ended.stdout}{ended.stderr}"
         return ended.stdout
 
     @contextmanager
-    def serving(self, data: Path, *arguments: str) -> Iterator[Callable[[], object]]:
-        """A service of the image, which SIGTERM ends. Yields what says whether it has ended."""
-        output = self._folder / "output"
-        with self._container(data, arguments) as command, output.open("wb") as file:
-            process = subprocess.Popen(command, cwd=self._bundle, stdout=file, stderr=file)
+    def serving(
+        self, data: Path, *arguments: str, setting: "Setting | None" = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A service of the image, which SIGTERM ends."""
+        output = self._folder / f"output-{self._count}"
+        setting = setting or Setting({"/data": data})
+        with self._container(setting, arguments) as command, output.open("wb") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file)
             try:
-                yield process.poll
+                yield process
                 process.send_signal(signal.SIGTERM)  # runc passes it on
-                code = process.wait(60)
+                code = process.wait(300)
             except BaseException:
                 sys.stderr.write(output.read_text(errors="replace")[-3_000:])
                 raise
@@ -130,37 +139,52 @@ class Image:
         assert code == 0, f"{arguments} ended with {code}: {output.read_text()[-3_000:]}"
 
     @contextmanager
-    def _container(self, data: Path, arguments: tuple[str, ...]) -> Iterator[list[str]]:
+    def _container(self, setting: "Setting", arguments: Sequence[str]) -> Iterator[list[str]]:
         self._count += 1
         name = f"kreach-smoke-{os.getpid()}-{self._count}"
-        config = self._hardened(data, arguments)
-        (self._bundle / "config.json").write_text(json.dumps(config))
+        bundle = self._folder / name
+        bundle.mkdir()
+        (bundle / "config.json").write_text(json.dumps(self._hardened(setting, arguments)))
         runtime = ["runc", "--root", str(self._folder / "runc")]
         try:
-            yield [*runtime, "run", name]
+            yield [*runtime, "run", "--bundle", str(bundle), name]
         finally:
             subprocess.run([*runtime, "delete", "--force", name], check=False, capture_output=True)
 
-    def _hardened(self, data: Path, arguments: tuple[str, ...]) -> dict[str, Any]:
+    def _hardened(self, setting: "Setting", arguments: Sequence[str]) -> dict[str, Any]:
         config = json.loads(json.dumps(self._config))
         none: dict[str, list[str]] = {}
         process = config["process"] | {"terminal": False, "noNewPrivileges": True}
         process["args"] = [*self._entrypoint, *arguments]
+        process["env"] += [f"{name}={value}" for name, value in setting.environment.items()]
+        process["cwd"] = setting.folder
         config["process"] = process | {"capabilities": none}
-        config["root"]["readonly"] = True
-        kept = [
-            mount for mount in config["mounts"] if mount["destination"] not in ("/data", "/tmp")
-        ]
+        config["root"] = {"path": str(self._bundle / "rootfs"), "readonly": True}
+        own = ("/tmp", *setting.mounts)
         config["mounts"] = [
-            *kept,
+            *(mount for mount in config["mounts"] if mount["destination"] not in own),
             {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
-            {"destination": "/data", "type": "bind", "source": str(data), "options": ["rbind"]},
+            *(
+                {"destination": there, "type": "bind", "source": str(here), "options": ["rbind"]}
+                for there, here in setting.mounts.items()
+            ),
         ]
         linux = config["linux"]
-        shared = [one for one in linux["namespaces"] if one["type"] != "network"]
-        linux["namespaces"] = shared
+        linux["namespaces"] = [one for one in linux["namespaces"] if one["type"] != "network"]
+        if setting.network is not None:
+            linux["namespaces"].append({"type": "network", "path": setting.network})
         linux.pop("resources", None)
         return config  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a container finds: folders and files by their paths in it, variables, a network."""
+
+    mounts: Mapping[str, Path]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    network: str | None = None  # a namespace; default: that of this machine
+    folder: str = "/data"
 
 
 def write_inputs(data: Path) -> None:
@@ -178,18 +202,20 @@ def write_inputs(data: Path) -> None:
     (data / "impressions.csv").write_text("\n".join(["campaign,group,ts", *shown]) + "\n")
 
 
-def wait_for(address: str, ended: Callable[[], object], seconds: float = 300.0) -> bytes:
-    """The body, as soon as the answer is 200."""
-    end = time.monotonic() + seconds
+def wait_for(address: str, process: subprocess.Popen[bytes], host: str | None = None) -> bytes:
+    """The body, as soon as the answer is 200; waits as long as the container works for it."""
+    watch = StartWatch(process.pid)
+    asked = urllib.request.Request(address, headers={} if host is None else {"host": host})
+    any_certificate = ssl._create_unverified_context()  # as probes do
     while True:
         try:
-            with urllib.request.urlopen(address, timeout=5) as answer:
+            with urllib.request.urlopen(asked, timeout=5, context=any_certificate) as answer:
                 body: bytes = answer.read()
                 return body
         except (urllib.error.URLError, OSError) as error:
-            if ended() is not None or time.monotonic() > end:
+            if process.poll() is not None or watch.is_over():
                 raise RuntimeError(f"{address} does not answer") from error
-            time.sleep(0.2)
+            time.sleep(0.5)
 
 
 def done(what: str) -> None:

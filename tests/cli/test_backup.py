@@ -17,6 +17,7 @@ from kreach.adsystem.disclosure.noise.questions import BudgetExhausted, Charge, 
 from kreach.adsystem.ledger.journal import lock_store
 from kreach.errors import KreachError
 from kreach.publisher.panel.ledger import PanelLedger
+from kreach.service.backup.rotation import dated_folder
 from tests.adsystem.backup.old_stores import write_old_adsystem, write_old_gateway
 from tests.adsystem.ledger.sample_journals import journal
 from tests.cli.command import Result, kreach
@@ -230,6 +231,25 @@ def test_a_backup_needs_stores_and_a_new_folder(ads: Path, publisher: Path) -> N
     assert not list(root.glob("*b*.unfinished"))
     assert kreach("backup", "--config", str(ads)).code == 2
     assert kreach("backup", "--out", "b").code == 2
+
+
+def test_a_scheduler_keeps_the_newest_backups_of_its_side(ads: Path, publisher: Path) -> None:
+    into = ads.parent / "backups"
+    taken = [dated_folder(into, 1_700_000_000.0 + at) for at in range(3)]
+    for folder in taken:
+        assert run("backup", ads, "--out", folder).code == 0
+    assert run("backup", publisher, "--out", dated_folder(into, 1.0)).code == 0
+    (into / "1999-01-01T00-00-00Z").mkdir()  # no backup
+    (into / "my-own").symlink_to(taken[0])
+    done = facts(run("backup", ads, "--into", into, "--keep", 2, "--json"))
+    assert done["deleted"] == [folder.name for folder in taken[:2]]
+    others = {"1970-01-01T00-00-01Z", "1999-01-01T00-00-00Z", "my-own"}
+    left = {path.name for path in into.iterdir()}
+    assert left == others | {Path(done["backup"]).name, taken[2].name}
+    shutil.move(ads.parent / "store", ads.parent / "away")
+    assert run("restore", ads, "--backup", done["backup"], "--digest", done["digest"]).code == 0
+    for wrong in (("--keep", 2), ("--out", into / "b", "--into", into), ()):
+        assert run("backup", ads, *wrong).code == 2
 
 
 def test_a_bad_backup_is_not_restored(ads: Path) -> None:

@@ -1,5 +1,6 @@
 """As much of kustomize as deploy/kubernetes uses: resources, generators, settings of pods."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,8 +50,16 @@ class Overlay:
         """What a container finds in its environment."""
         found: dict[str, str] = {}
         for source in container.get("envFrom", ()):
-            found |= self.config_maps.get(source["configMapRef"]["name"], {})
-        return found | {one["name"]: one["value"] for one in container.get("env", ())}
+            if "configMapRef" in source:
+                found |= self.config_maps.get(source["configMapRef"]["name"], {})
+        for one in container.get("env", ()):
+            if "valueFrom" in one:  # the pod's own name; that of the first
+                assert one["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+                found[one["name"]] = f"{container['name']}-0"
+            else:
+                value = re.sub(r"\$\((\w+)\)", lambda name: found[name[1]], one["value"])
+                found[one["name"]] = value
+        return found
 
     def settings(self, container: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
         """The settings file that a container's command names."""
@@ -62,6 +71,10 @@ class Overlay:
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
-    """The pod of a Deployment or a StatefulSet."""
-    pod: dict[str, Any] = workload["spec"]["template"]["spec"]
-    return pod
+    """The pod of a Deployment, a StatefulSet or a CronJob, with the volumes that are claimed."""
+    spec: dict[str, Any] = workload["spec"]
+    if workload["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    claims = [{"name": claim["metadata"]["name"]} for claim in spec.get("volumeClaimTemplates", ())]
+    pod: dict[str, Any] = spec["template"]["spec"]
+    return pod | {"volumes": [*pod["volumes"], *claims]}

@@ -11,23 +11,32 @@ from kreach.adsystem.settings import (
     RedisSettings,
     ReportingSettings,
 )
+from kreach.adsystem.shipping.releases import ReleaseSettings
+from kreach.adsystem.shipping.settings import ShippingSettings
 from kreach.publisher.gateway import GatewaySettings
 from kreach.service.config import Settings, load_settings
 from kreach.service.connections import ServerSettings
 
 __all__ = ["SECTIONS_OF", "read_settings"]
 
+_SHARED: dict[str, type[Settings]] = {
+    "adsystem": AdSystemSettings,
+    "redis": RedisSettings,
+    "releases": ReleaseSettings,
+    "shipping": ShippingSettings,
+}
 SECTIONS_OF: dict[str, dict[str, type[Settings]]] = {
     "gateway": {"gateway": GatewaySettings},
-    "bidder": {"adsystem": AdSystemSettings, "bidder": BidderSettings, "redis": RedisSettings},
-    "reporting": {
-        "adsystem": AdSystemSettings,
-        "reporting": ReportingSettings,
-        "redis": RedisSettings,
-    },
+    "bidder": {**_SHARED, "bidder": BidderSettings},
+    "reporting": {**_SHARED, "reporting": ReportingSettings},
+    "backup": _SHARED,
     "console": {"console": ConsoleSettings},
 }
-_SECRETS = {"URL": "redis://:secret@redis:6379/0\n", "TOKEN_KEY": "ab" * 32 + "\n"}
+_SECRETS = {
+    "URL": "redis://:secret@redis:6379/0\n",
+    "TOKEN_KEY": "ab" * 32 + "\n",
+    "STREAM": "nats://kreach:secret@nats:4222\n",
+}
 
 
 def read_settings(
@@ -50,7 +59,11 @@ def read_settings(
             field = name.removeprefix(f"KREACH_{section.upper()}_").lower()
             fields = sections[section].__struct_fields__
             assert {field, field.removesuffix("_file")} & set(fields), f"{name} is no setting"
-    return {
+    found: dict[str, Any] = {
         section: load_settings(kind, section, document, base=Path("/"), environment=known)
         for section, kind in sections.items()
     }
+    if service == "bidder":
+        found["redis"].check_name(found["bidder"].name)
+        found["shipping"].check_bidder(found["bidder"].name, found["bidder"].token_key)
+    return found

@@ -1,5 +1,6 @@
 """The manifests are valid, what they refer to exists, and the services accept their settings."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,19 @@ import pytest
 from tests.deploy.kustomize import Overlay, pod_of
 from tests.deploy.service_settings import read_settings
 
+POD_NAME = "statefulset.kubernetes.io/pod-name"  # a label that pods get by themselves
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 SECRETS = {  # those that the comments of the kustomizations ask for
     "kreach-tls": {"tls.crt", "tls.key", "ca.crt"},
-    "kreach-secrets": {"operator-key", "redis-url", "redis.conf"},
+    "kreach-secrets": {
+        *("operator-key", "redis-url", "redis.conf"),
+        *("token-key", "stream", "nats.conf"),
+    },
+    "kreach-object-store": {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
     "kreach-gateway-tls": {"tls.crt", "tls.key"},
 }
-NAMES = ("overlays/one-bidder", "overlays/fleet", "gateway")
+WORKLOADS = ("Deployment", "StatefulSet", "CronJob")
+NAMES = ("overlays/one-bidder", "overlays/fleet", "overlays/machines", "gateway")
 
 
 @pytest.fixture(params=NAMES)
@@ -24,7 +31,7 @@ def overlay(request: pytest.FixtureRequest) -> Overlay:
 
 
 def containers(overlay: Overlay) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    pods = [pod_of(workload) for workload in overlay.of("Deployment", "StatefulSet")]
+    pods = [pod_of(workload) for workload in overlay.of(*WORKLOADS)]
     return [(pod, container) for pod in pods for container in pod["containers"]]
 
 
@@ -57,6 +64,9 @@ def test_volumes_mounts_and_config_maps_exist(overlay: Overlay) -> None:
                 keys = {item["key"] for item in secret.get("items", ())}
                 assert keys <= SECRETS[secret["secretName"]]
         for source in container.get("envFrom", ()):
+            if "secretRef" in source:
+                assert source["secretRef"]["name"] in SECRETS
+                continue
             reference = source["configMapRef"]
             assert reference["name"] in overlay.config_maps or reference.get("optional")
 
@@ -83,6 +93,7 @@ def test_ports_selectors_and_probes_fit(overlay: Overlay) -> None:
                     assert check["scheme"] == "HTTPS"
     for service in overlay.of("Service"):
         chosen = service["spec"]["selector"].items()
+        chosen = {key: value for key, value in chosen if key != POD_NAME}.items()
         matching = [pod for pod in pods if chosen <= pod["metadata"]["labels"].items()]
         assert matching, service["metadata"]["name"]
         for port in service["spec"]["ports"]:
@@ -106,17 +117,22 @@ def test_services_accept_their_settings(overlay: Overlay, tmp_path: Path) -> Non
     for pod, container in containers(overlay):
         if container["image"] != "kreach":
             continue
-        service = container["args"][1]
+        words = container["args"]
+        service = words[1] if words[0] == "serve" else words[0]
         document = overlay.settings(container, pod)
         settings = read_settings(service, document, overlay.environment(container), tmp_path)
-        assert settings[service].port == container["ports"][0]["containerPort"]
         mounts = tuple(mount["mountPath"] for mount in container["volumeMounts"])
+        if service == "backup":
+            assert str(settings["adsystem"].store).startswith(mounts)
+            assert words[words.index("--into") + 1] in mounts
+            continue
+        assert settings[service].port == container["ports"][0]["containerPort"]
         for path in (settings["server"].tls_certificate, settings["server"].tls_key):
             assert str(path).startswith("/tls/")
         paths = [value for one in settings.values() for value in files_of(one)]
         assert all(str(path).startswith(mounts) for path in paths)
-        if "redis" in settings and service == "bidder":
-            settings["redis"].check_name(settings["bidder"].name)
+        if service == "bidder" and settings["shipping"].enabled:
+            assert settings["bidder"].public_url == "https://bidder-0.bid.example.com"
 
 
 def files_of(section: Any) -> list[Path]:
@@ -132,4 +148,24 @@ def test_the_gateway_shares_nothing_with_the_ad_system() -> None:
         assert not gateway.names(kind) & ad_side.names(kind)
     texts = [(FOLDER / name / "kustomization.yaml").read_text() for name in NAMES]
     spaces = [line for text in texts for line in text.splitlines() if line.startswith("namespace:")]
-    assert spaces == ["namespace: kreach", "namespace: kreach", "namespace: kreach-publisher"]
+    assert spaces == [*["namespace: kreach"] * 3, "namespace: kreach-publisher"]
+
+
+def test_bidders_on_other_nodes_share_no_volume_with_reporting() -> None:
+    overlay = Overlay(FOLDER / "overlays/machines")
+    pods = {one["metadata"]["name"]: pod_of(one) for one in overlay.of(*WORKLOADS)}
+    claims = {
+        name: {
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
+        for name, pod in pods.items()
+    }
+    assert claims["bidder"] == set()  # each pod has its own, by a template
+    assert claims["backup"] > claims["reporting"] == {"kreach-reporting"}
+    bidders = next(one for one in overlay.of("StatefulSet") if one["metadata"]["name"] == "bidder")
+    names = [f"bidder-{at}" for at in range(bidders["spec"]["replicas"])]
+    settings = tomllib.loads(overlay.config_maps["kreach-config"]["kreach.toml"])
+    assert settings["redis"]["bidders"] == names
+    assert set(names) <= overlay.names("Service")

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kreach.lab.processes import StartWatch
+
 __all__ = ["Service", "raw", "serving", "until"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for something to become true."""
+def until(true: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait for something that must come; how long it takes does not matter."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen in time"
@@ -52,7 +54,10 @@ class Service:
 
     def wait_ready(self) -> None:
         """Until it answers, or has ended."""
-        until(lambda: self.events("ready") or self._process.poll() is not None)
+        watch = StartWatch(self.pid)
+        while not self.events("ready") and self.alive:
+            assert not watch.is_over(), f"it does not start: {self.err_path.read_text()}"
+            time.sleep(0.02)
         assert self.events("ready"), self.err_path.read_text()
         self.port = int(self.events("ready")[0]["port"])
 

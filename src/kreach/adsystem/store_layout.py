@@ -13,6 +13,7 @@ __all__ = [
     "BIDDERS_FOLDER",
     "GUARD_KEY",
     "MIRRORS_FOLDER",
+    "RELEASES_FOLDER",
     "TOKEN_KEY",
     "bidder_store",
     "guard_key",
@@ -25,6 +26,7 @@ __all__ = [
 
 BIDDERS_FOLDER = "bidders"
 MIRRORS_FOLDER = "mirrors"
+RELEASES_FOLDER = "releases"  # that were fetched
 GUARD_KEY = "guard.key"
 TOKEN_KEY = "token.key"
 

@@ -6,6 +6,7 @@ import typer
 
 from kreach import __version__
 from kreach.cli.backup import backup, migrate, restore, settle
+from kreach.cli.catalogues import catalogues
 from kreach.cli.demo import demo
 from kreach.cli.groups import groups
 from kreach.cli.groups_apply import apply
@@ -66,6 +67,7 @@ for _command, _short_help in (
 groups.command()(apply)
 groups.command()(renew)
 app.add_typer(groups, name="groups", no_args_is_help=True)
+app.add_typer(catalogues, name="catalogues", no_args_is_help=True)
 app.add_typer(keys, name="keys", no_args_is_help=True)
 app.add_typer(log, name="log", no_args_is_help=True)
 app.add_typer(repair, name="repair", no_args_is_help=True)

@@ -23,7 +23,13 @@ SideConfig = Annotated[
 
 def backup(
     config: SideConfig,
-    out: Annotated[Path, typer.Option(help="Folder to write; must not exist.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write; must not exist.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Folder of backups, instead: a new one by its time.")
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="With --into: delete older backups than so many.")
+    ] = None,
     link: Annotated[
         bool, typer.Option("--link", help="Hard links for files that never change, if possible.")
     ] = False,
@@ -34,16 +40,29 @@ def backup(
     The copy holds the same secrets as the stores: keys, the log, showings. Example:
 
     kreach backup --config kreach.toml --out backups/2026-11-18
+
+    For a scheduler: kreach backup --config kreach.toml --into backups --keep 14
     """
     from kreach import __version__
     from kreach.boundary.times import iso_seconds
+    from kreach.service.backup.rotation import dated_folder, remove_older
     from kreach.service.backup.writer import BackupWriter
 
+    if (out is None) == (into is None):
+        raise typer.BadParameter("give --out FOLDER, or --into FOLDER for a new one by its time")
+    if keep is not None and into is None:
+        raise typer.BadParameter("--keep needs --into: only backups of one folder are counted")
     side = side_of(config)
+    if into is not None:
+        out = dated_folder(into, time.time())
+    assert out is not None
     with BackupWriter(out, tuple(side.roots.values()), link=link) as writer:
         facts = side.copy(writer)
         manifest = writer.finish(side.name, __version__, iso_seconds(time.time()), facts)
     size = sum(file.size_bytes for file in manifest.files)
+    deleted: dict[str, Any] = {}
+    if into is not None and keep is not None:
+        deleted["deleted"] = [path.name for path in remove_older(into, side.name, keep)]
     _show(
         {
             "backup": str(out),
@@ -53,6 +72,7 @@ def backup(
             "size_bytes": size,
             "digest": manifest.digest(),
             **facts,
+            **deleted,
         },
         as_json,
     )

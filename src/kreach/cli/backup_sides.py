@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["Side", "side_of"]
 
 _PUBLISHER = "gateway"
-_AD_SYSTEM = ("adsystem", "bidder", "redis", "shipping", "reporting", "guard", "noise")
+_AD_SYSTEM = (
+    *("adsystem", "bidder", "redis", "shipping", "releases"),
+    *("reporting", "guard", "noise"),
+)
 
 
 class Side(Protocol):

@@ -9,6 +9,7 @@ import typer
 
 from kreach.boundary.times import from_seconds
 from kreach.cli.common import ConfigFile, Json, progress_spinner
+from kreach.cli.released import load_adsystem
 from kreach.errors import KreachError
 from kreach.extras import require_extra
 
@@ -146,7 +147,7 @@ def _source(
         if store is not None or groups:
             raise KreachError.rule("config", "be given alone", "config with store or groups")
         file = ConfigFile(config)
-        settings = file.load(AdSystemSettings, "adsystem")
+        settings = load_adsystem(file)
         bidders = file.load(RedisSettings, "redis").bidders
         clock = file.load(ClockSettings, "clock").steady()
         return settings, bidders, from_seconds(clock())

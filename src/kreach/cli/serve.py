@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kreach.cli.common import ConfigFile
+from kreach.cli.released import checked_adsystem, load_adsystem
 from kreach.extras import require_extra
 
 if TYPE_CHECKING:
@@ -86,21 +87,22 @@ def bidder(
     from kreach.service.run import serve as run
 
     file = ConfigFile(config)
-    shared = file.load(AdSystemSettings, "adsystem")
     settings = file.load(BidderSettings, "bidder")
     limits = file.load(ServerSettings, "server")
     redis = file.load(RedisSettings, "redis")
     redis.check_name(settings.name)
     shipping = file.load(ShippingSettings, "shipping")
     shipping.check_bidder(settings.name, settings.token_key)
-    shared = bidder_store(shared, settings.name)
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
         profiles = {"profiles": sorted(profiles_by_exchange(settings))[1:]}  # "" has no name
-        facts = check_adsystem(shared) | check_shipping(shipping) | profiles
-        _show_check(facts | _check_edges(file, limits), as_json)
+        with checked_adsystem(file) as shared:
+            facts = check_adsystem(bidder_store(shared, settings.name)) | profiles
+        facts |= _check_edges(file, limits) | check_shipping(shipping)
+        _show_check(facts, as_json)
         return
+    shared = bidder_store(load_adsystem(file), settings.name)
     tracer = _tracer(file, "bidder")
     listener = bind(settings.host, settings.port)
     if settings.public_url is None:
@@ -111,7 +113,7 @@ def bidder(
     log = Log("bidder")
 
     def reload_settings() -> AdSystemSettings:
-        return ConfigFile(config).load(AdSystemSettings, "adsystem")
+        return load_adsystem(ConfigFile(config))
 
     times = file.load(ClockSettings, "clock")
     times.check_host(settings.host)
@@ -149,7 +151,6 @@ def reporting(
     from kreach.adsystem.check import check_adsystem, check_closing
     from kreach.adsystem.disclosure.noise.policy import check_noise
     from kreach.adsystem.settings import (
-        AdSystemSettings,
         BidderSettings,
         GuardSettings,
         NoiseSettings,
@@ -167,7 +168,6 @@ def reporting(
     from kreach.service.run import serve as run
 
     file = ConfigFile(config)
-    shared = file.load(AdSystemSettings, "adsystem")
     settings = file.load(ReportingSettings, "reporting")
     limits = file.load(ServerSettings, "server")
     guard = file.load(GuardSettings, "guard")
@@ -178,11 +178,13 @@ def reporting(
     if port is not None:
         settings = msgspec.structs.replace(settings, port=port)
     if check_config:
-        keys = count_keys(shared.store) if settings.keys else "not required"
-        facts = check_adsystem(shared, guard) | check_noise(noise, shared.store) | {"keys": keys}
-        facts |= check_shipping(shipping) | _check_edges(file, limits)
+        with checked_adsystem(file) as shared:
+            facts = check_adsystem(shared, guard) | check_noise(noise, shared.store)
+            keys = count_keys(shared.store) if settings.keys else "not required"
+        facts |= {"keys": keys} | _check_edges(file, limits) | check_shipping(shipping)
         _show_check(facts, as_json)
         return
+    shared = load_adsystem(file)
     log = Log("reporting")
     tracer = _tracer(file, "reporting")
     redis = file.load(RedisSettings, "redis")
@@ -194,12 +196,11 @@ def reporting(
 
     times = file.load(ClockSettings, "clock")
     times.check_host(settings.host)
-    clock = times.steady()
     mirrors = None
     if shipping.enabled:
         names = shipping.bidders or redis.bidders
         mirrors = LogMirrors(shared.store, names, shipping, log)
-    app = reporting_app(shared, settings, log, clock, guard, noise, redis.bidders, mirrors)
+    app = reporting_app(shared, settings, log, times.steady(), guard, noise, redis.bidders, mirrors)
     listener = bind(settings.host, settings.port)
     run(app, log, listener, {signal.SIGHUP: refuse_reload}, limits=limits, tracer=tracer)
 

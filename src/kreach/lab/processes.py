@@ -11,14 +11,55 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["ModuleProcess", "ServiceProcess"]
+__all__ = ["ModuleProcess", "ServiceProcess", "StartWatch"]
 
 _PR_SET_PDEATHSIG = 1
+_MAX_START_SECONDS = 1_800.0
 
 
 def _end_with_parent() -> None:
     """Have the kernel end this process when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class StartWatch:
+    """How long to wait for a process that starts: as long as it works, however slow the machine.
+
+    It works while it, or one of its children, uses the CPU. Where the system does not say, what
+    counts is the time.
+    """
+
+    def __init__(self, pid: int, idle_seconds: float = 60.0) -> None:
+        self._pid, self._idle_seconds = pid, idle_seconds
+        self._begun = self._worked_at = time.monotonic()
+        self._ticks = 0
+
+    def is_over(self) -> bool:
+        """Whether nothing has happened for too long."""
+        now = time.monotonic()
+        ticks = _cpu_ticks(self._pid)
+        if ticks > self._ticks:
+            self._ticks, self._worked_at = ticks, now
+        idle = now - self._worked_at > self._idle_seconds
+        return idle or now - self._begun > _MAX_START_SECONDS
+
+
+def _cpu_ticks(pid: int) -> int:
+    """The CPU time of a process and its descendants, in ticks; 0 where the system has no /proc."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        number = int(stat.parent.name)
+        parents[number] = int(fields[1])
+        ticks[number] = sum(map(int, fields[11:15]))  # of its own, and of children that ended
+    family = {pid}
+    while more := {number for number, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks.get(number, 0) for number in family)
 
 
 class ModuleProcess:
@@ -57,15 +98,18 @@ class ModuleProcess:
         return self._process.pid
 
     def port(self, seconds: float = 60.0) -> int:
-        """The port of a service, as soon as it logs that it is ready."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        """The port of a service, as soon as it logs that it is ready.
+
+        `seconds` is how long it may do nothing before that.
+        """
+        watch = StartWatch(self.pid, seconds)
+        while not watch.is_over():
             for event in self.events():
                 if event["event"] == "ready":
                     return int(event["port"])
             if self._process.poll() is not None:
                 break
-            time.sleep(0.02)
+            time.sleep(0.05)
         raise RuntimeError(f"the service did not start: {self.log.read_text()[-2_000:]}")
 
     def address(self, seconds: float = 60.0) -> str:

@@ -22,6 +22,7 @@ SECTIONS = (
     "bidder",
     "redis",
     "shipping",
+    "releases",
     "reporting",
     "guard",
     "noise",

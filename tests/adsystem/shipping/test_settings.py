@@ -1,17 +1,21 @@
 """What `[shipping]` refuses, and what `--check-config` says of it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from simulations.shipping_servers import NatsServer
+from simulations.shipping_servers import NatsServer, ObjectServer
 
 from kreach.adsystem.shipping.check import check_shipping
 from kreach.adsystem.shipping.file_store import FileStore, FilesUnavailable, ObjectExists
 from kreach.adsystem.shipping.settings import ShippingSettings
 from kreach.adsystem.shipping.stream import open_stream
+from kreach.boundary.files import write_catalogue
 from kreach.errors import KreachError
 from kreach.service.config import load_settings
+from tests.adsystem.bidserver.sample_bidders import sample_catalogue
+from tests.cli.command import kreach
 
 BOTH: dict[str, Any] = {"stream": "nats://10.0.0.7:4222", "files": "s3://bucket/log"}
 
@@ -71,16 +75,43 @@ def test_settings_come_from_file_and_environment(tmp_path: Path) -> None:
     assert loaded.files_options == {"region": "eu-west-1"}
 
 
-def test_check_config_reaches_both(nats: NatsServer, settings: ShippingSettings) -> None:
+def test_check_config_reaches_both(
+    tmp_path: Path, nats: NatsServer, objects: ObjectServer, settings: ShippingSettings
+) -> None:
     assert check_shipping(ShippingSettings()) == {}
-    found = check_shipping(settings)["shipping"]
-    assert found == f"NATS JetStream and {settings.files}, notices stored"
+    write_catalogue(sample_catalogue(), tmp_path / "release")
+    config = tmp_path / "kreach.toml"
+    options = ", ".join(f'{name} = "{value}"' for name, value in settings.files_options.items())
+    config.write_text(
+        '[adsystem]\ncatalogues = ["release"]\n'
+        '[redis]\nurl = "redis://127.0.0.1:1/0"\nbidders = ["b1"]\n[bidder]\nname = "b1"\n'
+        f'[shipping]\nstream = "{settings.stream}"\nfiles = "{settings.files}"\n'
+        f"timeout_seconds = 1.0\nfiles_options = {{{options}}}\n"
+    )
+    secret = str(settings.stream).replace("//", "//user:secret@")
+    well = f"NATS JetStream at {settings.stream} answers", f"{settings.files} can be read"
+    for service in ("bidder", "reporting"):
+        done = kreach("serve", service, "--config", str(config), "--check-config", "--json")
+        assert done.code == 0, done.err
+        facts = json.loads(done.out)
+        assert (facts["stream"], facts["files"]) == well
+        assert facts["notices"] == "stored"
+    config.write_text(config.read_text().replace(str(settings.stream), secret))
+    check = ("serve", "bidder", "--config", str(config), "--check-config")
     nats.kill()
     try:
-        with pytest.raises(KreachError, match="the stream does not answer"):
-            check_shipping(settings)
+        done = kreach(*check)
+        assert done.code == 1
+        assert "[shipping] stream: the stream does not answer" in done.err
+        assert f"files: {well[1]}" in done.err
     finally:
         nats.start()
+    objects.down = True
+    done = kreach(*check)
+    objects.down = False
+    assert done.code == 1
+    assert f"stream: {well[0]}; files: the object store failed" in done.err
+    assert "secret" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import msgspec
 import obstore
 import pytest
 from obstore.store import from_url
-from simulations.shipping_servers import NatsServer, ObjectServer
+from simulations.shipping_servers import NatsCluster, NatsServer, ObjectServer
 
 from kreach.adsystem.ledger.journal import FILE, Journal, open_reader
 from kreach.adsystem.log.snapshot import LiveLog, LogIncomplete
@@ -28,6 +28,7 @@ from kreach.adsystem.shipping.stream import open_stream
 from kreach.errors import KreachError
 from kreach.service.logs import Log
 from tests.adsystem.ledger.sample_journals import all_rows
+from tests.adsystem.shipping.conftest import shipping_settings
 from tests.adsystem.shipping.shipped_journals import ShippedJournal, open_mirror
 from tests.faults.service_processes import until
 
@@ -87,6 +88,31 @@ def test_rows_and_files_arrive_once_whoever_dies(
         objects.down = objects.failing = False
         made.close()
         mirror.close()
+
+
+def test_three_copies_survive_the_server_that_is_written_to(
+    tmp_path: Path, nats: NatsServer, objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nats").mkdir()
+    with NatsCluster(tmp_path / "nats") as cluster:
+        more = {"stream": cluster.url, "replicas": 3, "acknowledge": "replicated"}
+        settings = shipping_settings(nats, objects, tmp_path, monkeypatch, **more)
+        made = ShippedJournal(tmp_path / "b1", settings)
+        try:
+            made.write(0, 40)
+            until(lambda: stored(made) is None, "a cluster has a leader")
+            lost = cluster.servers[cluster.leader(settings.prefix)]
+            lost.kill()
+            lost.wipe()
+            made.write(40, 40)
+            until(lambda: stored(made) is None, "another server leads")
+        finally:
+            made.close()
+        mirror = open_mirror(tmp_path / "store", settings)  # from the two that are left
+        try:
+            read_until(mirror, tmp_path / "store" / "bidders" / "b1", 80)
+        finally:
+            mirror.close()
 
 
 def test_reporting_waits_for_a_log_and_says_how_old_it_is(

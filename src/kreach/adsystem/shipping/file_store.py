@@ -1,14 +1,13 @@
 """The object store or shared folder that closed log files are shipped to."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from kreach.adsystem.shipping.settings import ShippingSettings
 from kreach.adsystem.store_layout import sync_path
 from kreach.errors import KreachError
 from kreach.extras import require_extra
@@ -16,7 +15,25 @@ from kreach.extras import require_extra
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-__all__ = ["FileStore", "FilesUnavailable", "ObjectExists"]
+__all__ = ["FileStore", "FilesUnavailable", "ObjectExists", "StoreSettings"]
+
+_FEATURES = {"files": "shipping log files", "to": "kreach catalogues push"}
+
+
+class StoreSettings(Protocol):
+    """Where an object store is, and how to reach it."""
+
+    @property
+    def files(self) -> str | None:
+        """The address: `s3://bucket/prefix`, `file:///folder` and so on."""
+
+    @property
+    def files_options(self) -> Mapping[str, str]:
+        """What the address does not say: endpoint, region; never secrets."""
+
+    @property
+    def timeout_seconds(self) -> float:
+        """How long a call may take, about."""
 
 
 class FilesUnavailable(KreachError):
@@ -30,8 +47,9 @@ class ObjectExists(KreachError):
 class FileStore:
     """Objects by name. An object is written whole and once, and never changes."""
 
-    def __init__(self, settings: ShippingSettings) -> None:
-        require_extra("shipping log files", "object-store")
+    def __init__(self, settings: StoreSettings, argument: str = "files") -> None:
+        """`argument`: the setting that errors name."""
+        require_extra(_FEATURES.get(argument, "fetching releases"), "object-store")
         import obstore  # noqa: PLC0415
         from obstore import exceptions  # noqa: PLC0415
         from obstore.store import from_url  # noqa: PLC0415
@@ -43,9 +61,9 @@ class FileStore:
             self._folder = Path(unquote(urlsplit(address).path))
             if urlsplit(address).netloc:
                 rule = "have three slashes after file:, and then a folder of this machine"
-                raise KreachError.rule("files", rule, address)
+                raise KreachError.rule(argument, rule, address)
             if not self._folder.is_dir():
-                raise KreachError.rule("files", "be a folder that exists", str(self._folder))
+                raise KreachError.rule(argument, "be a folder that exists", str(self._folder))
         seconds = timedelta(seconds=settings.timeout_seconds)
         retry: RetryConfig = {"max_retries": 2, "retry_timeout": 2 * seconds}
         options = dict(settings.files_options)
@@ -63,7 +81,7 @@ class FileStore:
         except (exceptions.BaseError, ValueError) as error:
             found = f"{address.partition('?')[0]} ({_first_line(error)})"
             rule = "name a store that the environment and files_options describe"
-            raise KreachError.rule("files", rule, found) from None
+            raise KreachError.rule(argument, rule, found) from None
 
     @contextmanager
     def _available(self) -> Iterator[None]:

@@ -1,13 +1,14 @@
 """`[shipping]`: where bidders send their logs, and where reporting reads them."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from kreach.adsystem.settings import check_bidder_name
 from kreach.errors import KreachError
 from kreach.service.config import Settings
 
-__all__ = ["ShippingSettings"]
+__all__ = ["ShippingSettings", "check_files", "check_options"]
 
 _SECRET = re.compile(r"secret|token|password|passphrase|access_key|sas|credential", re.IGNORECASE)
 _STREAM = re.compile(r"(nats|tls|kafka)://.+")
@@ -24,6 +25,24 @@ def _check_server(address: str) -> None:
     if found is None or int(found[1] or 0) > _MAX_PORT:
         rule = "name servers as host or host:port, separated by commas"
         raise KreachError.rule("stream", rule, server)
+
+
+def check_files(argument: str, address: str) -> None:
+    """The address of an object store or of a shared folder."""
+    if not _FILES.fullmatch(address):
+        rule = "begin with s3://, gs://, az:// or file:// and go on with a name"
+        raise KreachError.rule(argument, rule, address.partition("?")[0])
+
+
+def check_options(argument: str, options: Mapping[str, str]) -> None:
+    """What describes an object store, and holds no secrets."""
+    for name in options:
+        if _SECRET.search(name):
+            rule = "hold no secrets: set them in the environment of the service"
+            raise KreachError.rule(argument, rule, name)
+    if options.get("allow_http", "true") not in ("true", "false"):
+        rule = "have allow_http as true or false"
+        raise KreachError.rule(argument, rule, options["allow_http"])
 
 
 class ShippingSettings(Settings, frozen=True, kw_only=True):
@@ -70,24 +89,13 @@ class ShippingSettings(Settings, frozen=True, kw_only=True):
             _check_server(server)
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.prefix):
             raise KreachError.rule("prefix", "be 1 to 64 letters, digits, - or _", self.prefix)
-        self._check_files()
+        check_files("files", self.files or "")
+        check_options("files_options", self.files_options)
         if len(set(self.bidders)) != len(self.bidders):
             raise KreachError.rule("bidders", "name each bidder once", ", ".join(self.bidders))
         for name in self.bidders:
             check_bidder_name("bidders", name)
         self._check_limits()
-
-    def _check_files(self) -> None:
-        if self.files is not None and not _FILES.fullmatch(self.files):
-            rule = "begin with s3://, gs://, az:// or file:// and go on with a name"
-            raise KreachError.rule("files", rule, self.files.partition("?")[0])
-        for name in self.files_options:
-            if _SECRET.search(name):
-                rule = "hold no secrets: set them in the environment of the service"
-                raise KreachError.rule("files_options", rule, name)
-        if self.files_options.get("allow_http", "true") not in ("true", "false"):
-            rule = "have allow_http as true or false"
-            raise KreachError.rule("files_options", rule, self.files_options["allow_http"])
 
     def _check_limits(self) -> None:
         for name, low, high in (
