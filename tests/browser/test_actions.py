@@ -15,6 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.adsystem.api.live_stores import make_campaign
 from tests.browser.locators import NewPage, named, text
 from tests.browser.services import Services, write_store
+from tests.browser.variants import seen_in_all
 from tests.cli.command import kreach
 from tests.service.service_process import Service, serving
 
@@ -52,6 +53,7 @@ def test_a_campaign_is_created_paused_resumed_edited_and_ended(
     page.get_by_label("Budget", exact=True).press("Enter")
     field = page.locator("label", has=named(page, "field budget"))
     expect(field).to_contain_text(wrong["budget"].removeprefix("budget "))
+    seen_in_all(page, field, page.get_by_role("button", name="Create"))
     page.get_by_label("Budget", exact=True).fill("12.5")
     page.get_by_label("Max CPM bid").fill("7.5")
     page.get_by_label("End (UTC)").fill("2026-10-01T00:00")
@@ -69,6 +71,7 @@ def test_a_campaign_is_created_paused_resumed_edited_and_ended(
     assert campaign["name"] == "Winter sale"
     assert campaign["caps"] == [{"limit": 2, "span_seconds": None}]
 
+    seen_in_all(page, line)
     page.get_by_role("button", name="Pause Winter sale").click()
     expect(named(line, "state")).to_have_text("paused")
     assert services.api("/v1/campaigns/winter-sale")["state"] == "paused"
@@ -80,6 +83,7 @@ def test_a_campaign_is_created_paused_resumed_edited_and_ended(
 
     page.get_by_role("button", name="End Winter sale", exact=True).click()
     expect(page.get_by_role("heading", name="End Winter sale?")).to_be_visible()
+    seen_in_all(page, page.get_by_role("dialog"))
     page.keyboard.press("Escape")
     expect(page.get_by_role("heading", name="End Winter sale?")).to_be_hidden()
     assert services.api("/v1/campaigns/winter-sale")["state"] == "running"

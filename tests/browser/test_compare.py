@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.locators import NewPage, chart_options, count, named, span, table, text, whole
 from tests.browser.services import Services
+from tests.browser.variants import seen_in_all
 
 pytestmark = pytest.mark.xdist_group("browser")
 BOTH = "campaign=spring&campaign=autumn"
@@ -18,6 +19,7 @@ def test_campaigns_are_chosen_in_the_list(services: Services, page: Page) -> Non
     page.goto(services.url)
     for name in ("spring", "autumn"):
         page.get_by_role("checkbox", name=f"Compare {name}").click()
+    seen_in_all(page, page.get_by_role("button", name="Compare 2"))
     page.get_by_role("button", name="Compare 2").click()
     expect(page).to_have_url(f"{services.url}/compare?{BOTH}")
     document = services.api(f"/v1/reach?{BOTH}&cap=1")
@@ -60,6 +62,12 @@ def test_a_link_shows_charts_pairs_and_a_table(services: Services, page: Page) -
         count(combined["only"]["autumn"]["reach"]),
         f"+{count(steps[1]['adds']['reach'])}",
     ]
+    tables = [page.locator(f'table[data-name="{one}"]') for one in ("overlap", "side by side")]
+    seen_in_all(page, *tables)
+    with page.expect_download() as caught:
+        named(page, "png one or several").click()
+    png = "kreach_one-or-several_spring_autumn_summer_to-date_2026-11-04.png"
+    assert caught.value.suggested_filename == png
     with page.expect_download() as caught:
         named(page, "csv comparison").click()
     content = list(csv.DictReader(io.StringIO(caught.value.path().read_text())))
@@ -76,6 +84,7 @@ def test_the_address_follows_the_choice(services: Services, page: Page) -> None:
     expect(page).to_have_url(f"{services.url}/compare?campaign=autumn&campaign=spring")
     page.get_by_role("combobox", name="Cap", exact=True).click()
     page.get_by_role("option", name="cap 2", exact=True).click()
+    page.get_by_role("button", name="Custom").click()
     named(page, "compare end").fill("2026-11-03T12:00")
     page.get_by_role("button", name="Report this window").click()
     query = "campaign=autumn&campaign=spring&cap=2&end=2026-11-03T12:00:00Z"
@@ -85,6 +94,10 @@ def test_the_address_follows_the_choice(services: Services, page: Page) -> None:
     expect(named(page, "Impressions within the cap")).to_contain_text(whole(union["reach"]))
     page.get_by_role("button", name="Largest first").click()
     expect(page).to_have_url(re.compile("campaign=spring&campaign=autumn&cap=2"))
+    page.get_by_role("button", name="Yesterday").click()
+    expect(page).to_have_url(re.compile("campaign=autumn&cap=2&range=yesterday"))
+    expect(named(page, "facts")).to_contain_text("Tue 3 Nov 2026, 00:00 to Wed 4 Nov 2026, 00:00")
+    seen_in_all(page, named(page, "facts"), named(page, "dates"))
     page.get_by_role("link", name="Compare").click()
     expect(page.get_by_text("Choose two campaigns or more")).to_be_visible()
 
@@ -94,7 +107,8 @@ def test_what_reporting_refuses_is_shown_at_the_input(services: Services, page: 
     end = page.locator("label", has=named(page, "compare end"))
     expect(end).to_contain_text("must be after start")
     expect(page.get_by_text("No report for this choice")).to_be_visible()
-    page.get_by_role("button", name="To date").click()
+    seen_in_all(page, end)
+    page.get_by_role("button", name="Flight to date").click()
     expect(named(page, "People reached together")).not_to_contain_text("…")
     page.goto(f"{services.url}/compare?{BOTH}&campaign=nobody")
     expect(page.get_by_text("No campaign 'nobody'")).to_be_visible()

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.locators import NewPage, chart_options, count, named, span, table, text, whole
 from tests.browser.services import CANARY, Services
+from tests.browser.variants import seen_in_all
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -45,6 +46,7 @@ def test_campaigns(services: Services, page: Page) -> None:
         assert "10% behind even pace" in budget
     assert "Wed 4 Nov 2026, 00:00" in text(named(page, "clock"))
     assert "simulated, 60x speed" in text(named(page, "clock"))
+    seen_in_all(page, page.locator("h1"), named(page, "campaign spring"))
 
 
 def test_campaign(services: Services, page: Page) -> None:
@@ -79,6 +81,7 @@ def test_campaign(services: Services, page: Page) -> None:
     assert spent[1] == pytest.approx(status["pace"]["spent_micros"] / 1e6)
     bars = chart_options(page, "frequency")["series"][0]["data"]
     assert bars[1]["value"] == pytest.approx(first["frequency"][1])
+    seen_in_all(page, named(page, "People reached"), page.locator('table[data-name="by cap"]'))
 
 
 def test_any_window_of_a_campaign(services: Services, page: Page) -> None:
@@ -106,6 +109,7 @@ def test_any_window_of_a_campaign(services: Services, page: Page) -> None:
     page.get_by_role("button", name="Report this window").click()
     end = page.locator("label", has=named(page, "window end"))
     expect(end).to_contain_text("must be after start")
+    seen_in_all(page, end)
 
 
 def test_a_window_is_dragged_on_the_chart(services: Services, page: Page) -> None:
@@ -144,6 +148,7 @@ def test_figures_follow_the_dates_that_are_chosen(services: Services, page: Page
     expect(people).to_contain_text(whole(status["reach"][1]["unique_reach"]))
     page.get_by_role("button", name="Custom").click()
     expect(named(page, "window start")).to_have_value("2026-11-01T00:00")
+    seen_in_all(page, named(page, "dates"))
 
 
 def test_a_flight_is_planned_without_a_campaign_and_saved(services: Services, page: Page) -> None:
@@ -172,6 +177,8 @@ def test_a_flight_is_planned_without_a_campaign_and_saved(services: Services, pa
         chosen["people"]
     )
     expect(page).to_have_url(re.compile(r"/planner\?.*amount=0\.2.*requests=600"))
+    answer = (named(page, "People reached"), page.locator('table[data-name="plan"]'))
+    seen_in_all(page, *answer, named(page, "basis"))
     page.get_by_role("button", name="Save as campaign").click()
     expect(page.get_by_label("Budget", exact=True)).to_have_value("0.2")
     page.get_by_label("Name", exact=True).fill("Planned & saved")
@@ -200,6 +207,7 @@ def test_charts_and_pages_are_exported_with_telling_names(services: Services, pa
 def test_privacy(services: Services, page: Page) -> None:
     page.goto(f"{services.url}/privacy")
     release = services.api("/v1/catalogues")["catalogues"][-1]
+    expect(named(page, "Groups")).to_be_visible()
     expect(named(page, "Groups")).to_contain_text(str(release["groups"]))
     sizes = f"guaranteed: 5, mean: {release['mean_group']:.1f}"
     assert text(named(page, "Smallest group")) == f"Smallest group\n5 people\n{sizes}"
@@ -220,6 +228,10 @@ def test_privacy(services: Services, page: Page) -> None:
     assert table(page, "publisher knows") == [["4,321", CANARY]]
     assert table(page, "ad system knows") == [["4,321", "v1-g0003", "one of 5 or more people"]]
     assert text(page.locator("body")).count(CANARY) == 1
+    expect(named(page, "noise budget")).to_contain_text("carry no noise")
+    expect(named(page, "panel budget")).to_contain_text("nothing was spent on panels")
+    seen = (named(page, "overall verdict"), named(page, "noise budget"))
+    seen_in_all(page, *seen, page.locator('table[data-name="crossed"]'))
 
 
 def test_cost(services: Services, page: Page) -> None:
@@ -231,6 +243,12 @@ def test_cost(services: Services, page: Page) -> None:
         ["reach at equal budget", "planning visitors", "20", "81.3%", "90.0%", "110.0%"],
         ["error of reach", "dispersed", "5", "1.2%", "90.0%", "110.0%"],
     ]
+    chart_options(page, "error of reach")
+    with page.expect_download() as caught:
+        named(page, "png reach at equal budget").click()
+    name = "kreach_reach-at-equal-budget_random_2026-11-04.png"
+    assert caught.value.suggested_filename == name
+    seen_in_all(page, named(page, "advice"), page.locator('table[data-name="tradeoff"]'))
 
 
 def test_tables_are_downloaded_as_csv(services: Services, page: Page) -> None:

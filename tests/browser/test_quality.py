@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from tests.browser.locators import NewPage
 from tests.browser.services import Services
+from tests.browser.variants import VARIANTS
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -17,8 +18,6 @@ PATHS = (
     "/privacy",
     "/cost",
 )
-VARIANTS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (360, "dark")}
-VARIANTS["wide"] = (1920, "light")
 _SHIFT = """
 window.layoutShift = 0;
 new PerformanceObserver((list) => {

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from kreach.boundary.files import write_catalogue
 from tests.adsystem.api.live_stores import make_catalogue
 from tests.browser.locators import NewPage, named, table
+from tests.browser.variants import seen_in_all
 from tests.cli.command import kreach
 from tests.service.service_process import serving
 
@@ -108,6 +109,7 @@ def test_an_operator_decides_and_the_advertiser_reads_it(new_page: NewPage, tmp_
             approve = page.get_by_role("button", name="Approve plain of acme.own")
             expect(approve).to_be_visible()
             check_preview(page)
+            seen_in_all(page, approve, named(page, "creative acme.own plain"))
             approve.click()
             expect(named(page, "creative acme.own plain")).to_have_count(0)
             assert reviews(url, operator)["plain"] == ("approved", None)

@@ -17,6 +17,7 @@ from tests.adsystem.api.live_stores import make_campaign
 from tests.browser.locators import NewPage, named
 from tests.browser.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.browser.services import write_store
+from tests.browser.variants import seen_in_all
 from tests.cli.command import kreach
 from tests.service.service_process import serving
 
@@ -96,9 +97,11 @@ def test_an_advertiser_signs_in_and_sees_its_own_campaigns(
     page.get_by_label("API key").fill("kreach_wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("This key is not valid")
+    seen_in_all(page, page.locator(".k-sign-in"))
     sign_in(page, signed, "acme")
     expect(page.locator("h1")).to_have_text("Winter sale")
     expect(page).to_have_url(re.compile(r"/campaign/winter\?range=today$"))
+    seen_in_all(page, page.locator("h1"), named(page, "account"))
     expect(named(page, "account")).to_contain_text("advertiser")
     cookies = {one["name"]: one for one in page.context.cookies()}
     assert cookies["kreach-session"]["httpOnly"]
@@ -110,6 +113,8 @@ def test_an_advertiser_signs_in_and_sees_its_own_campaigns(
     page.goto(f"{signed.url}/privacy")
     expect(page.locator('table[data-name="withheld from you"]')).to_be_visible()
     expect(named(page, "crossed").first).to_be_hidden()
+    expect(named(page, "budget").first).to_be_hidden()
+    seen_in_all(page, page.locator('table[data-name="withheld from you"]'))
     other = page.context.new_page()
     other.goto(signed.url)
     expect(named(other, "account")).to_be_visible()
@@ -128,6 +133,8 @@ def test_a_privacy_officer_sees_the_privacy_pages(signed: SignedConsole, new_pag
     rows = page.locator('table[data-name="crossed"] tbody tr')
     expect(rows).to_have_count(3)
     expect(rows.first).to_contain_text("releases of groups")
+    expect(named(page, "noise budget")).to_contain_text("no budget to spend")
+    seen_in_all(page, named(page, "overall verdict"), rows.first)
     expect(page.get_by_role("link", name="Privacy")).to_be_visible()
     expect(page.get_by_role("link", name="Planner")).to_be_hidden()
 

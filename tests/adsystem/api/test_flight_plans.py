@@ -1,6 +1,8 @@
 """Plans without a campaign: the library's numbers, on what bidders observed or what is given."""
 
 import asyncio
+from dataclasses import replace
+from datetime import datetime
 from math import log
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,10 @@ import pytest
 
 import kreach as kr
 from kreach.adsystem.bidding.outlook import OutlookMaker
+from kreach.adsystem.campaigns.campaign import Campaign
+from kreach.adsystem.reports.group_visits import visits_by_group
 from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
+from tests.adsystem.visit_models import sample_model
 
 FLIGHT = {"start": "2026-12-01T00:00:00Z", "end": "2026-12-03T00:00:00Z"}
 GIVEN: dict[str, Any] = {"requests": 400, "market_mu": 0.5, "market_sigma": 0.8}
@@ -83,6 +88,68 @@ def test_inventory_and_prices_are_what_bidders_saw(tmp_path: Path) -> None:
             with_ids = await _plan(client, with_ids=True, **asked)
             cost = with_ids["anonymity"]
             assert cost["people_with_ids"] > cost["people"] > 0.0
+            assert cost["people"] == pytest.approx(document["plans"][0]["people"], rel=0.15)
+            # a campaign that says no more than a flight has the same plan
+            live.add(_own_flight("like-it", budget=0.05))
+            url = "/v1/campaigns/like-it/plan?cap=1&precision=coarse"
+            assert _same((await client.get(url)).json(), document, "like-it")
+
+    asyncio.run(run())
+
+
+def _own_flight(name: str, **more: Any) -> Campaign:
+    start, end = (datetime.fromisoformat(FLIGHT[one]) for one in ("start", "end"))
+    return make_campaign(name, start=start, end=end, market_mu=None, market_sigma=None, **more)
+
+
+def _same(of_campaign: dict[str, Any], of_flight: dict[str, Any], campaign: str) -> bool:
+    return of_campaign == of_flight | {"campaign": campaign}
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_a_campaign_and_a_flight_have_one_plan(tmp_path: Path, modelled: bool) -> None:
+    catalogue = make_catalogue("dispersed")
+    model = sample_model(group_size=5.0) if modelled else None
+    live = LiveStore(tmp_path, replace(catalogue, model=model))
+    own = {"expected_requests": 400, "market_mu": 0.5, "market_sigma": 0.8}
+    live.add(make_campaign("spring", **own))
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            audience = live.catalogues[0].audience()
+            when = {"start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"}
+            asked = {"cap": 2, "budgets": [0.2], "precision": "coarse"} | when | GIVEN
+            flight = await _plan(client, **asked)
+            url = "/v1/campaigns/spring/plan?budget=0.2&precision=coarse"
+            assert _same((await client.get(url)).json(), flight, "spring")
+            market = kr.LogNormalMarket(0.5 - log(1_000), 0.8)
+            limits: dict[str, Any] = {"model": model, "max_cost_multiple": 10.0}
+            limits["simulated_groups"] = 5_000
+            maker = OutlookMaker(audience, market, 400, 2, **limits)
+            assert flight["plans"][0]["people"] == maker.for_budget(0.2).people
+            # groups of another size, and what k costs, rest on the visit model too
+            sized = await _plan(client, group_size=20, **asked)
+            ask = f"{url}&group_size=20"
+            assert _same((await client.get(ask)).json(), sized, "spring")
+            cost = (await _plan(client, with_ids=True, **asked))["anonymity"]
+            limits["traffic"] = visits_by_group(audience, model)
+            same_bidder = OutlookMaker(audience, market, 400, 2, **limits).for_budget(0.2)
+            assert cost["people"] == same_bidder.people < cost["people_with_ids"]
+
+    asyncio.run(run())
+
+
+def test_a_campaign_without_prices_is_planned_on_assumed_ones(tmp_path: Path) -> None:
+    live = LiveStore(tmp_path, make_catalogue("dispersed"))
+    live.add(_own_flight("spring", expected_requests=400), _own_flight("summer"))
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            plan = (await client.get("/v1/campaigns/spring/plan?precision=coarse")).json()
+            assert (plan["requests_source"], plan["market_source"]) == ("given", "assumed")
+            answer = await client.get("/v1/campaigns/summer/plan")
+            assert answer.status_code == 422
+            assert "bidders have seen less than an hour" in answer.text
 
     asyncio.run(run())
 

@@ -211,3 +211,29 @@ def test_groups_without_requests_are_not_planned_on() -> None:
 def test_impossible_traffic_is_refused(traffic: list[float]) -> None:
     with pytest.raises(kr.KreachError, match=r"^traffic must be 10 weights ≥ 0, not all 0, got"):
         OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, traffic=traffic)
+
+
+def test_a_sample_of_groups_stands_for_all() -> None:
+    """Money and people in proportion; a band that is wider by the root; errors of the whole."""
+    small, large = 500, 8_000
+    sizes = np.tile([10, 20, 30, 40], large // 4)
+    flights = {}
+    for groups in (small, large):
+        audience = kr.Audience.disjoint(sizes[:groups])
+        maker = OutlookMaker(audience, MARKET, 50 * groups, 2, simulated_groups=small)
+        flights[groups] = maker.for_budget(0.5 * groups)
+        everybody = audience.targeted_user_count
+        with pytest.raises(ValueError, match="can be reached") as refused:
+            maker.for_people(2 * everybody)
+        most = float(str(refused.value).partition("(")[2].partition(")")[0])
+        assert 0.8 * everybody < most < everybody
+    few, many = flights[small], flights[large]
+    scale = large / small
+    assert many.budget == 0.5 * large
+    assert many.people == pytest.approx(scale * few.people, rel=0.02)
+    assert many.spend == pytest.approx(scale * few.spend, rel=0.02)
+    widths = [np.ptp(one.people_band) for one in (few, many)]
+    assert widths[1] == pytest.approx(scale**0.5 * widths[0], rel=0.2)
+    assert many.average_frequency == pytest.approx(few.average_frequency, rel=0.02)
+    whole = OutlookMaker(kr.Audience.disjoint(sizes), MARKET, 50 * large, 2, simulated_groups=large)
+    assert many.people == pytest.approx(whole.for_budget(0.5 * large).people, rel=0.02)

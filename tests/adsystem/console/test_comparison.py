@@ -1,15 +1,18 @@
 """Campaigns together: the address of a choice, and what tiles, bars and tables say."""
 
 import json
+from datetime import UTC, datetime
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from kreach.adsystem.console import comparison_charts as charts
-from kreach.adsystem.console.comparison import Choice, Comparison
+from kreach.adsystem.console.comparison import Choice, Comparison, unique_titles
 from kreach.adsystem.console.pages.compare_inputs import family_text
 from kreach.adsystem.reports.report import FamilyDefinition, FrequencyCap
-from tests.adsystem.console.documents import combined_document
+from tests.adsystem.console.documents import campaign_status, combined_document
+
+NOW = datetime(2026, 11, 4, 12, tzinfo=UTC)
 
 
 def comparison(names: tuple[str, ...] = ("spring", "summer"), cap: int = 1) -> Comparison:
@@ -24,8 +27,9 @@ def comparison(names: tuple[str, ...] = ("spring", "summer"), cap: int = 1) -> C
         Choice(),
         Choice(("a",)),
         Choice(("b", "a/../c", "x&cap=3", "ü"), 4),
-        Choice(("a", "b"), 1, "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"),
-        Choice(("a", "b"), 2, None, "2026-11-02T00:00:00Z"),
+        Choice(("a", "b"), 1, "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "custom"),
+        Choice(("a", "b"), 2, None, "2026-11-02T00:00:00Z", "custom"),
+        Choice(("a", "b"), preset="last-7-days"),
     ],
 )
 def test_an_address_says_all_of_a_choice(choice: Choice) -> None:
@@ -40,8 +44,8 @@ def test_a_cap_that_is_none_is_one(cap: str) -> None:
 
 
 def test_reporting_is_asked_from_two_campaigns_on() -> None:
-    assert Choice(("a",)).query is None
-    query = Choice(("b", "a"), 3, start="2026-11-01").query
+    assert Choice(("a",)).query(NOW) is None
+    query = Choice(("b", "a"), 3, start="2026-11-01", preset="custom").query(NOW)
     assert query is not None
     assert query.parameters == (
         ("campaign", "b"),
@@ -140,8 +144,45 @@ def test_charts_are_plain_values_with_the_numbers_at_the_bars() -> None:
     assert chart["yAxis"]["data"] == ["all together", "a", "b", "c"]
 
 
+def test_presets_are_dates_of_now_and_of_all_flights() -> None:
+    flights = [("a", "2026-11-01", "2026-11-05"), ("b", "2026-10-20", "2026-11-03")]
+    campaigns = [
+        campaign_status(id=name, start=f"{start}T00:00:00Z", end=f"{end}T00:00:00Z")
+        for name, start, end in [*flights, ("c", "2026-01-01", "2026-12-31")]
+    ]
+    expected = {
+        "today": ("2026-11-04T00:00:00Z", "2026-11-05T00:00:00Z"),
+        "flight": ("2026-10-20T00:00:00Z", "2026-11-05T00:00:00Z"),
+    }
+    for preset, (start, end) in expected.items():
+        choice = Choice(("a", "b"), preset=preset)
+        assert choice.query(NOW) is None  # flights are not known yet
+        query = choice.query(NOW, campaigns)
+        assert query is not None
+        assert [one for one in query.parameters if one[0] in ("start", "end")] == [
+            ("start", start),
+            ("end", end),
+        ]
+    to_date = Choice(("a", "b")).query(NOW)
+    assert to_date is not None
+    assert "start" not in dict(to_date.parameters)
+
+
+def test_campaigns_are_called_what_people_call_them() -> None:
+    titles = unique_titles(
+        campaign_status(id=name, name=title)
+        for name, title in (("a", "Spring shoes"), ("b", "Sale"), ("c", "Sale"), ("d", None))
+    )
+    assert titles == {"a": "Spring shoes", "b": "Sale (b)", "c": "Sale (c)", "d": "d"}
+    shown = Comparison.of(combined_document(("a", "b")), titles)
+    assert shown is not None
+    assert [bar.name for bar in shown.bars()] == ["all together", "Spring shoes", "Sale (b)"]
+    assert [row[0] for row in shown.rows()] == ["Spring shoes (a)", "Sale (b)", "all together"]
+
+
 def test_each_step_stands_on_those_before_it() -> None:
-    chart = charts.what_each_adds(comparison(("a", "b", "c")).combined.incremental)
+    three = comparison(("a", "b", "c"))
+    chart = charts.what_each_adds(three.combined.incremental, three.part_titles)
     before, adds, ends = (one["data"] for one in chart["series"])
     assert [row[1] for row in before] == [0.0, 40.0, 70.0]
     assert adds[1] == [1, 30.0, 29.0, 31.0]

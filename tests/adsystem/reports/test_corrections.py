@@ -183,3 +183,26 @@ def test_a_file_is_read_again_and_a_broken_one_changes_nothing(
     file.write_text('{"format": 1, "corrections": [{"campaign": "spring"}]}')
     assert [each.campaign for each in files.all()] == ["spring"]
     assert sum("corrections refused" in line for line in lines) == 1
+
+
+def test_what_panels_spend_is_told_to_who_signs_for_it(live: LiveStore, tmp_path: Path) -> None:
+    """By campaign and for somebody who is in all of them; not to advertisers."""
+    file = tmp_path / "corrections.json"
+    releases = (released(1, 5.0), released(2, 6.0))
+    write_corrections(
+        [correction(*releases), correction(*releases[:1], campaign="other", rho=0.02)], file
+    )
+    shared = msgspec.structs.replace(live.shared, corrections=(file,))
+    with open_reports(shared, NOW.timestamp) as reports:
+        document = reports.catalogues()
+        assert document["crossed"]["corrections"] == 3
+        assert document["crossed"]["panel_rho"] == pytest.approx(0.07)
+        panel = document["panel"]
+        assert [(one["campaign"], one["answers"], one["rho"]) for one in panel["campaigns"]] == [
+            ("spring", 2, 0.05),
+            ("other", 1, 0.02),
+        ]
+        assert (panel["rho"], panel["answers"]) == (0.05, 3)
+        assert panel["rho_together"] == pytest.approx(0.07)
+        assert panel["epsilon_together"] > panel["epsilon"] > 1.6
+        assert document["noise"] is None

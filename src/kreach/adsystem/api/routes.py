@@ -301,9 +301,12 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
         group_size: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
         auction: Annotated[str, Query(pattern="^(second_price|first_price)$")] = "second_price",
         max_cost_per_reach: Amount | None = None,
+        people: Annotated[float | None, Query(ge=1, lt=1e12, allow_inf_nan=False)] = None,
+        precision: Literal["coarse", "fine"] = "fine",
     ) -> Response:
-        """Forecast reach of budgets, or the cost of a reach, with bands.
+        """Forecast reach of budgets, or the cost of a reach or of people, with bands.
 
+        The answer is that of `POST /v1/plans` for the campaign's audience, dates, cap and budget.
         `group_size` plans for the same people in groups of another size. A campaign bids in
         first-price and second-price auctions; a plan assumes that all are of one type. A further
         reach costs at most `max_cost_per_reach`, by default the campaign's own limit.
@@ -318,6 +321,8 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
             group_size,
             auction,
             max_cost_per_reach,
+            people,
+            precision == "coarse",
         )
         scope, name = services.scope(viewer), _campaign(campaign)
         return json_response(
@@ -376,12 +381,16 @@ def _add_catalogues(app: FastAPI, services: Services) -> None:
     async def get_catalogues(viewer: Caller) -> Response:
         """The releases of groups in use, and the audiences of campaigns.
 
-        Advertisers see the audiences that they may use.
+        Advertisers see the audiences that they may use. Operators and publishers also see what
+        crossed, by type, and what was spent of the budgets of noise and of panels.
         """
-        service = services.operators
-        if viewer.role != "publisher":
-            service = services.scope(viewer).service
-        return json_response(await services.managing.run(service.catalogues))
+        if viewer.role == "advertiser":
+            own = services.scope(viewer).service
+            return json_response(await services.managing.run(own.catalogues))
+        if viewer.role not in ("operator", "publisher"):
+            raise Forbidden(viewer.role)
+        policy = None if services.advertisers is None else services.advertisers.policy
+        return json_response(await services.managing.run(services.operators.catalogues, policy))
 
 
 def _add_monitoring(app: FastAPI, services: Services) -> None:

@@ -1,6 +1,6 @@
 """Before a flight: what a budget will reach, and what budget a reach will take, with bands."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from kreach.adsystem.bidding.conditions import GroupState
 from kreach.adsystem.bidding.group_kinds import (
+    kind_classes,
     kind_probabilities,
     planned_days,
     session_continuation,
 )
+from kreach.adsystem.bidding.group_sample import GroupSample
 from kreach.adsystem.bidding.market import Market
 from kreach.adsystem.bidding.plan import Plan
 from kreach.adsystem.bidding.planning import Planner
@@ -30,11 +32,12 @@ __all__ = ["Outlook", "OutlookMaker"]
 _SIMULATED_GROUPS = 300_000
 _MAX_TRIALS = 200
 _FEWEST_TRIALS = 20
-_STEPS = 64
+_STEPS, _FEW_STEPS = 64, 24  # of a simulated flight: of a fine one, and of a coarse one
 _LOWEST, _HIGHEST = 1e-9, 1e9  # multiplier
-_MAX_SEARCH = 40
+_MAX_SEARCH = 24
 _SEARCH_GROUPS = 5_000
 _MAX_AIMS, _OVER, _FEW_GROUPS = 6, 1.02, 2_000
+_DEVIATION_GROUPS = 250
 _CLOSE = 0.002  # of the people wanted
 _LEFT = 0.01  # of a budget: less than this is not called unspent
 
@@ -86,7 +89,9 @@ class OutlookMaker:
     somebody asks for.
 
     `simulated_groups` is how many groups all simulated flights of a budget have together: fewer are
-    quicker, and their bands come from the variance instead of the flights' own quantiles.
+    quicker, and their bands come from the variance instead of the flights' own quantiles. Where an
+    audience has more groups than a flight can then have, flights are of a sample of them
+    (`GroupSample`), and money and people are multiplied.
     """
 
     def __init__(
@@ -115,31 +120,34 @@ class OutlookMaker:
             raise KreachError.rule("audience", "have no visit shares with a visit model", kind)
         if model is not None and isinstance(audience, DisjointAudience):
             model = model.for_audience(audience)
-        self._audience, self._market, self._model = audience, market, model
+        self._market, self._model = market, model
         self._cap = as_whole_number("cap", cap, minimum=1)
         requests = as_whole_number("requests", requests, minimum=1)
-        probability, kinds = kind_probabilities(audience, self._cap, model)
+        self._fine = self._simulated_groups >= _SIMULATED_GROUPS
+        most = self._simulated_groups // (_FEWEST_TRIALS if self._fine else 1)
+        sample = GroupSample.of(audience, _weights(audience, traffic), most)
+        self._audience, self._scale = sample.audience, sample.scale
+        probability, kinds = kind_probabilities(sample.audience, self._cap, model)
+        if not self._fine:  # kinds of nearly one size fly as one; each is measured as it is
+            class_of, members = kind_classes(probability, int(kinds.max(initial=0)) + 1)
+            kinds = members[class_of[kinds]]
         self._probability = probability
-        self._requests = requests
         self._more = session_continuation(model)
         self._planner = Planner(
             int(kinds.max(initial=0)) + 1, probability, more=self._more if self._cap == 1 else 0.0
         )
-        people = (
-            audience.traffic if isinstance(audience, DisjointAudience) else audience.group_sizes
-        )
-        weights = np.asarray(people if traffic is None else traffic, dtype=np.float64)
-        fits = weights.shape == (audience.group_count,) and bool((weights >= 0.0).all())
-        if traffic is not None and not (fits and 0.0 < weights.sum() < float("inf")):
-            rule = f"be {audience.group_count} weights ≥ 0, not all 0"
-            raise KreachError.rule("traffic", rule, traffic)
-        left = requests * weights / max(weights.sum(), 1e-300)
-        self._state = GroupState(kinds, np.zeros(len(weights), dtype=np.int64), left)
+        self._requests = max(round(requests / self._scale), 1)
+        left = requests / self._scale * sample.weights / max(sample.weights.sum(), 1e-300)
+        self._state = GroupState(kinds, np.zeros(len(left), dtype=np.int64), left)
 
     def for_budget(self, budget: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """What this budget will reach."""
         if not 0.0 < budget < float("inf"):
             raise KreachError.rule("budget", "be a finite number > 0", budget)
+        found = self._for_budget(max(budget / self._scale, 5e-324), level, seed)
+        return replace(_scaled(found, self._scale), budget=budget)
+
+    def _for_budget(self, budget: float, level: float, seed: int) -> Outlook:
         limits: dict[str, Any] = {
             "max_cost_per_reach": self._most,
             "max_cost_multiple": self._multiple,
@@ -173,40 +181,39 @@ class OutlookMaker:
 
     def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many; refuses what no budget reaches."""
-        most = self._at(self._lowest).expected_reach
-        if not 0.0 < reach <= most:
-            rule = f"lie between 0 and what is possible ({most:.1f})"
+        most, scale = self._at(self._lowest).expected_reach, self._scale
+        if not 0.0 < reach <= most * scale:
+            rule = f"lie between 0 and what is possible ({most * scale:.1f})"
             if self._most is not None:
-                rule = f"lie between 0 and what {self._most:g} per further reach buy ({most:.1f})"
+                buys = f"what {self._most:g} per further reach buy ({most * scale:.1f})"
+                rule = f"lie between 0 and {buys}"
             raise KreachError.rule("reach", rule, reach)
+        reach /= scale
         outlook = self._outlook(self._plan_for(reach), None, level, seed)
         aimed = reach
         for _ in range(4):  # the plan is a little off the simulated flights: aim beside it
             aimed = min(aimed * reach / max(outlook.reach, 1e-300), most)
             outlook = self._outlook(self._plan_for(aimed), None, level, seed)
-        return outlook
+        return _scaled(outlook, scale)
 
     def for_people(self, people: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many people at least once; refuses what no budget reaches."""
-        search = min(self._simulated_groups, _SEARCH_GROUPS)
-        plan = self._at(self._lowest)
-        most = self._outlook(plan, None, level, seed, search).people
-        if not 0.0 < people <= most:
-            rule = f"lie between 0 and what can be reached ({most:.0f})"
+        scale, wanted = self._scale, people / self._scale
+        most = self._people(self._at(self._lowest), seed)
+        if not 0.0 < people <= most * scale:
+            rule = f"lie between 0 and what can be reached ({most * scale:.0f})"
             raise KreachError.rule("people", rule, people)
-        low, high = np.log(self._lowest), np.log(_HIGHEST)
-        for _ in range(_MAX_SEARCH):
-            middle = 0.5 * (low + high)
+
+        def missing(log_multiplier: float) -> float:
+            plan = self._at(float(np.exp(log_multiplier)))
             # the plan's own reach is quick and an upper bound of people: simulate within it only
-            plan = self._at(float(np.exp(middle)))
-            if plan.expected_reach < people:
-                high = middle
-                continue
-            reached = self._outlook(plan, None, level, seed, search).people
-            if abs(reached - people) <= _CLOSE * people:
-                break
-            low, high = (middle, high) if reached > people else (low, middle)
-        return self._outlook(plan, None, level, seed)
+            if plan.expected_reach < wanted:
+                return plan.expected_reach / wanted - 1.0
+            return self._people(plan, seed) / wanted - 1.0
+
+        low, high = float(np.log(self._lowest)), float(np.log(_HIGHEST))
+        found = _find_zero(missing, low, high, most / wanted - 1.0, -1.0, _CLOSE)
+        return _scaled(self._outlook(self._at(float(np.exp(found))), None, level, seed), scale)
 
     @property
     def _lowest(self) -> float:
@@ -226,30 +233,36 @@ class OutlookMaker:
             low, high = (middle, high) if plan.expected_reach > reach else (low, middle)
         return plan
 
-    def _outlook(
-        self,
-        plan: Plan,
-        budget: float | None,
-        level: float,
-        seed: int,
-        simulated_groups: int | None = None,
-    ) -> Outlook:
+    def _people(self, plan: Plan, seed: int) -> float:
+        """People whom a plan reaches if no budget stops it, from few flights."""
+        trials = self._trials(min(self._simulated_groups, _SEARCH_GROUPS))
+        flights = self._fly(plan, trials, np.inf, np.random.default_rng(seed))
+        reports = [self._measure(*flight) for flight in zip(*flights[:2], strict=True)]
+        return float(np.mean([replace(report, cap=1).reach for report in reports]))
+
+    def _trials(self, simulated_groups: int) -> int:
+        trials = simulated_groups // max(self._audience.group_count, 1)
+        return int(np.clip(trials, 1, _MAX_TRIALS))
+
+    def _outlook(self, plan: Plan, budget: float | None, level: float, seed: int) -> Outlook:
         if not 0.0 < level < 1.0:
             raise KreachError.rule("level", "lie between 0 and 1, both excluded", level)
         generator = np.random.default_rng(as_whole_number("seed", seed, minimum=0))
-        groups = max(self._audience.group_count, 1)
-        simulated = self._simulated_groups if simulated_groups is None else simulated_groups
-        trials = int(np.clip(simulated // groups, 1, _MAX_TRIALS))
-        if simulated >= _SIMULATED_GROUPS:
+        trials = self._trials(self._simulated_groups)
+        if self._fine:
             trials = max(trials, _FEWEST_TRIALS)
         most = np.inf if budget is None else budget
         draws, counts, spends = self._fly(plan, trials, most, generator)
         reports = [self._measure(*flight) for flight in zip(draws, counts, strict=True)]
-        reach, band = _mean_and_band(reports, level, generator)
-        unique, people_band = reach, band
-        if self._cap != 1:
-            once = [replace(report, cap=1) for report in reports]
-            unique, people_band = _mean_and_band(once, level, generator)
+        figures = []
+        for cap in dict.fromkeys((self._cap, 1)):
+            expected = np.array([replace(report, cap=cap).reach for report in reports])
+            if self._fine:
+                std = np.array([replace(report, cap=cap).std for report in reports])
+            else:
+                std = self._few_groups_std(draws[0], counts[0], cap)
+            figures.append(_mean_and_band(expected, std, level, generator))
+        (reach, band), (unique, people_band) = figures[0], figures[-1]
         shown = float(np.mean([report.exposure.targeted_impressions for report in reports]))
         spend = min(float(spends.mean()), most)
         return Outlook(
@@ -267,9 +280,20 @@ class OutlookMaker:
             people_band,
         )
 
-    def _measure(self, draws: IntArray, impressions: IntArray) -> ReachReport:
-        """What a report will say about a flight."""
-        audience, model = self._audience, self._model
+    def _few_groups_std(self, draws: IntArray, impressions: IntArray, cap: int) -> FloatArray:
+        """The deviation of who was behind a flight, from few groups: an exact one takes seconds."""
+        audience = self._audience
+        rows = np.arange(audience.group_count, dtype=np.float64)
+        few = GroupSample.of(audience, rows, _DEVIATION_GROUPS)
+        chosen = few.weights.astype(np.int64)
+        report = self._measure(draws[chosen], impressions[chosen], few.audience)
+        return np.array([replace(report, cap=cap).std * few.scale**0.5])
+
+    def _measure(
+        self, draws: IntArray, impressions: IntArray, audience: Audience | None = None
+    ) -> ReachReport:
+        """What a report will say about a flight on the audience, or on some of its groups."""
+        audience, model = self._audience if audience is None else audience, self._model
         if model is None or not isinstance(audience, DisjointAudience):
             return measure(audience, impressions, self._cap)
         window = GroupDraws(
@@ -299,20 +323,19 @@ class OutlookMaker:
         draws = np.zeros((trials, self._audience.group_count), dtype=np.int64)
         counts = draws.copy()
         spends = np.zeros(trials)
+        steps = _STEPS if self._fine else _FEW_STEPS
         kinds = [np.flatnonzero(self._state.kind == k) for k in np.unique(self._state.kind)]
         known = [self._probability(k, np.arange(64.0)) for k in np.unique(self._state.kind)]
-        for step in range(_STEPS):
+        for step in range(steps):
             open_still = (spends < budget)[:, None]
             for at, (kind, mine) in enumerate(zip(np.unique(self._state.kind), kinds, strict=True)):
                 own, left = draws[:, mine], self._state.requests_left[mine]
                 while own.max(initial=0) >= len(known[at]):
                     known[at] = self._probability(kind, np.arange(2.0 * len(known[at])))
-                to_come = left * ((_STEPS - step - 0.5) / _STEPS)
+                to_come = left * ((steps - step - 0.5) / steps)
                 discount = plan.discounts(kind, own, np.broadcast_to(to_come, own.shape))
                 worth = known[at][own] * discount / plan.multiplier
-                won, shown, cost = self._sessions(
-                    plan, worth, left / _STEPS * open_still, generator
-                )
+                won, shown, cost = self._sessions(plan, worth, left / steps * open_still, generator)
                 draws[:, mine] = own + won
                 counts[:, mine] += shown
                 spends += (shown * cost).sum(axis=1)
@@ -355,21 +378,79 @@ class OutlookMaker:
             draws[at] = np.minimum(draws[at], kept)
 
 
+def _weights(audience: Audience, traffic: npt.ArrayLike | None) -> FloatArray:
+    """How requests are shared among groups."""
+    people = audience.traffic if isinstance(audience, DisjointAudience) else audience.group_sizes
+    weights = np.asarray(people if traffic is None else traffic, dtype=np.float64)
+    fits = weights.shape == (audience.group_count,) and bool((weights >= 0.0).all())
+    if traffic is not None and not (fits and 0.0 < weights.sum() < float("inf")):
+        rule = f"be {audience.group_count} weights ≥ 0, not all 0"
+        raise KreachError.rule("traffic", rule, traffic)
+    return weights
+
+
+def _scaled(outlook: Outlook, scale: float) -> Outlook:
+    """The outlook of so many times as many groups, which are independent of each other.
+
+    Means are multiplied, deviations by the square root.
+    """
+    if scale == 1.0:
+        return outlook
+
+    def band(mean: float, ends: tuple[float, float]) -> tuple[float, float]:
+        low, high = (scale * mean + scale**0.5 * (end - mean) for end in ends)
+        return max(low, 0.0), high
+
+    amounts = ("budget", "spend", "reach", "impressions", "unspent", "people")
+    return replace(
+        outlook,
+        **{name: scale * getattr(outlook, name) for name in amounts},
+        band=band(outlook.reach, outlook.band),
+        people_band=band(outlook.people, outlook.people_band),
+    )
+
+
+def _find_zero(
+    falling: Callable[[float], float],
+    low: float,
+    high: float,
+    at_low: float,
+    at_high: float,
+    close: float,
+) -> float:
+    """Where a falling function with a little noise is 0, within `close`.
+
+    Halves the interval until the function is not far from 0 at both ends, then takes secants
+    (Illinois: an end that stays has its value halved).
+    """
+    middle = low
+    for _ in range(_MAX_SEARCH):
+        steep = min(at_low, 1.0) - at_high
+        straight = at_high > -1.0 + 1e-3 and at_low < 1.0 and steep > 0.0
+        middle = low + (high - low) * (at_low / steep if straight else 0.5)
+        value = falling(middle)
+        if abs(value) <= close:
+            break
+        if value > 0.0:
+            low, at_low, at_high = middle, value, 0.5 * at_high if straight else at_high
+        else:
+            high, at_high, at_low = middle, value, 0.5 * at_low if straight else at_low
+    return middle
+
+
 def _mean_and_band(
-    reports: Sequence[ReachReport], level: float, generator: np.random.Generator
+    expected: FloatArray, std: FloatArray, level: float, generator: np.random.Generator
 ) -> tuple[float, tuple[float, float]]:
     """Expected reach over simulated flights, and the band of what one of them reaches.
 
     Chance decides who was behind the impressions of each flight. Of few flights quantiles say
     little: the band is then mean ± z·std.
     """
-    expected = np.array([report.reach for report in reports])
-    std, mean = np.array([report.std for report in reports]), float(expected.mean())
-    tail = (1.0 - level) / 2.0
-    if len(reports) < _FEWEST_TRIALS:
-        between = float(expected.var(ddof=1)) if len(reports) > 1 else 0.0
+    mean, tail = float(expected.mean()), (1.0 - level) / 2.0
+    if len(expected) < _FEWEST_TRIALS or len(std) < len(expected):
+        between = float(expected.var(ddof=1)) if len(expected) > 1 else 0.0
         half = NormalDist().inv_cdf(1.0 - tail) * float(np.sqrt((std**2).mean() + between))
         return mean, (max(mean - half, 0.0), mean + half)
-    reached = expected + std * generator.standard_normal(len(reports))
+    reached = expected + std * generator.standard_normal(len(expected))
     low, high = np.quantile(reached, [tail, 1.0 - tail]).tolist()
     return mean, (max(low, 0.0), high)

@@ -1,15 +1,19 @@
 """What the page on campaigns together shows, derived from one report."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from urllib.parse import urlencode
 
 from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console.client import Query, together_query
+from kreach.adsystem.console.date_range import CUSTOM, TO_DATE, DateRange
+from kreach.adsystem.console.status import title_of
 from kreach.adsystem.reports.combined_report import CombinedDocument, CombinedReport, SetReport
-from kreach.adsystem.reports.report import CapReport
+from kreach.adsystem.reports.report import CampaignDefinition, CapReport
 
-__all__ = ["MIN_CAMPAIGNS", "Bar", "Choice", "Comparison", "PairShare"]
+__all__ = ["MIN_CAMPAIGNS", "Bar", "Choice", "Comparison", "PairShare", "unique_titles"]
 
 MIN_CAMPAIGNS = 2
 _PATH = "/compare"
@@ -18,31 +22,32 @@ _MAX_CAP = 1_000
 
 @dataclass(frozen=True)
 class Choice:
-    """Campaigns in the order they add, a cap and a window: the page's address has all of it."""
+    """Campaigns in the order they add, a cap and dates: the page's address has all of it.
+
+    Dates are a preset, or a window of which one end may be open.
+    """
 
     campaigns: tuple[str, ...] = ()
     cap: int = 1
     start: str | None = None
     end: str | None = None
+    preset: str = TO_DATE
 
     @classmethod
     def of_query(cls, parameters: Iterable[tuple[str, str]]) -> "Choice":
         """Read an address; a cap that is none is 1.
 
         >>> Choice.of_query([("campaign", "a"), ("campaign", "b"), ("campaign", "a"), ("cap", "x")])
-        Choice(campaigns=('a', 'b'), cap=1, start=None, end=None)
+        Choice(campaigns=('a', 'b'), cap=1, start=None, end=None, preset='to-date')
         """
         given = [(name, value.strip()) for name, value in parameters]
         campaigns = dict.fromkeys(value for name, value in given if name == "campaign" and value)
         single = dict(given)
         digits = single.get("cap", "")
         cap = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 6 else 1
-        return cls(
-            tuple(campaigns),
-            cap if 1 <= cap <= _MAX_CAP else 1,
-            single.get("start") or None,
-            single.get("end") or None,
-        )
+        start, end = (single.get(name) or None for name in ("start", "end"))
+        preset = CUSTOM if start or end else DateRange.of_query(given).preset
+        return cls(tuple(campaigns), cap if 1 <= cap <= _MAX_CAP else 1, start, end, preset)
 
     @property
     def url(self) -> str:
@@ -54,14 +59,39 @@ class Choice:
         pairs = [("campaign", name) for name in self.campaigns]
         pairs += [("cap", str(self.cap))] if self.cap != 1 else []
         pairs += [(name, text) for name in ("start", "end") if (text := getattr(self, name))]
+        pairs += [("range", self.preset)] if self.preset not in (TO_DATE, CUSTOM) else []
         return f"{_PATH}?{urlencode(pairs, safe=':')}" if pairs else _PATH
 
-    @property
-    def query(self) -> Query[CombinedDocument] | None:
-        """What to ask reporting, once there are campaigns to compare."""
+    def query(
+        self, now: datetime, campaigns: Sequence[CampaignDefinition] = ()
+    ) -> Query[CombinedDocument] | None:
+        """What to ask reporting, once there are campaigns to compare and their flights are known.
+
+        The whole flight is that of all of them: from the first start to the last end.
+        """
         if len(self.campaigns) < MIN_CAMPAIGNS:
             return None
-        return together_query(self.campaigns, self.cap, self.start, self.end)
+        start, end = self.start, self.end
+        if self.preset not in (TO_DATE, CUSTOM):
+            flights = [
+                (fmt.parse_time(one.start), fmt.parse_time(one.end))
+                for one in campaigns
+                if one.id in self.campaigns
+            ]
+            if not flights:
+                return None
+            whole = min(one[0] for one in flights), max(one[1] for one in flights)
+            start, end = DateRange(self.preset).window(now, whole) or (None, None)
+        return together_query(self.campaigns, self.cap, start, end)
+
+
+def unique_titles(campaigns: Iterable[CampaignDefinition]) -> dict[str, str]:
+    """What people call campaigns, by id; where two have one name, their ids tell them apart."""
+    titles = {one.id: title_of(one) for one in campaigns}
+    times = Counter(titles.values())
+    return {
+        name: title if times[title] == 1 else f"{title} ({name})" for name, title in titles.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -92,11 +122,25 @@ class Comparison:
 
     document: CombinedDocument
     combined: CombinedReport
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, document: CombinedDocument) -> "Comparison | None":
-        """The comparison in a report; None where it is withheld."""
-        return None if document.combined is None else cls(document, document.combined)
+    def of(
+        cls, document: CombinedDocument, titles: Mapping[str, str] | None = None
+    ) -> "Comparison | None":
+        """The comparison in a report; None where it is withheld. Titles are by id."""
+        if document.combined is None:
+            return None
+        return cls(document, document.combined, {} if titles is None else titles)
+
+    def title(self, name: str) -> str:
+        """What people call a campaign."""
+        return self.titles.get(name, name)
+
+    @property
+    def part_titles(self) -> list[str]:
+        """Of all campaigns, in their order."""
+        return [self.title(part.name) for part in self.document.parts]
 
     @property
     def unit(self) -> str:
@@ -169,7 +213,7 @@ class Comparison:
         rows = [Bar("all together", sum(only.values()), self.combined.overlap.reach)]
         for part in self.document.parts:
             alone, own = only[part.name], part.reports[0].reach
-            rows.append(Bar(part.name, min(alone, own), max(own - alone, 0.0)))
+            rows.append(Bar(self.title(part.name), min(alone, own), max(own - alone, 0.0)))
         return rows
 
     def pairs(self) -> list[list[PairShare]]:
@@ -194,7 +238,9 @@ class Comparison:
             only, adds = combined.only[part.name].unique_reach, step.adds.unique_reach
             cells = self._cells(part.reports[0])
             ends = (fmt.count(only), f"+{fmt.count(adds)}")
-            rows.append((part.name, fmt.count(part.impressions), *cells, *ends))
+            title = self.title(part.name)
+            named = title if part.name in title else f"{title} ({part.name})"
+            rows.append((named, fmt.count(part.impressions), *cells, *ends))
         alone = sum(report.unique_reach for report in combined.only.values())
         last = (fmt.count(alone), fmt.count(combined.union.unique_reach))
         impressions = fmt.count(self.document.impressions)

@@ -115,7 +115,7 @@ def one_or_several(bars: Sequence[Bar], unit: str) -> Options:
     return _bar_chart(series, [bar.name for bar in bars], unit, room)
 
 
-def what_each_adds(steps: Sequence[Increment]) -> Options:
+def what_each_adds(steps: Sequence[Increment], names: Sequence[str]) -> Options:
     """Each step stands on the people reached before it."""
     before = [[step.unique_reach_so_far - step.adds.unique_reach] for step in steps]
     adds = [[step.adds.unique_reach, *step.adds.unique_reach_interval] for step in steps]
@@ -128,4 +128,4 @@ def what_each_adds(steps: Sequence[Increment]) -> Options:
     for one in series[:2]:
         one["label"] = {"show": False}  # the ends of the bars say both
     room = _end_pixels(steps[-1].unique_reach_so_far) + _SO_FAR_PIXELS
-    return _bar_chart(series, [step.part for step in steps], "people", room)
+    return _bar_chart(series, names, "people", room)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -143,6 +143,17 @@ def png_button(name: str, chart: "Chart", about: Callable[[], Sequence[str]] = t
     element = icon_button("image", f"Download {name} as PNG", download)
     element.props["data-name"] = f"png {name}"
     return element
+
+
+def date_presets(
+    presets: Mapping[str, str], value: str, on_change: Callable[..., Any]
+) -> ui.toggle:
+    """Buttons for usual ranges of dates, and "custom" for others."""
+    toggle = ui.toggle(dict(presets) | {"custom": "Custom"}, value=value, on_change=on_change)
+    toggle.props("no-caps unelevated dense padding='4px 12px'").classes("k-presets")
+    toggle.props["aria-label"] = "Dates"
+    toggle.props["data-name"] = "dates"
+    return toggle
 
 
 class EmptyState:

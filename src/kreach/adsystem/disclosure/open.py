@@ -57,6 +57,9 @@ class OpenPolicy:
     def campaign_changed(self, stored: StoredCampaign) -> None:
         """Nothing depends on it."""
 
+    def noise_budget(self) -> None:
+        """There is no noise."""
+
     def max_cap(self) -> int | None:
         """Any cap."""
         return None

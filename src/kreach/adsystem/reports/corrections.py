@@ -17,7 +17,8 @@ from kreach.adsystem.reports.catalogue_cache import CatalogueCache
 from kreach.adsystem.reports.corrected import CorrectedWindow, corrected, corrected_curve
 from kreach.adsystem.reports.panel_error import ModelFigures, PanelError, Prior, priors_of
 from kreach.adsystem.reports.policy import Subject, Withheld
-from kreach.adsystem.reports.report import CapReport, CurveReport
+from kreach.adsystem.reports.privacy_budget import DELTA, privacy_budget
+from kreach.adsystem.reports.report import CapReport, CurveReport, PrivacyBudget
 from kreach.boundary.audience import Audience, DisjointAudience
 from kreach.boundary.correction import Correction, PanelRelease, model_digest, read_corrections
 from kreach.boundary.times import Window
@@ -107,11 +108,23 @@ class PanelCorrections:
     def crossed(self) -> tuple[int, float | None]:
         """How many corrections publishers released, and what all of them cost in privacy (ρ).
 
-        Campaigns of one panel count the same people: the largest cost is that of the panel.
+        Somebody who saw several campaigns with a panel is in all of them: their costs add up.
         """
         found = self._files.all()
-        costs = [each.rho for each in found if each.rho is not None]
-        return sum(len(each.releases) for each in found), max(costs, default=None)
+        costs = [each.rho for each in found if each.rho is not None and each.releases]
+        return sum(len(each.releases) for each in found), sum(costs) if costs else None
+
+    def budget(self) -> PrivacyBudget | None:
+        """What panels promise to spend at most on each campaign; None before there is any.
+
+        A correction names what all its releases cost together, those to come included.
+        """
+        spent = [
+            (each.campaign, each.catalogue, len(each.releases), each.rho)
+            for each in self._files.all()
+            if each.rho is not None and each.releases
+        ]
+        return privacy_budget(max(one[3] for one in spent), DELTA, spent) if spent else None
 
     def newest(self, campaign: str, version: str | None) -> datetime | None:
         """When a campaign's newest correction was released: figures so far change with it."""

@@ -1,16 +1,21 @@
-"""Plans for flights that no campaign has yet: inventory and prices are those that were observed."""
+"""Plans for flights: those of campaigns, and those that no campaign has yet.
+
+A campaign is a flight with dates, an audience, a cap and a budget. What it does not say itself is
+what bidders observed, as for any flight: the same question has one answer.
+"""
 
 from dataclasses import replace
 
 import msgspec
 
+from kreach.adsystem.campaigns.campaign import Campaign
 from kreach.adsystem.reports.observed import (
     ObservedInventory,
     observed_inventory,
     observed_prices,
 )
 from kreach.adsystem.reports.plans import PlanBasis, anonymity_cost, make_plan
-from kreach.adsystem.reports.questions import FlightQuestion
+from kreach.adsystem.reports.questions import FlightQuestion, PlanQuestion
 from kreach.adsystem.reports.report import Inventory, PlanDocument
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.audience import Audience, DisjointAudience
@@ -18,7 +23,32 @@ from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.times import iso_optional
 from kreach.errors import KreachError
 
-__all__ = ["flight_plan", "inventory_info", "rounded"]
+__all__ = ["campaign_flight", "flight_plan", "inventory_info", "rounded"]
+
+_ASSUMED_MARKET = (0.0, 1.0)  # mu and sigma of ln(price per thousand), while prices are unknown
+
+
+def campaign_flight(campaign: Campaign, question: PlanQuestion) -> FlightQuestion:
+    """The flight of a campaign: what the question leaves open is the campaign's own."""
+    asks = question.budgets or question.reach is not None or question.people is not None
+    market = None
+    if campaign.market_mu is not None and campaign.market_sigma is not None:
+        market = (campaign.market_mu, campaign.market_sigma)
+    own = replace(
+        question,
+        requests=campaign.expected_requests if question.requests is None else question.requests,
+        cap=campaign.largest_cap if question.cap is None else question.cap,
+        budgets=question.budgets if asks else (campaign.budget,),
+        max_cost_per_reach=question.max_cost_per_reach or campaign.max_cost_per_reach,
+    )
+    return FlightQuestion(
+        own,
+        campaign.start,
+        campaign.end,
+        campaign.audience,
+        market,
+        assumed_market=_ASSUMED_MARKET,
+    )
 
 
 def rounded(value: float) -> float:
@@ -47,7 +77,7 @@ def flight_plan(
 ) -> PlanDocument:
     """A plan on a catalogue; with `rounds`, what was observed enters with two digits."""
     asked, version = question.plan, catalogue.version
-    if not asked.budgets and asked.people is None:
+    if not asked.budgets and asked.people is None and asked.reach is None:
         raise KreachError(
             "give a budget or people: what to spend, or how many people to reach",
             field="budgets",
@@ -80,9 +110,8 @@ def flight_plan(
     )
     if not question.with_ids:
         return document
-    budget = document.plans[-1].budget if asked.people is not None else asked.budgets[0]
-    own = basis if asked.group_size is None else replace(basis, audience=audience)
-    return msgspec.structs.replace(document, anonymity=anonymity_cost(own, asked, budget))
+    budget = asked.budgets[0] if asked.budgets else document.plans[-1].budget
+    return msgspec.structs.replace(document, anonymity=anonymity_cost(basis, asked, budget))
 
 
 def _requests(
@@ -111,6 +140,8 @@ def _market(
     if question.market is not None:
         return question.market, "given"
     found = observed_prices(settings.store, version, question.plan.auction)
+    if found is None and question.assumed_market is not None:
+        return question.assumed_market, "assumed"
     if found is None:
         rule = "be given with market_sigma: bidders have seen too few prices on this catalogue"
         raise KreachError.rule("market_mu", rule, None)

@@ -1,4 +1,8 @@
-"""Plans: what budgets will reach before a flight, with limits on the computation."""
+"""Plans: what budgets will reach before a flight, with limits on the computation.
+
+All plans of reporting are made here, from a `PlanBasis`. `flight_plans.py` says what the basis of a
+campaign is, and of a flight that no campaign has yet.
+"""
 
 import time
 from dataclasses import dataclass, replace
@@ -7,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE, Campaign
+from kreach.adsystem.campaigns.campaign import MAX_COST_MULTIPLE
+from kreach.adsystem.reports.group_visits import visits_by_group
 from kreach.adsystem.reports.questions import PlanQuestion
 from kreach.adsystem.reports.report import AnonymityCost, Market, Outlook, PlanDocument
 from kreach.boundary.audience import Audience, DisjointAudience, ProfiledAudience
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
-from kreach.numeric.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from kreach.adsystem.bidding.outlook import OutlookMaker
 
-__all__ = ["MARKET", "PlanBasis", "anonymity_cost", "make_plan", "plan", "regrouped"]
+__all__ = ["PlanBasis", "anonymity_cost", "make_plan", "regrouped"]
 
-MARKET = (0.0, 1.0)  # default mu and sigma of ln(price per thousand)
-_MAX_GROUPS = 50_000
+_MAX_GROUPS = 20_000_000
 _MAX_PROFILES = 500  # each flight is measured group by group
 _MAX_KINDS = 500
 _MAX_PER_GROUP = 5_000
@@ -40,29 +43,6 @@ class PlanBasis:
     budgets: tuple[float, ...] = ()
     max_cost_per_reach: float | None = None
     model: VisitModel | None = None
-
-
-def plan(
-    campaign: Campaign, audience: Audience, question: PlanQuestion, version: str, currency: str
-) -> PlanDocument:
-    """Budget to reach and back; without either, what the campaign's own budget will reach."""
-    expected = campaign.expected_requests if question.requests is None else question.requests
-    if expected is None:
-        rule = "be given, since the campaign has no expected_requests"
-        raise KreachError.rule("requests", rule, None)
-    market = MARKET
-    if campaign.market_mu is not None and campaign.market_sigma is not None:
-        market = (campaign.market_mu, campaign.market_sigma)
-    asks = question.budgets or question.reach is not None or question.people is not None
-    basis = PlanBasis(
-        audience,
-        expected,
-        campaign.largest_cap if question.cap is None else question.cap,
-        market,
-        question.budgets if asks else (campaign.budget,),
-        question.max_cost_per_reach or campaign.max_cost_per_reach,
-    )
-    return make_plan(basis, question, version, currency, campaign=campaign.id)
 
 
 def make_plan(
@@ -129,32 +109,19 @@ def _maker(basis: PlanBasis, question: PlanQuestion, **more: Any) -> "OutlookMak
 def anonymity_cost(basis: PlanBasis, question: PlanQuestion, budget: float) -> AnonymityCost:
     """What the same bidder reaches with these groups, and with groups of one person.
 
-    People visit unevenly by a gamma law, whose shares within a group are the audience's Dirichlet
-    law: so a group of k people visits by a gamma law of k times the shape. Both plans are of these
-    people, and neither uses the visit model, which knows no groups of one.
+    Both plans are of people who visit as unevenly as the visit model has it, or else the
+    audience's dispersion: `visits_by_group`.
     """
-    audience = regrouped(basis.audience, 1)
-    dispersion = getattr(basis.audience, "kinds").dispersion[0]  # noqa: B009 - regrouped checked it
+    alone = regrouped(basis.audience, 1)
     people = []
-    for one in (basis.audience, audience):
-        sizes = one.group_sizes
-        own = replace(basis, audience=one, model=None)
-        outlook = _maker(
-            own, replace(question, coarse=True), traffic=_uneven(sizes, float(dispersion))
-        ).for_budget(budget, level=question.level)
-        people.append(outlook.people)
+    for audience in (basis.audience, alone):
+        maker = _maker(
+            replace(basis, audience=audience),
+            replace(question, coarse=True),
+            traffic=visits_by_group(audience, basis.model),
+        )
+        people.append(maker.for_budget(budget, level=question.level).people)
     return AnonymityCost(budget=budget, people=people[0], people_with_ids=people[1])
-
-
-def _uneven(sizes: IntArray, dispersion: float) -> FloatArray:
-    """Visits by group: gamma quantiles, each once, in an order that no size depends on."""
-    if not np.isfinite(dispersion):
-        return sizes.astype(np.float64)
-    from scipy.special import gammaincinv  # noqa: PLC0415
-
-    places = (np.random.default_rng(0).permutation(len(sizes)) + 0.5) / len(sizes)
-    visits: FloatArray = gammaincinv(sizes * dispersion, places) / dispersion
-    return visits
 
 
 def regrouped(audience: Audience, group_size: int) -> Audience:

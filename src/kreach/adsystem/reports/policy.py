@@ -20,6 +20,7 @@ from kreach.adsystem.reports.report import (
     ModelInfo,
     NoiseInfo,
     Pace,
+    PrivacyBudget,
     SeriesPeriod,
     Suppressed,
 )
@@ -178,6 +179,9 @@ class Policy(Protocol):
 
     def max_cap(self) -> int | None:
         """The largest cap that reports can have; None is any."""
+
+    def noise_budget(self) -> PrivacyBudget | None:
+        """The budget of noise and what these callers have spent of it; None without noise."""
 
     def close(self) -> None:
         """Release what the policy holds."""

@@ -53,11 +53,11 @@ class PlanQuestion:
 
 @dataclass(frozen=True)
 class FlightQuestion:
-    """A plan for a flight that no campaign has yet.
+    """A plan for a flight: a campaign's, or one that no campaign has yet.
 
     Requests and the market (`mu` and `sigma` of ln of the price per thousand) default to what
-    bidders observed. With `with_ids` it also says what the same budget would reach with groups of
-    one person.
+    bidders observed; while they have seen too few prices, `assumed_market` is used if there is one.
+    With `with_ids` it also says what the same budget would reach with groups of one person.
     """
 
     plan: PlanQuestion
@@ -66,3 +66,4 @@ class FlightQuestion:
     audience: str = EVERYONE
     market: tuple[float, float] | None = None
     with_ids: bool = False
+    assumed_market: tuple[float, float] | None = None

@@ -54,9 +54,11 @@ __all__ = [
     "Pace",
     "PacingDocument",
     "PlanDocument",
+    "PrivacyBudget",
     "ReachDocument",
     "SeriesDocument",
     "SeriesPeriod",
+    "SpentBudget",
     "Status",
     "Summary",
     "Suppressed",
@@ -641,8 +643,9 @@ class VisiblePeople(Document, frozen=True, kw_only=True):
 class PlanDocument(Document, Tabular, frozen=True, kw_only=True):
     """Budget to reach and back; with `group_size`, as if groups were of that size.
 
-    Without a campaign it is for a flight from `start` to `end`, and says where requests and prices
-    come from: "given" or "observed" (`inventory`). `precision` is coarse or fine.
+    It is for a flight from `start` to `end`, and says where requests and prices come from: "given"
+    (by the question or the campaign), "observed" (`inventory`) or, for a campaign's prices while
+    bidders have seen too few, "assumed". `precision` is coarse or fine.
     """
 
     campaign: str | None
@@ -710,10 +713,40 @@ class Crossed(Document, frozen=True, kw_only=True):
     panel_rho: float | None = None
 
 
+class SpentBudget(Document, frozen=True, kw_only=True):
+    """What answers about one campaign on one catalogue cost in privacy (ρ), and as ε."""
+
+    campaign: str
+    catalogue: str
+    answers: int
+    rho: float
+    epsilon: float
+
+
+class PrivacyBudget(Document, frozen=True, kw_only=True):
+    """A budget of privacy: ρ and ε at δ, for one campaign on one catalogue, and what was spent.
+
+    `max_per_person` is how many impressions of one person the budget is for, None any. `campaigns`
+    are those on which most was spent, `more` how many others there are. `rho_together` is what
+    somebody spent who is in all of them.
+    """
+
+    rho: float
+    epsilon: float
+    delta: float
+    answers: int
+    rho_together: float
+    epsilon_together: float
+    max_per_person: int | None = None
+    campaigns: tuple[SpentBudget, ...] = ()
+    more: int = 0
+
+
 class CatalogueList(Document, frozen=True, kw_only=True):
     """Releases, the newest last, and the audiences that campaigns can target on them.
 
-    `crossed` is for operators and publishers.
+    `crossed` and the budgets of `noise` and of the `panel` are for operators and publishers; a
+    budget is null where there is none.
     """
 
     catalogues: tuple[CatalogueSummary, ...]
@@ -721,6 +754,8 @@ class CatalogueList(Document, frozen=True, kw_only=True):
     currency: str
     visible: tuple[VisiblePeople, ...] = ()
     crossed: MayWithhold[Crossed] = None
+    noise: MayWithhold[PrivacyBudget] = None
+    panel: MayWithhold[PrivacyBudget] = None
 
 
 class Suppression(Document, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from kreach.adsystem.log.snapshot import LogIncomplete, LogUnavailable
 from kreach.adsystem.reports.combined_report import CombinedDocument
 from kreach.adsystem.reports.context import ReportContext
 from kreach.adsystem.reports.delivery import delivery_state
-from kreach.adsystem.reports.flight_plans import flight_plan
+from kreach.adsystem.reports.flight_plans import campaign_flight, flight_plan
 from kreach.adsystem.reports.live_panel_together import panel_document
 from kreach.adsystem.reports.observed import observed_requests
 from kreach.adsystem.reports.pacing import (
@@ -39,7 +39,6 @@ from kreach.adsystem.reports.pacing import (
     applied_revision,
     shortfalls,
 )
-from kreach.adsystem.reports.plans import plan
 from kreach.adsystem.reports.policy import Delivery, Figures, Policy, Subject, View, Withheld
 from kreach.adsystem.reports.questions import EVER, FlightQuestion, PlanQuestion, ReachQuestion
 from kreach.adsystem.reports.report import (
@@ -109,6 +108,7 @@ class ReportService:
                 str(document.get("id")), name, newest, "a new campaign", field="audience"
             )
         campaign = campaign_from(document, new_creatives=True)
+        self._check_known(campaign.audience)
         audience = self.store.catalogues.audience(newest, campaign.audience)
         check_runnable(campaign, audience)
         if campaign.family is not None:
@@ -373,31 +373,24 @@ class ReportService:
         )
 
     def plan(self, campaign_id: str, question: PlanQuestion) -> PlanDocument:
-        """Forecast reach of budgets on the newest catalogue. Reads no log."""
+        """Forecast reach of budgets for a campaign's flight, on the newest catalogue."""
         stored = self.store.campaigns.get(campaign_id)
-        newest, name = self.store.catalogues.newest, stored.campaign.audience
-        self._check_audience(campaign_id, name, newest, "plan")
-        key = (stored.number, stored.revision, newest.version, question)
-        currency = self.store.settings.currency
-        made = self._plans.get_or_make(
-            key,
-            lambda: plan(
-                stored.campaign,
-                self.store.catalogues.audience(newest, name),
-                question,
-                newest.version,
-                currency,
-            ),
+        self._check_audience(
+            campaign_id, stored.campaign.audience, self.store.catalogues.newest, "plan"
         )
-        return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
+        made = self._flight_plan(campaign_flight(stored.campaign, question))
+        return msgspec.structs.replace(made, campaign=campaign_id)
 
     def plan_flight(self, question: FlightQuestion) -> PlanDocument:
         """Forecast a flight that no campaign has yet, on the newest catalogue."""
         newest, name = self.store.catalogues.newest, question.audience
-        if name not in self.store.audience_names:
-            known = ", ".join(self.store.audience_names)
-            raise KreachError.rule("audience", f"be one of {known}", name)
+        self._check_known(name)
         self._check_audience("(a plan)", name, newest, "plan", field="audience")
+        return self._flight_plan(question)
+
+    def _flight_plan(self, question: FlightQuestion) -> PlanDocument:
+        """The one answer to a question, whoever asks it in whatever way."""
+        newest, name = self.store.catalogues.newest, question.audience
         audience = self.store.catalogues.audience(newest, name)
         rounds = self.policy.visible_floor(newest) is not None
         age = int(self._clock() // _OBSERVED_SECONDS)  # what was observed changes
@@ -407,24 +400,40 @@ class ReportService:
         )
         return msgspec.structs.replace(made, visible=self._visible.of(newest, name))
 
-    def catalogues(self) -> CatalogueList:
-        """The releases, the newest last, and the audiences that campaigns can target on it."""
+    def _usable_audiences(self) -> list[str]:
+        """Those that a caller may know of and use on the newest catalogue."""
+        newest = self.store.catalogues.newest
+        names = self.store.audience_names
+        return [name for name in names if self.policy.audience_refusal(name, newest) is None]
+
+    def _check_known(self, name: object) -> None:
+        if name not in self.store.audience_names:
+            known = ", ".join(self._usable_audiences())
+            raise KreachError.rule("audience", f"be one of {known}", name)
+
+    def catalogues(self, advertisers: Policy | None = None) -> CatalogueList:
+        """The releases, the newest last, and the audiences that campaigns can target on it.
+
+        `advertisers` is the policy whose spent noise is shown, to who may see what crossed.
+        """
         cache = self.store.catalogues
         with self.store.live.snapshot() as now:
             cache.refresh(now.catalogue_numbers)
-        newest = cache.newest
-        usable = [
-            name
-            for name in self.store.audience_names
-            if self.policy.audience_refusal(name, newest) is None
-        ]
+        newest, usable = cache.newest, self._usable_audiences()
         return CatalogueList(
             catalogues=tuple(_catalogue_summary(cache.get(version)) for version in cache.versions),
             audiences=tuple(usable),
             currency=self.store.settings.currency,
             visible=tuple(self._visible.all(newest, usable)),
-            crossed=self._crossed() if self.policy.visible_floor(newest) is None else None,
+            **(self._spent(advertisers) if self.policy.visible_floor(newest) is None else {}),
         )
+
+    def _spent(self, advertisers: Policy | None) -> dict[str, Any]:
+        return {
+            "crossed": self._crossed(),
+            "noise": None if advertisers is None else advertisers.noise_budget(),
+            "panel": self.store.corrections.budget(),
+        }
 
     def _crossed(self) -> Crossed:
         corrections, rho = self.store.corrections.crossed()

@@ -127,6 +127,9 @@ def test_both_kinds_keep_to_the_total(ledger: PrivacyLedger) -> None:
     answers = [ledger.ask([window(0, end)], wide, draw)[0] for end in range(1, 7)]
     assert [type(one) for one in answers] == [RecordedAnswer] * 4 + [BudgetExhausted] * 2
     assert ledger.peak(window(0, 9), 10, any_kind=True) == (100, 0)
+    one(ledger.ask([window(3, 4, "other")], WINDOW, draw))
+    assert ledger.spent(10) == [("other", "v1", 1, 10e-9), ("spring", "v1", 10, 100e-9)]
+    assert ledger.spent(20)[0][3] == 40e-9  # of twice as many impressions of a person
 
 
 def test_points_are_told_the_one_before_and_come_in_order(ledger: PrivacyLedger) -> None:

@@ -1,6 +1,6 @@
 """Campaigns together: whom all of them reached, whom several, whom only one, what each adds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -10,7 +10,12 @@ from nicegui import ui
 from kreach.adsystem.console import comparison_charts as charts
 from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console.client import CAMPAIGNS, FAMILIES, Query, RequestRefused
-from kreach.adsystem.console.comparison import MIN_CAMPAIGNS, Choice, Comparison
+from kreach.adsystem.console.comparison import (
+    MIN_CAMPAIGNS,
+    Choice,
+    Comparison,
+    unique_titles,
+)
 from kreach.adsystem.console.layout import Frame
 from kreach.adsystem.console.pages.compare_inputs import CompareInputs
 from kreach.adsystem.console.pages.overlap_matrix import OverlapMatrix
@@ -29,11 +34,15 @@ from kreach.adsystem.console.widgets import (
     card,
     csv_button,
     heading,
+    png_button,
     sentence,
 )
 from kreach.adsystem.reports.combined_report import CombinedDocument
+from kreach.adsystem.reports.report import CampaignSummary
 
 __all__ = ["compare_page"]
+
+_NAMED = 3  # campaigns in the name of a file
 
 
 class _ComparePage:
@@ -44,6 +53,8 @@ class _ComparePage:
         self._router = ui.context.client.sub_pages_router
         self._address = self._router.current_path
         self._document: CombinedDocument | None = None
+        self._campaigns: Sequence[CampaignSummary] = ()
+        self._titles: dict[str, str] = {}
         self._heads: list[str] = []
         with box("k-page") as page:
             heading(
@@ -51,11 +62,14 @@ class _ComparePage:
                 "Whom campaigns of one audience reached together, whom several of them reached, "
                 "and what each adds.",
             )
-            with card(name="compare"):
-                self._inputs = CompareInputs(choice, self._choose)
-            self._panel = Panel("comparison")
-            with self._panel.content, box("k-results") as self._results:
-                self._add_results()
+            # inputs grow with names and families: they are shown when these are known
+            self._ready = Panel("compare")
+            with self._ready.content:
+                with card(name="compare"):
+                    self._inputs = CompareInputs(choice, self._choose)
+                self._panel = Panel("comparison")
+                with self._panel.content, box("k-results") as self._results:
+                    self._add_results()
             self._charts = (self._bars, self._steps)
             frame.follow_theme(*self._charts)
             frame.watch(page, self._queries, self._show, lambda: self._choice)
@@ -75,6 +89,8 @@ class _ComparePage:
                 self._bars_text = Text("", "p", "k-sub k-line")
                 label = "Reached by one campaign only, and by two or more"
                 self._bars = Chart(label, "k-chart", "one or several")
+                with box("k-row k-end"):
+                    png_button("one or several", self._bars, self._about)
             self._add_steps()
         with card(
             "Overlap of two campaigns",
@@ -84,12 +100,12 @@ class _ComparePage:
             self._pairs.classes("k-live")
             self._matrix = OverlapMatrix()
             with box("k-row k-end"):
-                csv_button("overlap", lambda: overlap_rows(self._document))
+                csv_button("overlap", lambda: overlap_rows(self._document), self._about)
         with card("Side by side").classes("k-live"):
             self._place = box()
             self._basis = Text("", "p", "k-sub")
             with box("k-row k-end"):
-                csv_button("comparison", lambda: comparison_rows(self._document))
+                csv_button("comparison", lambda: comparison_rows(self._document), self._about)
 
     def _add_steps(self) -> None:
         with card(
@@ -99,6 +115,7 @@ class _ComparePage:
             self._steps = Chart("People that each campaign adds", "k-chart", "adds")
             with box("k-row k-end"):
                 button("Largest first", self._sort, icon="sort")
+                png_button("what each adds", self._steps, self._about)
 
     # -- choices ------------------------------------------------------------------------------
 
@@ -127,9 +144,16 @@ class _ComparePage:
         self._inputs.show_choice(choice)
         self._choose(choice)
 
+    def _about(self) -> tuple[str, ...]:
+        """Words for names of files."""
+        return (*self._choice.campaigns[:_NAMED], self._choice.preset, *self._frame.today())
+
+    def _query(self) -> Query[CombinedDocument] | None:
+        return self._choice.query(self._frame.console.now(), self._campaigns)
+
     def _queries(self) -> list[Query[Any]]:
         self._follow_address()
-        query = self._choice.query
+        query = self._query()
         return [CAMPAIGNS, FAMILIES] if query is None else [CAMPAIGNS, FAMILIES, query]
 
     # -- display ------------------------------------------------------------------------------
@@ -137,11 +161,17 @@ class _ComparePage:
     def _show(self, answers: Answers) -> None:
         campaigns = answers.of(CAMPAIGNS).document
         if campaigns is not None:
-            self._inputs.show_campaigns(campaigns.campaigns)
+            self._campaigns = campaigns.campaigns
+            self._titles = unique_titles(campaigns.campaigns)
+            self._inputs.show_campaigns(campaigns.campaigns, self._titles)
             families = answers.of(FAMILIES).document
             if families is not None:
                 self._inputs.show_families(families.families, campaigns.currency)
-        query = self._choice.query
+        if answers.of(CAMPAIGNS).version and answers.of(FAMILIES).version:
+            self._ready.show_content()
+        query = self._query()
+        if query is None and len(self._choice.campaigns) >= MIN_CAMPAIGNS:
+            return  # their flights are not known yet
         if query is None:
             few = campaigns is not None and len(campaigns.campaigns) < MIN_CAMPAIGNS
             text = "There is nothing to compare yet." if few else "Pick them above."
@@ -166,7 +196,7 @@ class _ComparePage:
 
     def _show_document(self, document: CombinedDocument) -> None:
         self._document = document
-        comparison = Comparison.of(document)
+        comparison = Comparison.of(document, self._titles)
         if comparison is None:
             reasons = "; ".join(dict.fromkeys(one.why for one in document.suppressed))
             self._panel.show_empty("visibility_off", "Withheld", sentence(reasons or "no reason"))
@@ -183,7 +213,7 @@ class _ComparePage:
         pairs = comparison.pairs()
         self._pairs.set_visibility(len(pairs) > MIN_CAMPAIGNS)
         if pairs:
-            self._matrix.show([part.name for part in document.parts], pairs)
+            self._matrix.show(comparison.part_titles, pairs)
         if comparison.heads() != self._heads:
             self._heads = comparison.heads()
             self._place.clear()
@@ -213,7 +243,7 @@ class _ComparePage:
         self._bars.show(charts.one_or_several(bars, comparison.unit))
         steps = comparison.combined.incremental
         self._steps.set_height(charts.chart_height(len(steps)))
-        self._steps.show(charts.what_each_adds(steps))
+        self._steps.show(charts.what_each_adds(steps, comparison.part_titles))
 
 
 def compare_page(frame: Frame, parameters: Iterable[tuple[str, str]]) -> None:

@@ -1,7 +1,7 @@
 """What to compare: campaigns, a cap and a window. Errors of reporting are shown at the inputs."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +9,10 @@ from nicegui import ui
 
 from kreach.adsystem.console import formatting as fmt
 from kreach.adsystem.console.comparison import MIN_CAMPAIGNS, Choice
+from kreach.adsystem.console.date_range import CUSTOM, PRESETS, TO_DATE
 from kreach.adsystem.console.forms import show_field_errors
 from kreach.adsystem.console.pages.window_report import CAPS
-from kreach.adsystem.console.widgets import Notes, Text, box, button
+from kreach.adsystem.console.widgets import Notes, Text, box, button, date_presets
 from kreach.adsystem.reports.report import CampaignSummary, ErrorInfo, FamilyDefinition
 
 __all__ = ["CompareInputs", "family_text", "input_text"]
@@ -43,11 +44,12 @@ class CompareInputs:
     def __init__(self, choice: Choice, on_choice: Callable[[Choice], None]) -> None:
         self._choice, self._on_choice = choice, on_choice
         self._campaigns: Sequence[CampaignSummary] = ()
+        self._titles: Mapping[str, str] = {}
         self._families: dict[str, FamilyDefinition] = {}
         self._currency = ""
         with box("k-compare"):
             self._names = ui.select(
-                list(choice.campaigns),
+                {name: name for name in choice.campaigns},
                 label="Campaigns, in the order they add",
                 value=list(choice.campaigns),
                 multiple=True,
@@ -64,13 +66,13 @@ class CompareInputs:
             self._family.props["data-name"] = "compare family"
             self._family_text = Text("", "span", "k-sub", name="family")
         self._family_row.set_visibility(False)
-        with box("k-row"):
+        self._presets = date_presets(PRESETS, choice.preset, self._pick_preset)
+        with box("k-row") as self._custom:
             self._times = {"start": ui.input("Window from (UTC)"), "end": ui.input("to (UTC)")}
             for field in self._times.values():
                 field.props("outlined dense stack-label type=datetime-local")
                 field.on("keydown.enter", self._pick_window)
             button("Report this window", self._pick_window)
-            self._clear = button("To date", self._reset_window)
         self._inputs: dict[str, Any] = {"campaign": self._names, "cap": self._cap, **self._times}
         for name, field in self._inputs.items():
             field.without_auto_validation()
@@ -83,7 +85,6 @@ class CompareInputs:
     def _choose(self, choice: Choice) -> None:
         if choice != self._choice:
             self._choice = choice
-            self._clear.set_visibility(bool(choice.start or choice.end))
             self.clear_errors()
             self._on_choice(choice)
 
@@ -100,14 +101,17 @@ class CompareInputs:
     def _pick_cap(self) -> None:
         self._choose(replace(self._choice, cap=self._cap.value or 1))
 
+    def _pick_preset(self, event: Any) -> None:
+        """A preset; "custom" waits for a time."""
+        self._custom.set_visibility(event.value == CUSTOM)
+        if event.value not in (CUSTOM, self._choice.preset):
+            self._choose(replace(self._choice, start=None, end=None, preset=event.value))
+
     def _pick_window(self) -> None:
         times = {name: f"{field.value}:00Z" for name, field in self._times.items() if field.value}
-        self._choose(replace(self._choice, start=times.get("start"), end=times.get("end")))
-
-    def _reset_window(self) -> None:
-        for field in self._times.values():
-            field.value = ""
-        self._pick_window()
+        start, end = times.get("start"), times.get("end")
+        preset = CUSTOM if times else TO_DATE
+        self._choose(replace(self._choice, start=start, end=end, preset=preset))
 
     # -- display ------------------------------------------------------------------------------
 
@@ -118,12 +122,15 @@ class CompareInputs:
         self._names.value, self._cap.value = list(choice.campaigns), choice.cap
         for name, field in self._times.items():
             field.value = input_text(getattr(choice, name))
-        self._clear.set_visibility(bool(choice.start or choice.end))
+        self._presets.value = choice.preset
+        self._custom.set_visibility(choice.preset == CUSTOM)
         self.clear_errors()
 
-    def show_campaigns(self, campaigns: Sequence[CampaignSummary]) -> None:
-        """Offer these campaigns, the newest first."""
-        self._campaigns = campaigns
+    def show_campaigns(
+        self, campaigns: Sequence[CampaignSummary], titles: Mapping[str, str]
+    ) -> None:
+        """Offer these campaigns by their titles, the newest first."""
+        self._campaigns, self._titles = campaigns, titles
         self._show_options()
 
     def show_families(self, families: Sequence[FamilyDefinition], currency: str) -> None:
@@ -137,7 +144,8 @@ class CompareInputs:
     def _show_options(self) -> None:
         """Also offer what an address names, so that reporting can say what is wrong with it."""
         chosen = self._choice.campaigns
-        names = [*dict.fromkeys([*(one.id for one in reversed(self._campaigns)), *chosen])]
+        ids = dict.fromkeys([*(one.id for one in reversed(self._campaigns)), *chosen])
+        names = {name: self._titles.get(name, name) for name in ids}
         if names != self._names.options:
             self._names.set_options(names)
         limits = {cap.limit for one in self._campaigns if one.id in chosen for cap in one.caps}
@@ -154,5 +162,6 @@ class CompareInputs:
 
     def show_error(self, error: ErrorInfo) -> None:
         """Show what reporting refuses, where it was chosen."""
+        self._custom.set_visibility(True)  # the window may be what is wrong
         _, others = show_field_errors(error, self._inputs)
         self._notes.show(*others, tone="k-bad")

@@ -17,6 +17,7 @@ from kreach.adsystem.console.widgets import (
     card,
     csv_button,
     heading,
+    png_button,
     sentence,
 )
 
@@ -38,14 +39,14 @@ class _CostPage:
     """The page."""
 
     def __init__(self, frame: Frame) -> None:
-        self._file = frame.console.tradeoff
+        self._frame, self._file = frame, frame.console.tradeoff
         with box("k-page") as page:
             with heading(
                 "Cost of anonymity",
                 "Larger groups reveal less about a person and make an ad system less precise. A "
                 "study on a publisher's own logs measures the difference.",
             ):
-                csv_button("tradeoff", lambda: self._rows())  # noqa: PLW0108 - defined later
+                csv_button("tradeoff", self._rows, self._about)
             self._panel = Panel("no study")
             with self._panel.content:
                 self._add_cards()
@@ -67,17 +68,25 @@ class _CostPage:
                 "(k = 1, the paper's bidder). The drop is the cost of anonymity.",
             ):
                 self._reach = Chart("Reach at equal budget against k", name="cost of reach")
+                with box("k-row k-end"):
+                    png_button("reach at equal budget", self._reach, self._about)
             with card(
                 "Error of measured reach",
                 "Difference between measured and actual unique reach. Near zero, reach can be "
                 "measured with groups of any size.",
             ):
                 self._error = Chart("Error of measured reach against k", name="error of reach")
+                with box("k-row k-end"):
+                    png_button("error of measured reach", self._error, self._about)
         with card("Numbers", "Mean over campaigns, with the lowest and the highest campaign."):
             heads = ["metric", "approach", "k", "mean", "lowest", "highest"]
             self._table = Table(heads, numeric=(2, 3, 4, 5), name="tradeoff")
             for name, meaning in _APPROACHES.items():
                 Text(f"{name.replace('_', ' ')}: {meaning}.", "p", "k-sub")
+
+    def _about(self) -> tuple[str, ...]:
+        """Words for names of files: the strategy that is shown, and the date."""
+        return (str(self._strategies.value or ""), *self._frame.today())
 
     def _show(self, _: Answers) -> None:
         study = self._file.content

@@ -18,10 +18,12 @@ from kreach.adsystem.console.input_files import Audit, AuditPage
 from kreach.adsystem.console.layout import Frame
 from kreach.adsystem.console.pages.audit_document import show_audit_document
 from kreach.adsystem.console.pages.boundary_view import BoundaryView
+from kreach.adsystem.console.pages.budget_card import BudgetCard
 from kreach.adsystem.console.poller import Answers, PolledAnswer
 from kreach.adsystem.console.status import title_of
 from kreach.adsystem.console.widgets import (
     EmptyState,
+    Panel,
     Table,
     Text,
     Tile,
@@ -64,49 +66,56 @@ class _PrivacyPage:
                 "The publisher knows people. It releases groups of at least k people and names one "
                 "group per visit. Nothing else crosses. The console reads only the reporting API.",
             )
-            self._verdict = Text("", "p", "k-note", name="overall verdict")
-            self._verdict.set_visibility(False)
-            with box("k-tiles k-live"):
-                self._tiles = {title: Tile(title) for title in (*_CATALOGUE_TILES, _EFFECTIVE)}
-            Text(
-                "The catalogue states the publisher's guarantee: a visitor is one of at least so "
-                "many people. How well they are hidden depends on how alike they are, which the "
-                "publisher's audit measures.",
-                "p",
-                "k-sub",
-            )
-            self._boundary = BoundaryView(self._console)
-            with card(
-                "What crossed",
-                "All that came from the publisher to the ad system, by type. There is no other.",
-                name="crossed",
-            ) as self._crossed_card:
-                heads = ["type", "count", "what it says"]
-                self._crossed = Table(heads, numeric=(1,), name="crossed")
-            with card(
-                "Audiences",
-                "How many people of a group a campaign can see: the targeted ones. Groups of k "
-                "hide nobody from a campaign on one of their members, so an audience targets "
-                "nobody in a group or at least so many people.",
-                name="visible",
-            ):
-                heads = ["audience", "people", "groups", "min per group", "median", "requests of"]
-                self._visible = Table(heads, numeric=(1, 2, 3, 4), name="visible")
-            with card(
-                "Publisher's audit",
-                "What an attacker could learn from the release, measured by the publisher on its "
-                "own data.",
-                name="audit",
-            ):
-                self._audit = box("k-list")
-            self._add_withheld()
-            self._boundary.show()
-            self._show_audit()
-            self._audit_version = self._console.audit.version
-            self._visible.show([("…",) * 6])
-            self._crossed.show([("…",) * 3] * 3)
-            self._crossed_card.set_visibility(not self._own_view)
+            # all of it is shown at once, when reporting has answered: nothing moves then
+            self._panel = Panel("privacy")
+            with self._panel.content:
+                self._add_content()
             frame.watch(page, self._queries, self._show, self._versions)
+
+    def _add_content(self) -> None:
+        self._verdict = Text("", "p", "k-note", name="overall verdict")
+        self._verdict.set_visibility(False)
+        with box("k-tiles k-live"):
+            self._tiles = {title: Tile(title) for title in (*_CATALOGUE_TILES, _EFFECTIVE)}
+        Text(
+            "The catalogue states the publisher's guarantee: a visitor is one of at least so "
+            "many people. How well they are hidden depends on how alike they are, which the "
+            "publisher's audit measures.",
+            "p",
+            "k-sub",
+        )
+        self._boundary = BoundaryView(self._console)
+        with card(
+            "What crossed",
+            "All that came from the publisher to the ad system, by type. There is no other.",
+            name="crossed",
+        ) as self._crossed_card:
+            heads = ["type", "count", "what it says"]
+            self._crossed = Table(heads, numeric=(1,), name="crossed")
+        self._budget = BudgetCard()
+        with card(
+            "Audiences",
+            "How many people of a group a campaign can see: the targeted ones. Groups of k "
+            "hide nobody from a campaign on one of their members, so an audience targets "
+            "nobody in a group or at least so many people.",
+            name="visible",
+        ):
+            heads = ["audience", "people", "groups", "min per group", "median", "requests of"]
+            self._visible = Table(heads, numeric=(1, 2, 3, 4), name="visible")
+        with card(
+            "Publisher's audit",
+            "What an attacker could learn from the release, measured by the publisher on its "
+            "own data.",
+            name="audit",
+        ):
+            self._audit = box("k-list")
+        self._add_withheld()
+        self._boundary.show()
+        self._show_audit()
+        self._audit_version = self._console.audit.version
+        self._visible.show([("…",) * 6])
+        self._crossed.show([("…",) * 3] * 3)
+        self._crossed_card.set_visibility(not self._own_view)
 
     @property
     def _own_view(self) -> bool:
@@ -139,6 +148,8 @@ class _PrivacyPage:
 
     def _show(self, answers: Answers) -> None:
         self._boundary.show()
+        if all(answers.of(query).version for query in self._queries()):
+            self._panel.show_content()
         self._show_catalogue(answers.of(CATALOGUES))
         if self._own_view:
             self._show_own(answers.of(CAMPAIGNS))
@@ -168,8 +179,10 @@ class _PrivacyPage:
         self._visible.show([_visible_row(one) for one in visible])
         crossed = None if answer.document is None else answer.document.crossed
         self._crossed_card.set_visibility(crossed is not None)  # others may not see it
-        if crossed is not None:
+        if answer.document is not None and crossed is not None:
             self._crossed.show(_crossed_rows(crossed))
+            self._budget.show(answer.document)
+        self._budget.set_visibility(crossed is not None)
 
     def _show_audit(self) -> None:
         audit, problem = self._console.audit.content, self._console.audit.problem
@@ -252,14 +265,16 @@ class _PrivacyPage:
 
 
 def _crossed_rows(crossed: Crossed) -> list[tuple[str, ...]]:
-    spent = "noise protects it" if crossed.panel_rho is None else f"ρ = {crossed.panel_rho:g} spent"
+    protected = "" if crossed.corrections == 0 else "; without noise"
+    if crossed.panel_rho is not None:
+        protected = "; with noise, see the budget"
     return [
         ("releases of groups", fmt.count(crossed.catalogues), "group ids, sizes, a visit model"),
         ("group ids in requests", fmt.count(crossed.group_ids), "one group per visit, no person"),
         (
             "corrections of a panel",
             fmt.count(crossed.corrections),
-            f"by how much reach is off; {spent}",
+            f"by how much reach is off in all groups together{protected}",
         ),
     ]
 

@@ -28,6 +28,7 @@ from kreach.adsystem.console.widgets import (
     button,
     card,
     csv_button,
+    date_presets,
     png_button,
 )
 from kreach.adsystem.reports.report import (
@@ -135,12 +136,7 @@ class WindowPanel:
 
     def add_presets(self) -> None:
         """Buttons for usual ranges, which all figures of the page follow."""
-        self._presets = ui.toggle(
-            PRESETS | {CUSTOM: "Custom"}, value=self._range.preset, on_change=self._pick_preset
-        )
-        self._presets.props("no-caps unelevated dense padding='4px 12px'").classes("k-presets")
-        self._presets.props["aria-label"] = "Dates"
-        self._presets.props["data-name"] = "dates"
+        self._presets = date_presets(PRESETS, self._range.preset, self._pick_preset)
 
     def _about(self) -> tuple[str, ...]:
         return (self._name, self._range.preset, *self._frame.today())

@@ -77,6 +77,9 @@ class ChapterPolicy:
         """Close the chapters."""
         self._chapters.close()
 
+    def noise_budget(self) -> None:
+        """There is no noise."""
+
     def max_cap(self) -> int | None:
         """Any cap."""
         return None

@@ -37,6 +37,7 @@ from kreach.adsystem.disclosure.noise.questions import (
     RecordedAnswer,
     cost_of,
 )
+from kreach.boundary.discrete_noise import NANOS
 from kreach.errors import KreachError
 from kreach.service.sqlite import (
     Schema,
@@ -201,6 +202,22 @@ class PrivacyLedger:
         sql = f"SELECT start, end FROM answers WHERE {_MINE} ORDER BY number DESC LIMIT ?"
         with self._reading() as connection:
             return list(connection.execute(sql, (campaign, catalogue, limit)))
+
+    def spent(self, max_per_person: int) -> list[tuple[str, str, int, float]]:
+        """By campaign and catalogue: the number of answers, and ρ spent on any one moment."""
+        sql = """SELECT campaign, catalogue, count(*), min(start), max(end) FROM answers
+        GROUP BY campaign, catalogue"""
+        with self._reading() as connection:
+            return [
+                (
+                    campaign,
+                    catalogue,
+                    answers,
+                    self._peak(whole, max_per_person, True).nanos / NANOS,
+                )
+                for campaign, catalogue, answers, start, end in connection.execute(sql).fetchall()
+                for whole in (LedgerQuestion(campaign, catalogue, "window", start, end),)
+            ]
 
     def peak(
         self, question: LedgerQuestion, max_per_person: int, *, any_kind: bool = False

@@ -17,7 +17,8 @@ from kreach.adsystem.disclosure.noise.source import NoisySource
 from kreach.adsystem.disclosure.noise.view import NoiseView
 from kreach.adsystem.log.snapshot import LogUnavailable
 from kreach.adsystem.reports.context import ReportContext
-from kreach.adsystem.reports.report import Suppressed
+from kreach.adsystem.reports.privacy_budget import privacy_budget
+from kreach.adsystem.reports.report import PrivacyBudget, Suppressed
 from kreach.adsystem.settings import NoiseSettings
 from kreach.boundary.catalogue import Catalogue
 from kreach.boundary.discrete_noise import Draw, opendp_draw
@@ -64,6 +65,12 @@ class NoisePolicy:
     def max_cap(self) -> int | None:
         """People are counted up to one impression more."""
         return self.budget.settings.max_frequency - 1
+
+    def noise_budget(self) -> PrivacyBudget:
+        """What the ledger says."""
+        chosen = self.budget.settings
+        spent = self.ledger.spent(chosen.max_per_person)
+        return privacy_budget(chosen.rho, chosen.delta, spent, chosen.max_per_person)
 
     def audience_refusal(self, audience: str, catalogue: Catalogue) -> Suppressed | None:
         """As the guard judges it."""
