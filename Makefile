@@ -68,7 +68,7 @@ $(UV):
 	$(BOOT)/bin/pip install --quiet --disable-pip-version-check uv
 
 .venv/demo: $(UV) pyproject.toml uv.lock
-	$(SYNC) --no-dev --extra console --extra dp
+	$(SYNC) --no-dev --extra console --extra dp --extra lab
 	touch $@
 
 .venv/ready: $(UV) pyproject.toml uv.lock

@@ -1,7 +1,10 @@
-"""Take the pictures of docs/assets again, from a demo of its own.
+"""Take the pictures of docs/assets again, from a demo of its own: two pages and an animated story.
 
-python -m tools.screenshots            # some three minutes; needs Chromium (tools/find_browser.sh)
-python -m tools.screenshots --url http://127.0.0.1:8400    # of a demo that runs already
+python -m tools.screenshots            # some four minutes; needs Chromium (tools/find_browser.sh)
+python -m tools.screenshots --url http://127.0.0.1:8400 --advertiser-url http://127.0.0.1:8410 \
+    --key-file kreach-demo/acme.key    # of a demo that runs already
+
+Every file that is written is printed with its size.
 """
 
 import argparse
@@ -15,20 +18,65 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import sync_playwright
 
-__all__ = ["PAGES", "take_pictures"]
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["PAGES", "PICTURES", "Consoles", "animation", "take_pictures"]
 
 ASSETS = Path(__file__).resolve().parents[1] / "docs" / "assets"
-PAGES = {  # picture: path of the console
+PAGES = {  # picture: path of the operator's console
     "console.png": "/campaign/spring-shoes",
     "privacy.png": "/privacy",
 }
+STORY_FILE = "demo.gif"
+PICTURES = (*PAGES, STORY_FILE)
+
+
+class Scene(NamedTuple):
+    """One picture of the story."""
+
+    caption: str
+    console: Literal["operator", "advertiser"]
+    path: str
+
+
+STORY = (
+    Scene(
+        "1. Three campaigns buy impressions. The bidder sees groups, never people", "operator", "/"
+    ),
+    Scene(
+        "2. People reached, with an interval; the dashed line is the truth",
+        "operator",
+        "/campaign/spring-shoes",
+    ),
+    Scene("3. What would the next budget reach?", "operator", "/planner"),
+    Scene("4. The publisher attacks its own release before it leaves", "operator", "/privacy"),
+    Scene("5. An advertiser signs in and sees its own campaign", "advertiser", "/"),
+    Scene(
+        "6. ... in batches that hide everybody; the rest is withheld",
+        "advertiser",
+        "/campaign/hiking-boots",
+    ),
+)
 _SIZE = {"width": 1280, "height": 1000}
-_SETTLE_MS = 15_000
+_STORY_HEIGHT = 800
+_STORY_WIDTH, _CAPTION_HEIGHT, _COLORS = 880, 44, 64
+_SCENE_MS, _SETTLE_MS = 3_000, 10_000
 _MINUTES = 1.5
 _START_SECONDS = 600.0
+
+
+class Consoles(NamedTuple):
+    """The consoles of a demo, and the key with which its advertiser signs in."""
+
+    operator: str
+    advertiser: str
+    key: str
 
 
 def chromium() -> str:
@@ -40,57 +88,132 @@ def chromium() -> str:
 
 
 @contextmanager
-def running_demo() -> Iterator[str]:
-    """A demo shortly before its flights end: the address of its console."""
+def running_demo() -> Iterator[Consoles]:
+    """A demo shortly before its flights end: its consoles."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "kreach", "demo", "--port", "0", "--people", "3000"]
         command += ["--minutes", str(_MINUTES), "--folder", f"{folder}/demo"]
         demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         try:
-            yield _console_of(demo)
+            yield _consoles_of(demo, Path(folder) / "demo" / "acme.key")
         finally:
             os.killpg(demo.pid, signal.SIGINT)
             demo.wait(60)
 
 
-def _console_of(demo: "subprocess.Popen[str]") -> str:
+def _consoles_of(demo: "subprocess.Popen[str]", key_file: Path) -> Consoles:
     assert demo.stdout is not None
     deadline = time.monotonic() + _START_SECONDS
+    operator = ""
     for line in demo.stdout:
         if line.startswith("console: "):
-            time.sleep(0.85 * 60.0 * _MINUTES)  # until there is something to see
-            return line.split()[1]
+            operator = line.split()[1]
+        if line.startswith("the advertiser's: "):
+            print("the demo runs; waiting until there is something to see", flush=True)
+            time.sleep(0.85 * 60.0 * _MINUTES)
+            return Consoles(operator, line.split()[2].rstrip(";"), key_file.read_text().strip())
         if time.monotonic() > deadline:
             break
     raise SystemExit("the demo did not start")
 
 
-def take_pictures(url: str, out: Path) -> None:
-    """One picture of each page."""
+def take_pictures(consoles: Consoles, out: Path) -> None:
+    """One picture of each page, and the story."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        page = browser.new_page(viewport=_SIZE, color_scheme="light")  # type: ignore[arg-type]
-        for name, path in PAGES.items():
-            page.goto(url + path)
-            page.wait_for_selector("h1")
-            page.wait_for_timeout(_SETTLE_MS)
-            page.screenshot(path=out / name)
-            print(out / name)
-        browser.close()
+        try:
+            page = _open(browser, _SIZE["height"])
+            for name, path in PAGES.items():
+                _show(page, consoles.operator + path)
+                page.screenshot(path=out / name)
+                _say_written(out / name)
+            _take_story(browser, consoles, out / STORY_FILE)
+        finally:
+            browser.close()
+
+
+def _open(browser: "Browser", height: int) -> "Page":
+    size = {"width": _SIZE["width"], "height": height}
+    return browser.new_page(viewport=size, color_scheme="light")  # type: ignore[arg-type]
+
+
+def _show(page: "Page", address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("h1")
+    page.wait_for_timeout(_SETTLE_MS)
+
+
+def _take_story(browser: "Browser", consoles: Consoles, file: Path) -> None:
+    pages = {
+        "operator": (consoles.operator, _open(browser, _STORY_HEIGHT)),
+        "advertiser": (consoles.advertiser, _open(browser, _STORY_HEIGHT)),
+    }
+    sign_in = pages["advertiser"][1]
+    sign_in.goto(f"{consoles.advertiser}/sign-in")
+    sign_in.fill("input[name=key]", consoles.key)
+    sign_in.press("input[name=key]", "Enter")
+    sign_in.wait_for_url(lambda url: "/sign-in" not in url)
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = []
+        for number, scene in enumerate(STORY):
+            address, page = pages[scene.console]
+            _show(page, address + scene.path)
+            pictures.append(Path(folder) / f"{number}.png")
+            page.screenshot(path=pictures[-1])
+        animation(pictures, [scene.caption for scene in STORY], file)
+    _say_written(file)
+
+
+def animation(pictures: list[Path], captions: list[str], file: Path) -> None:
+    """An endless GIF of pictures, each under its caption."""
+    frames = [
+        _captioned(Image.open(path).convert("RGB"), text).quantize(
+            _COLORS, dither=Image.Dither.NONE
+        )
+        for path, text in zip(pictures, captions, strict=True)
+    ]
+    rest = {"append_images": frames[1:], "duration": _SCENE_MS, "loop": 0}
+    frames[0].save(file, save_all=True, optimize=True, **rest)  # type: ignore[arg-type]
+
+
+def _captioned(picture: Image.Image, text: str) -> Image.Image:
+    height = round(picture.height * _STORY_WIDTH / picture.width)
+    frame = Image.new("RGB", (_STORY_WIDTH, height + _CAPTION_HEIGHT), "#1f2933")
+    frame.paste(
+        picture.resize((_STORY_WIDTH, height), Image.Resampling.LANCZOS), (0, _CAPTION_HEIGHT)
+    )
+    font = ImageFont.load_default(size=20)
+    ImageDraw.Draw(frame).text((16, _CAPTION_HEIGHT // 2), text, "white", font, anchor="lm")
+    return frame
+
+
+def _say_written(file: Path) -> None:
+    print(f"wrote {file} ({file.stat().st_size / 1000:,.0f} KB)", flush=True)
 
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.screenshots", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.screenshots",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--url", help="console of a running demo; default: start one")
+    parser.add_argument("--advertiser-url", help="its advertiser's console")
+    parser.add_argument("--key-file", type=Path, help="file with the advertiser's key")
     parser.add_argument("--out", type=Path, default=ASSETS, help="folder for the pictures")
     given = parser.parse_args()
+    running = (given.url, given.advertiser_url, given.key_file)
+    if any(running) and not all(running):
+        parser.error("--url, --advertiser-url and --key-file belong together")
     given.out.mkdir(parents=True, exist_ok=True)
     if given.url:
-        take_pictures(given.url.rstrip("/"), given.out)
+        key = given.key_file.read_text().strip()
+        addresses = (text.rstrip("/") for text in (given.url, given.advertiser_url))
+        take_pictures(Consoles(*addresses, key), given.out)
     else:
-        with running_demo() as url:
-            take_pictures(url, given.out)
+        with running_demo() as consoles:
+            take_pictures(consoles, given.out)
 
 
 if __name__ == "__main__":

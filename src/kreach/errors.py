@@ -32,9 +32,10 @@ class KreachError(ValueError):
             self.code = code
 
     @classmethod
-    def rule(cls, argument: str, rule: str, value: object) -> Self:
-        """An error about `argument`: "ARGUMENT must RULE, got VALUE"."""
-        error = cls(f"{argument} must {rule}, got {short_value(value)}")
+    def rule(cls, argument: str, rule: str, value: object, advice: str = "") -> Self:
+        """An error about `argument`: "ARGUMENT must RULE, got VALUE; ADVICE"."""
+        what_to_do = f"; {advice}" if advice else ""
+        error = cls(f"{argument} must {rule}, got {short_value(value)}{what_to_do}")
         error.field = argument
         return error
 

@@ -188,6 +188,15 @@ def test_the_address_comes_at_once_and_visitors_keep_coming(tmp_path: Path) -> N
             if line.startswith("console: http://127.0.0.1:"):
                 break
         assert not (folder / "demo.json").exists(), "the flights had begun"
+        advertisers = started.stdout.readline()
+        assert advertisers.startswith("the advertiser's: http://127.0.0.1:")
+        form = {"key": (folder / "acme.key").read_text().strip()}
+        with httpx.Client(base_url=advertisers.split()[2].rstrip(";"), timeout=30.0) as browser:
+            assert browser.get("/").status_code == 303  # to the form
+            assert browser.post("/sign-in", data={"key": "wrong"}).status_code == 401
+            signed_in = browser.post("/sign-in", data=form)
+            assert (signed_in.status_code, signed_in.headers["location"]) == (303, "/")
+            assert browser.get("/").status_code == 200
         key, url = (folder / "operator.key").read_text().strip(), ""
         while "flights are over" not in (line := started.stdout.readline()):
             url = line.split(";")[0].removeprefix("reporting: ") if "reporting: h" in line else url

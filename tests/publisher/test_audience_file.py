@@ -1,6 +1,7 @@
 """`kreach groups audience`: whom it targets, what it refuses, and what it writes and records."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.audience import DisjointAudience
 from kreach.boundary.files import read_catalogue, read_groups, write_groups
 from kreach.errors import KreachError
+from kreach.publisher.audience_file import AudienceChoice, chosen_people
+from kreach.publisher.audit import audit
+from kreach.publisher.grouping import BySegments, form_groups
+from kreach.publisher.people import Attribute, People
 from kreach.publisher.store import read_build
 from tests.cli.command import Result, kreach
 from tests.publisher.populations import write_csv
@@ -159,7 +164,7 @@ def test_for_people(built: Path, tmp_path: Path) -> None:
     [
         ((), "where must give at least one condition"),
         (("--where", "country"), "where must be like country=US"),
-        (("--where", "country=Atlantis"), "where must name a value that somebody has in country"),
+        (("--where", "country=Atlantis"), "got 'country=Atlantis'; known: CA, Malta, US"),
         (("--where", "religion=x"), "attribute must be one of those loaded (country, device)"),
         (("--where", "country=US", "--drop", "--widen"), "dropped or widened, not both"),
         (("--where", "country=US", "--requests", "some"), "requests must be everyone or targeted"),
@@ -168,3 +173,15 @@ def test_for_people(built: Path, tmp_path: Path) -> None:
 )
 def test_bad_input(built: Path, tmp_path: Path, options: tuple[str, ...], rule: str) -> None:
     assert rule in refusal(declare(built, tmp_path / "x.csv", *options))
+
+
+@pytest.mark.parametrize("condition", ["plan=(missing)", "plan="])
+def test_people_without_a_value_are_named_and_chosen_alike(built: Path, condition: str) -> None:
+    plans = Attribute.of(np.array([None, "paid"] * 300, dtype=object))
+    people = People(np.full(600, 3), {"plan": plans})
+    groups = form_groups(people, 20, BySegments(("plan",)), seed=7)
+    views = audit(people, groups, segments=("plan",)).visible
+    assert [view.audience for view in views] == ["everyone", "plan=(missing)", "plan=paid"]
+    build = replace(read_build(built), people=people)
+    chosen, _ = chosen_people(build, AudienceChoice((condition,)))
+    np.testing.assert_array_equal(chosen, plans.codes == 0)

@@ -243,25 +243,28 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(kept: str, missing: str, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "v.csv", f"{kept},town", "2026-01-01,Bath")
     assert refused(path).startswith(f"visits must have a column {missing}, got ")
+    assert refused(path).endswith("; rename the column that holds it")
+    path = write_csv(tmp_path / "v.csv", f"{kept},{missing.title().replace('_', ' ')}", "a,b")
+    assert refused(path).endswith(f"; rename '{missing.title().replace('_', ' ')}' to {missing}")
 
 
 def test_missing_ids_and_times_are_counted(tmp_path: Path) -> None:
     names = ("user_id VARCHAR", "ts TIMESTAMPTZ")
     rows = [("ann", "2026-01-01T00:00:00Z"), (None, "2026-01-01T00:00:00Z"), ("bob", None)]
     message = refused(write_parquet(tmp_path / "v.parquet", names, rows))
-    assert message == "visits.user_id must not be missing, got 1 rows without"
+    assert message == "visits.user_id must not be missing, got 1 rows without; leave these rows out"
     message = refused(write_parquet(tmp_path / "v.parquet", names, [rows[0], rows[2]]))
-    assert message == "visits.ts must not be missing, got 1 rows without"
+    assert message == "visits.ts must not be missing, got 1 rows without; leave these rows out"
     users = write_csv(tmp_path / "u.csv", "user_id,age", "ann,1", ",2")
     message = refused(as_parquet(tmp_path), users)
-    assert message == "users.user_id must not be missing, got 1 rows without"
+    assert message == "users.user_id must not be missing, got 1 rows without; leave these rows out"
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01T00:00:00Z", "12"])
 def test_text_that_is_no_time_is_refused(text: str, tmp_path: Path) -> None:
     rows = [("ann", "2026-01-01T00:00:00Z"), ("bob", text)]
     path = write_parquet(tmp_path / "v.parquet", ("user_id VARCHAR", "ts VARCHAR"), rows)
-    assert refused(path).startswith("visits.ts must be times")
+    assert refused(path).startswith("visits.ts must be times like 2026-11-01T12:30:00Z")
 
 
 def test_a_time_beyond_all_times_is_refused(tmp_path: Path) -> None:
@@ -284,7 +287,10 @@ def test_repeated_users_are_counted(tmp_path: Path) -> None:
 def test_visits_of_strangers_are_counted(tmp_path: Path) -> None:
     users = write_csv(tmp_path / "u.csv", "user_id,age", "ann,1")
     message = refused(as_parquet(tmp_path), users)
-    assert message == "visits must contain only users of the users file, got 2 other users"
+    assert message == (
+        "visits must contain only users of the users file, got 2 other users"
+        "; add them to the users file, or leave their visits out"
+    )
 
 
 def test_a_column_that_changes_its_type_halfway_is_refused_without_showing_rows(

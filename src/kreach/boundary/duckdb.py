@@ -3,7 +3,7 @@
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ __all__ = [
     "file_reader",
     "new_engine",
     "parquet_files",
+    "rename_advice",
     "scratch_connection",
     "sql_name",
     "sql_text",
@@ -147,9 +148,22 @@ def columns_of(engine: Any, name: str, path: Path, required: tuple[str, ...]) ->
     columns = [str(row[0]) for row in rows]
     for column in required:
         if column not in columns:
-            rule = f"have a column {column}"
-            raise KreachError.rule(name, rule, f"{path} with {', '.join(columns)}")
+            listed = f"{path} with {', '.join(columns)}"
+            advice = rename_advice(column, columns)
+            raise KreachError.rule(name, f"have a column {column}", listed, advice)
     return columns
+
+
+def rename_advice(column: str, columns: Sequence[str]) -> str:
+    """What to do about a column that is missing, by the columns that are there.
+
+    >>> rename_advice("user_id", ["User ID", "ts"]), rename_advice("ts", ["time"])
+    ("rename 'User ID' to user_id", 'rename the column that holds it')
+    """
+    for name in columns:
+        if re.sub(r"[\W_]", "", name).lower() == column.replace("_", ""):
+            return f"rename {name!r} to {column}"
+    return "rename the column that holds it"
 
 
 def sql_name(name: str) -> str:

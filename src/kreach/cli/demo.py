@@ -99,6 +99,7 @@ def _say_addresses(demo: "Demo", addresses: dict[str, str], say: "Callable[[str]
     """Where to look, at once: also where nobody watches a terminal."""
     if "console" in addresses:
         say(f"console: {addresses['console']}")
+        say(f"the advertiser's: {addresses['advertiser_console']}; sign in with the key of acme")
     say(f"reporting: {addresses['reporting']}; key of the advertiser acme: {demo.keys.advertiser}")
 
 
@@ -212,6 +213,7 @@ def _table(demo: "Demo", results: list["CampaignResult"], addresses: dict[str, s
         addresses.get("console") or addresses.get("reporting", "") + "/v1/campaigns",
     ]
     if "console" in addresses and addresses["console"].startswith("http"):
+        footer.append(f"{addresses['advertiser_console']}: sign in with the key of acme")
         if share >= 1.0:
             footer.append(
                 "The flights are over. Visitors keep coming: new campaigns are delivered."

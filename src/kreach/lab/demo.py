@@ -61,6 +61,7 @@ _STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "trade
 _SERVICES = ("gateway", "bidder", "reporting")
 _CORRECTIONS = "corrections.json"
 _PANEL_SHARE, _PANEL_RHO, _PANEL_DAYS = 0.2, 0.25, 3.0  # a small site needs more of both
+_PORTS_APART = 10  # the operator's console and the advertiser's
 _TRUTH_CAPS = 5  # caps whose true reach is written
 _MAX_TRUTH_POINTS = 2_000
 _RECENT_REQUESTS = 40  # shown in the console
@@ -267,23 +268,43 @@ class Demo:
         return "" if self.options.console_port is None else " and the console"
 
     def _start_console(self, port: int) -> None:
+        """The operator's console, and one where the advertiser signs in with its key."""
         folder = self.options.folder
-        section = {
-            "host": self.options.console_host,
-            "names": ["localhost"],
-            "reporting_url": self._addresses["reporting"],
-            "key_file": DemoKeys.operator_file(),
-            "truth_file": _TRUTH,
-            "groups_audit": _AUDIT,
-            "tradeoff": _STUDY,
+        sections: dict[str, dict[str, Any]] = {
+            "console": {
+                "key_file": DemoKeys.operator_file(),
+                "truth_file": _TRUTH,
+                "groups_audit": _AUDIT,
+                "tradeoff": _STUDY,
+            },
+            "advertiser_console": {"sign_in": ["key"]},
         }
-        lines = ["[console]", *(f"{name} = {json.dumps(value)}" for name, value in section.items())]
-        _write(folder / "console.toml", "\n".join([*lines, "", *self._clock_lines]))
-        console = ServiceProcess("console", folder / "console.toml", folder / "console.log", port)
-        self._running["console"] = self._stack.enter_context(console)
-        self._addresses["console"] = console.address()
+        ports = {"console": port, "advertiser_console": self._advertiser_port(port)}
+        for name, section in sections.items():
+            section |= {
+                "host": self.options.console_host,
+                "names": ["localhost"],
+                "reporting_url": self._addresses["reporting"],
+            }
+            lines = ["[console]", *(f"{key} = {json.dumps(section[key])}" for key in section)]
+            config = folder / f"{name}.toml"
+            _write(config, "\n".join([*lines, "", *self._clock_lines]))
+            process = ServiceProcess("console", config, folder / f"{name}.log", ports[name])
+            self._running[name] = self._stack.enter_context(process)
+        for name in sections:
+            self._addresses[name] = self._running[name].address()
         if not (folder / _STUDY / "summary.json").exists():
             self._start_study()
+
+    def _advertiser_port(self, port: int) -> int:
+        """Ten above the operator's console, or any free one."""
+        if port == 0:
+            return 0
+        try:
+            bind(self.options.console_host, port + _PORTS_APART).close()
+        except KreachError:
+            return 0
+        return port + _PORTS_APART
 
     def _start_study(self) -> None:
         """Study in the background what other group sizes would cost."""

@@ -53,8 +53,8 @@ class Tour:
         for line in look:
             self._print(f"   > {line}")
 
-    def _page(self, path: str, what: str) -> list[str]:
-        console = self._demo.addresses.get("console")
+    def _page(self, path: str, what: str, console_name: str = "console") -> list[str]:
+        console = self._demo.addresses.get(console_name)
         return [] if console is None else [f"{what}: {console}{path}"]
 
     async def _groups(self) -> None:
@@ -115,6 +115,7 @@ class Tour:
             "An advertiser logs in",
             f"{ADVERTISER} has a key of its own. With it, it sees one campaign, {own['id']!r}, and "
             f"of that {shown}. It cannot name the campaigns of others.",
+            *self._page("/sign-in", "sign in with the key", "advertiser_console"),
             f"its key: {self._demo.keys.advertiser}",
             f"curl -H 'Authorization: Bearer KEY' {self._demo.addresses['reporting']}/v1/campaigns",
         )

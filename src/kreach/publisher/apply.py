@@ -194,7 +194,9 @@ def _count_users(engine: Any, reader: str) -> int:
         )
     missing = _scalar(engine, "SELECT sum(n) FROM log_row_count WHERE id IS NULL OR id = ''")
     if missing:
-        raise KreachError.rule("log.user_id", "not be missing", f"{missing:,} rows without")
+        raise KreachError.rule(
+            "log.user_id", "not be missing", f"{missing:,} rows without", "leave them out"
+        )
     return _scalar(engine, "SELECT sum(n) FROM log_row_count")
 
 

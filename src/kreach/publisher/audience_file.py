@@ -19,13 +19,14 @@ from kreach.boundary.duckdb import columns_of, file_reader, scratch_connection, 
 from kreach.boundary.files import read_catalogue, write_groups
 from kreach.errors import KreachError
 from kreach.numeric.types import BoolArray
-from kreach.publisher.people import People
+from kreach.publisher.people import MISSING, People, label_text
 from kreach.publisher.release import Floors, Release
 from kreach.publisher.store import Build, read_build
 
 __all__ = ["AudienceChoice", "chosen_people", "declared_audiences", "write_audience"]
 
 _RECORD = Path("publisher") / "audiences.json"
+_LISTED_VALUES = 20  # of a column, in an error
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class AudienceChoice:
     """Whom a campaign is to target.
 
     `where` holds conditions "column=value": values of one column are alternatives, columns must
-    all match, and "column=" is a missing value. `users` is a file with a column user_id.
-    `active_only` leaves out people without visits in history.
+    all match, and "column=" or "column=(missing)" is a missing value. `users` is a file with a
+    column user_id. `active_only` leaves out people without visits in history.
     """
 
     where: tuple[str, ...] = ()
@@ -90,12 +91,17 @@ def _matching(people: People, where: Sequence[str]) -> BoolArray:
     chosen = np.ones(people.count, dtype=np.bool_)
     for column, values in _conditions(where).items():
         attribute = people.attribute(column)
-        labels = ["" if label is None else str(label) for label in attribute.labels]
-        for value in values:
+        labels = [label_text(label) for label in attribute.labels]
+        wanted = [MISSING if value == "" else value for value in values]
+        for value in wanted:
             if value not in labels:
                 rule = f"name a value that somebody has in {column}"
-                raise KreachError.rule("where", rule, f"{column}={value}")
-        chosen &= np.isin(attribute.codes, [labels.index(value) for value in values])
+                more = ", ..." if len(labels) > _LISTED_VALUES else ""
+                known = f"known: {', '.join(labels[:_LISTED_VALUES])}{more}"
+                raise KreachError.rule("where", rule, f"{column}={value}", known)
+        chosen &= np.isin(
+            attribute.codes, [at for at, label in enumerate(labels) if label in wanted]
+        )
     return chosen
 
 

@@ -150,12 +150,15 @@ class Directory:
 
     def _refuse_missing(self, table: str, column: str) -> None:
         value = f"CAST({column} AS TIMESTAMPTZ)" if column == "ts" else column
-        rule = "be times" if column == "ts" else "be readable"
+        rule = "be times like 2026-11-01T12:30:00Z" if column == "ts" else "be readable"
         with translate_errors(f"{table}.{column}", rule):
             missing = int(self._scalar(f"SELECT count(*) FROM {table} WHERE {value} IS NULL"))
         if missing:
             raise KreachError.rule(
-                f"{table}.{column}", "not be missing", f"{missing:,} rows without"
+                f"{table}.{column}",
+                "not be missing",
+                f"{missing:,} rows without",
+                "leave these rows out",
             )
 
     def _refuse_infinite_times(self) -> None:
@@ -180,7 +183,8 @@ class Directory:
         )
         if unknown:
             rule = "contain only users of the users file"
-            raise KreachError.rule("visits", rule, f"{unknown:,} other users")
+            advice = "add them to the users file, or leave their visits out"
+            raise KreachError.rule("visits", rule, f"{unknown:,} other users", advice)
 
     def _scalar(self, query: str) -> Any:
         row = self._engine.execute(query).fetchone()

@@ -10,7 +10,14 @@ import numpy.typing as npt
 from kreach.errors import KreachError
 from kreach.numeric.types import FloatArray, IntArray
 
-__all__ = ["Attribute", "People"]
+__all__ = ["MISSING", "Attribute", "People", "label_text"]
+
+MISSING = "(missing)"  # how reports name the people without a value
+
+
+def label_text(label: object) -> str:
+    """A value of an attribute as reports show it, and as `--where` takes it."""
+    return MISSING if label is None else str(label)
 
 
 @dataclass(frozen=True)

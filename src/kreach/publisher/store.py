@@ -204,7 +204,8 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], bytes]:
         int(facts["group_size"]), str(facts["strategy"]), str(facts["version"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         rule = "be a folder made by `kreach groups build`"
-        raise KreachError.rule("folder", rule, f"{folder} ({error})") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise KreachError.rule("folder", rule, f"{folder} ({why})") from None
     return facts, key
 
 

@@ -69,7 +69,12 @@ def test_parquet_and_a_folder_of_it(tmp_path: Path) -> None:
         (("market_price,count", "1.0,0"), r"^counts must be finite and not all 0, got .*0.0"),
         (("market_price,count", "1.0,", "2.0,1"), r"^prices must not be missing, got "),
         (("market_price,count", ",1", "2.0,1"), r"^prices must not be missing, got "),
-        (("market_price", "1.0", "dear"), r"^prices must be a readable Parquet or CSV file, got"),
+        (
+            ("market_price", "1.0", "dear"),
+            r"^prices.market_price must hold numbers, got 'dear'; write numbers",
+        ),
+        (("market_price", "$1.20", "$3"), r"^prices.market_price must hold numbers, got '\$1.20'"),
+        (("market_price,count", "1.0,few"), r"^prices.count must hold numbers, got 'few'"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:

@@ -1,11 +1,18 @@
 """Price history: a file of market prices becomes a market."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kreach.adsystem.bidding.market import EmpiricalMarket
-from kreach.boundary.duckdb import columns_of, file_reader, scratch_connection, translate_errors
+from kreach.boundary.duckdb import (
+    columns_of,
+    file_reader,
+    scratch_connection,
+    sql_name,
+    translate_errors,
+)
 from kreach.errors import KreachError
 
 __all__ = ["read_prices"]
@@ -32,6 +39,9 @@ def read_prices(
         count = '"count"' if "count" in columns else "1"
         named = ("campaign",) if "campaign" in columns else ()
         reader = file_reader("prices", path, text_columns=named)
+        for column in ("market_price", "count"):
+            if column in columns:
+                _refuse_text(engine, reader, column)
         with translate_errors("prices", "be a readable Parquet or CSV file"):
             rows = engine.execute(
                 f"""SELECT CAST(market_price AS DOUBLE) AS price, sum({count})::DOUBLE AS n
@@ -44,3 +54,16 @@ def read_prices(
         wanted = "any campaign" if campaign is None else f"campaign {campaign}"
         raise KreachError.rule("prices", f"hold prices of {wanted}", "none")
     return EmpiricalMarket(np.asarray(rows["price"]), np.asarray(rows["n"]), auction)
+
+
+def _refuse_text(engine: Any, reader: str, column: str) -> None:
+    """Refuse a column with a value that is no number, such as $1.20."""
+    name = sql_name(column)
+    with translate_errors("prices", "be a readable Parquet or CSV file"):
+        found = engine.execute(
+            f"""SELECT CAST({name} AS VARCHAR) FROM {reader}
+            WHERE {name} IS NOT NULL AND TRY_CAST({name} AS DOUBLE) IS NULL LIMIT 1"""
+        ).fetchone()
+    if found is not None:
+        advice = "write numbers without a currency sign or thousands separators"
+        raise KreachError.rule(f"prices.{column}", "hold numbers", found[0], advice)

@@ -19,6 +19,7 @@ import ibis
 import ibis.expr.types as ir
 
 from kreach.adsystem.log.stored_shares import KEY, LOST, StoredShares
+from kreach.boundary.duckdb import rename_advice
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
@@ -96,7 +97,8 @@ def require(name: str, table: ir.Table, source: str, columns: tuple[str, ...]) -
     for column in columns:
         if column not in table.columns:
             columns_here = ", ".join(table.columns) or "no columns"
-            raise KreachError.rule(name, f"have a column {column}", f"{source} with {columns_here}")
+            listed, advice = f"{source} with {columns_here}", rename_advice(column, table.columns)
+            raise KreachError.rule(name, f"have a column {column}", listed, advice)
 
 
 def log_table(

@@ -30,7 +30,7 @@ from kreach.publisher.grouping.base import Assignment
 from kreach.publisher.grouping.diversity import DiversityFloors
 from kreach.publisher.grouping.named import NamedStrategy
 from kreach.publisher.lineage import Crowds
-from kreach.publisher.people import People
+from kreach.publisher.people import People, label_text
 from kreach.publisher.release import Floors
 from kreach.publisher.visit_knowledge import anonymity_from_visits
 
@@ -130,7 +130,10 @@ def _segment_views(
             exposed = int(counts[(counts > 0) & (counts < floor)].sum())
             views.append(
                 SegmentView(
-                    f"{name}={label}", int(targeted.sum()), coverage(group_of, targeted), exposed
+                    f"{name}={label_text(label)}",
+                    int(targeted.sum()),
+                    coverage(group_of, targeted),
+                    exposed,
                 )
             )
     return views

@@ -13,7 +13,7 @@ import numpy as np
 from kreach.publisher.audit.report import Finding, VisibleView
 from kreach.publisher.columns import OTHER
 from kreach.publisher.grouping.base import Assignment
-from kreach.publisher.people import People
+from kreach.publisher.people import People, label_text
 from kreach.publisher.release import Floors
 from kreach.publisher.visible import VisibleMembers, VisibleSummary
 
@@ -47,7 +47,7 @@ def visible_views(
             if seen.people < assignment.group_size:
                 rare.append(seen)
             else:
-                known.append(VisibleView(f"{name}={label}", "segment", 1, seen))
+                known.append(VisibleView(f"{name}={label_text(label)}", "segment", 1, seen))
         known.sort(key=lambda view: -view.seen.people_in_small_groups)
         views += sorted(known[:_MAX_VALUES], key=lambda view: view.audience)
         if rare:

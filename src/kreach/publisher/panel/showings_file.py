@@ -56,7 +56,8 @@ def read_showings(
         missing = _count(engine, f"{column} IS NULL")
         if missing:
             rule = "not be missing"
-            raise KreachError.rule(f"showings.{column}", rule, f"{missing:,} rows without")
+            rows = f"{missing:,} rows without"
+            raise KreachError.rule(f"showings.{column}", rule, rows, "leave these rows out")
     infinite = _count(engine, "NOT isfinite(ts)")
     if infinite:
         raise KreachError.rule("showings.ts", "be finite times", f"{infinite:,} infinite ones")
