@@ -1,22 +1,27 @@
 """A log as platforms have it: not sorted, 1,000 campaigns of very different size, ids that repeat.
 
     python -m benchmarks.log_scale --rows 10000000
+    python -m benchmarks.log_scale --rows 1000000000 --orders hash --copies 1 --rounds 1
 
-The log is written by DuckDB in files of `--chunk` rows and removed at the end. Measured against the
-bare count of the engine on the same rows: a window report of the largest campaign (half of all
-rows) with and without looking for repeated ids, and all campaigns counted in one pass. Every way
-runs in a process of its own, in turns.
+Campaign c0 has half of all rows, one group a twentieth, and a hundredth of the groups a tenth.
+For each order of the rows (by hash: not sorted; by time) and each share of copies (0, 1, 10 % of
+the rows repeat an id) DuckDB writes a log in files of `--chunk` rows, removed when measured.
+Measured against the bare count of the engine on the same rows: a window report of c0 with and
+without the search for repeated ids. All campaigns are counted in one pass on the first log. Every
+way runs in a process of its own, in turns. Steps are shown on standard error.
 """
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,99 +37,153 @@ __all__ = ["run"]
 _ROWS = 10_000_000
 _CHUNK = 25_000_000
 _CAMPAIGNS = 1_000
-_DAYS = 30
+_SPAN_US = 30 * 86_400_000_000
+_START_US = 1_790_812_800_000_000  # 2026-10-01
+_RETRY_US = 3_600_000_000  # a copy comes up to an hour after its original
+_RETRY_ROWS = 1_000  # and repeats one of so many originals before it
 _GROUP_SIZE = 20
-_BYTES_PER_ROW = 31  # measured
-_REPEATED = 100  # one in so many rows is a copy
-_MAX_ROWS_COUNTED = 200_000_000  # above, counts of all campaigns and groups are as large as the log
-_ROUNDS = 2
+_BYTES_PER_ROW = {"snappy": 42, "zstd": 27}  # measured
+_SPILLED_BYTES_PER_ROW = 8  # sorted hashes of c0's ids
+_MIN_FREE_GB = 20.0
+_MAX_ROWS_COUNTED = 100_000_000  # above, counts of all campaigns and groups are as large as the log
+_ROUNDS = 3
+_ORDERS = ("hash", "time")
+_COPIES = (1, 0, 10)
 _CAPS = (1, 2, 3)
 _REPORTED = ("c0", "c1", "c5", "c123", "c999")
 _ASKED: dict[str, Any] = {"campaign": "c0", "start": "2026-10-01", "end": "2026-10-31"}
 _WINDOW = "ts >= TIMESTAMP '2026-10-01' AND ts < TIMESTAMP '2026-10-31'"
 
 
-def run(rows: int = _ROWS, folder: Path | None = None, chunk: int = _CHUNK) -> None:
-    """Write the log, measure each way, remove the log."""
-    made = Path(tempfile.mkdtemp(prefix="kreach-scale-", dir=folder))
-    try:
-        needed, free = rows * _BYTES_PER_ROW, shutil.disk_usage(made).free
-        if needed * 1.3 > free:
-            raise SystemExit(
-                f"needs {needed / 1e9:,.0f} GB and room to spill, {free / 1e9:,.0f} free"
+def run(
+    rows: int = _ROWS,
+    folder: Path | None = None,
+    chunk: int = _CHUNK,
+    *,
+    orders: Sequence[str] = _ORDERS,
+    copies: Sequence[int] = _COPIES,
+    rounds: int = _ROUNDS,
+    codec: str = "snappy",
+    min_free_gb: float = _MIN_FREE_GB,
+) -> None:
+    """For each order and share of copies write a log, measure each way, remove the log."""
+    for at, (order, percent) in enumerate(product(orders, copies)):
+        made = Path(tempfile.mkdtemp(prefix="kreach-scale-", dir=folder))
+        try:
+            needed = rows * (_BYTES_PER_ROW[codec] + _SPILLED_BYTES_PER_ROW) / 1e9
+            _check_free(made, needed + min_free_gb)
+            start = time.perf_counter()
+            for low in range(0, rows, chunk):
+                _check_free(made, min_free_gb)
+                _write(rows, low, min(low + chunk, rows), made, order, percent, codec)
+                _show(f"written {min(low + chunk, rows):,} of {rows:,} rows", start)
+            size = sum(file.stat().st_size for file in (made / "log").iterdir())
+            print(
+                f"\n{rows:,} rows by {order}, {percent} % copies, {size / 1e9:,.2f} GB "
+                f"({size / rows:.0f} bytes a row), written in "
+                f"{duration(time.perf_counter() - start)}.",
+                flush=True,
             )
-        start = time.perf_counter()
-        for low in range(0, rows, chunk):
-            _write(rows, low, min(low + chunk, rows), made)
-        size = sum(file.stat().st_size for file in (made / "log").iterdir())
-        print(
-            f"{rows:,} rows, {size / 1e9:,.2f} GB ({size / rows:.0f} bytes a row), "
-            f"written in {duration(time.perf_counter() - start)}."
-        )
-        _report(rows, made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+            many = at == 0 and rows <= _MAX_ROWS_COUNTED
+            ways = [way for way in _WAYS if many or not way.startswith("campaigns")]
+            _report(f"{rows:,} impressions by {order}, {percent} % copies", made, ways, rounds)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
 
 
-def _write(rows: int, low: int, high: int, folder: Path) -> None:
-    """A file of rows; campaign, group, time and id are hashes of the row number.
+def _check_free(folder: Path, least_gb: float) -> None:
+    free = shutil.disk_usage(folder).free / 1e9
+    if free < least_gb:
+        raise SystemExit(f"needs {least_gb:,.0f} GB free (log, spill, reserve), has {free:,.0f}")
 
-    Half of the rows are of campaign 0, a quarter of 1, ..., the last tenth of any of 1,000. A
-    hundredth of the groups gets a tenth of the rows. Rows at the end of a hundred repeat the id of
-    the row before.
+
+def _show(step: str, start: float) -> None:
+    print(f"{step} after {duration(time.perf_counter() - start)}", file=sys.stderr, flush=True)
+
+
+def _write(
+    rows: int, low: int, high: int, folder: Path, order: str, percent: int, codec: str
+) -> None:
+    """A file of rows i; campaign, group, time and id are hashes of j, the original of row i.
+
+    Hashes of whole numbers are unique, so ids are. A copy has campaign and group of its original
+    and a later time.
     """
     groups = max(rows // 100, 100)
+    every = 100 // percent if percent else 0
+    back = f"greatest(i - 1 - (hash(i) % {_RETRY_ROWS})::BIGINT * {every}, 0)"
+    original = f"CASE WHEN i % {every} = {every - 1} THEN {back} ELSE i END" if every else "i"
+    late = f"CASE WHEN i = j THEN 0 ELSE 1 + (hash(i + 3) % {_RETRY_US})::BIGINT END"
+    us = f"(hash(j + 7919) % {_SPAN_US})::BIGINT + {late}"
+    if order == "time":
+        us = f"(i * {_SPAN_US / rows!r})::BIGINT"
     (folder / "log").mkdir(exist_ok=True)
-    where = folder / "log" / f"{low:012d}.parquet"
     with duckdb.connect() as engine:
         engine.execute(f"SET memory_limit = '2GB'; SET temp_directory = '{folder}/spill'")
+        engine.execute(f"SET preserve_insertion_order = {order == 'time'}".lower())
         engine.execute(
-            f"""COPY (SELECT md5(CASE WHEN i % {_REPEATED} = 99 THEN i - 1 ELSE i END::VARCHAR)[:20]
-                AS impression_id,
+            f"""COPY (SELECT h::VARCHAR AS impression_id,
             'c' || CASE WHEN h % 10 = 9 THEN (h // 10) % {_CAMPAIGNS}
                 ELSE least(floor(-log2(((h // 16) % 1000000 + 1) / 1000000.0)), 9)::BIGINT
                 END AS campaign,
-            md5(((hash(i + 1) % CASE WHEN h % 10 = 8 THEN {max(groups // 100, 1)} ELSE {groups} END)
-                )::VARCHAR)[:16] AS "group",
-            TIMESTAMP '2026-10-01'
-                + to_microseconds((hash(i + 2) % {_DAYS * 86_400_000_000})::BIGINT) AS ts
-            FROM (SELECT i, hash(i) AS h FROM range({low}, {high}) numbers(i)))
-            TO '{where}' (FORMAT parquet)"""
+            hex(hash(CASE WHEN h % 20 = 7 THEN 0 ELSE hash(j + 1)
+                % CASE WHEN h % 10 = 8 THEN {max(groups // 100, 1)} ELSE {groups} END END)
+                ) AS "group",
+            make_timestamp({_START_US} + {us}) AS ts
+            FROM (SELECT i, j, hash(j) AS h
+                FROM (SELECT i, {original} AS j FROM range({low}, {high}) numbers(i))))
+            TO '{folder}/log/{low:012d}.parquet'
+            (FORMAT parquet, COMPRESSION {codec}{", COMPRESSION_LEVEL 1" * (codec == "zstd")})"""
         )
         if low == 0:
             engine.execute(
-                f"""COPY (SELECT md5(g::VARCHAR)[:16] AS "group", {_GROUP_SIZE} AS size
+                f"""COPY (SELECT hex(hash(g::UBIGINT)) AS "group", {_GROUP_SIZE} AS size
                 FROM range({groups}) numbers(g)) TO '{folder}/groups.parquet' (FORMAT parquet)"""
             )
 
 
-def _report(rows: int, folder: Path) -> None:
-    ways = [way for way in _WAYS if rows <= _MAX_ROWS_COUNTED or not way.startswith("campaigns")]
-    turns = [{way: _measured(way, folder) for way in ways} for _ in range(_ROUNDS)]
+def _report(title: str, folder: Path, ways: Sequence[str], rounds: int) -> None:
+    start, loads = time.perf_counter(), [os.getloadavg()[0]]
+    turns: list[dict[str, dict[str, Any]]] = []
+    for turn in range(rounds):
+        turns.append({})
+        for way in ways:
+            turns[-1][way] = _measured(way, folder)
+            _show(f"round {turn + 1} of {rounds}, {way}", start)
+        loads.append(os.getloadavg()[0])
     table = []
     for way in ways:
         bare = "campaigns-bare" if way.startswith("campaigns") else "bare"
         found = [turn[way] for turn in turns]
-        ratios = sorted(turn[way]["seconds"] / turn[bare]["seconds"] for turn in turns)
-        cpu = min(one["cpu"] for one in found) / min(turn[bare]["cpu"] for turn in turns)
         table.append(
             (
                 _WAYS[way][0],
                 duration(min(one["seconds"] for one in found)),
-                f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
-                f"{cpu:.2f}",
+                _ratios([turn[way]["seconds"] / turn[bare]["seconds"] for turn in turns]),
+                _ratios([turn[way]["cpu"] / turn[bare]["cpu"] for turn in turns]),
                 f"{max(one['peak_mb'] for one in found):,.0f} MB",
                 found[-1]["note"],
             )
         )
-    heads = ("", "best time", "÷ bare, range", "CPU ÷ bare", "peak memory", "")
-    print_table(f"{rows:,} impressions, not sorted, {_CAMPAIGNS:,} campaigns", heads, table)
+    heads = ("", "best time", "time ÷ bare", "CPU ÷ bare", "peak memory", "")
+    print_table(f"{title} (load {min(loads):.0f} to {max(loads):.0f})", heads, table)
+    sys.stdout.flush()
+
+
+def _ratios(each: Sequence[float]) -> str:
+    """The middle one and the range."""
+    ordered = sorted(each)
+    return f"{ordered[len(ordered) // 2]:.2f} ({ordered[0]:.2f} to {ordered[-1]:.2f})"
 
 
 def _measured(way: str, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.log_scale", "--worker", way]
     done = subprocess.run(
-        [*command, "--folder", str(folder)], check=True, capture_output=True, text=True
+        [*command, "--folder", str(folder)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},  # engines spill beside the log
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -137,9 +196,9 @@ def _bare(folder: Path, keys: str, condition: str) -> str:
         engine.execute("SET preserve_insertion_order = false")
         with _Clock() as clock:
             found = engine.execute(
-                f"SELECT count(*), max(n) FROM ({query} GROUP BY ALL)"
+                f"SELECT count(*), sum(n) FROM ({query} GROUP BY ALL)"
             ).fetchall()
-    return clock.done(f"{found[0][0]:,} cells")
+    return clock.done(f"{found[0][0]:,} cells, {found[0][1]:,} rows")
 
 
 def _bare_window(folder: Path) -> str:
@@ -214,14 +273,32 @@ _WAYS: dict[str, tuple[str, Callable[[Path], str]]] = {
 }
 
 
-if __name__ == "__main__":
+def _main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=_ROWS)
-    parser.add_argument("--chunk", type=int, default=_CHUNK)
+    parser.add_argument("--chunk", type=int, default=_CHUNK, help="rows of a file")
     parser.add_argument("--folder", type=Path, help="where the log is written for the time")
-    parser.add_argument("--worker", choices=list(_WAYS))
-    given = parser.parse_args()
+    parser.add_argument("--orders", nargs="+", choices=_ORDERS, default=_ORDERS)
+    parser.add_argument("--copies", nargs="+", type=int, choices=_COPIES, default=_COPIES)
+    parser.add_argument("--rounds", type=int, default=_ROUNDS)
+    parser.add_argument("--codec", choices=list(_BYTES_PER_ROW), default="snappy")
+    parser.add_argument("--min-free-gb", type=float, default=_MIN_FREE_GB, help="stop below")
+    parser.add_argument("--worker", choices=list(_WAYS), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
     if given.worker is not None:
         print(_WAYS[given.worker][1](given.folder))
-    else:
-        run(given.rows, given.folder, given.chunk)
+        return
+    run(
+        given.rows,
+        given.folder,
+        given.chunk,
+        orders=given.orders,
+        copies=given.copies,
+        rounds=given.rounds,
+        codec=given.codec,
+        min_free_gb=given.min_free_gb,
+    )
+
+
+if __name__ == "__main__":
+    _main()

@@ -17,6 +17,7 @@ from typing import Any
 import ibis.expr.types as ir
 import numpy as np
 
+from kreach.adsystem.log.copies import search_copies
 from kreach.adsystem.log.draws import FileDraws, file_draws, stored_draws
 from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.exposures import exposure_of
@@ -30,6 +31,7 @@ from kreach.adsystem.log.queries import (
     group_counts,
     histogram,
     place_totals,
+    rows_before,
     with_running,
 )
 from kreach.adsystem.log.share_queries import DIALECTS, keyed_groups, stored_counts
@@ -141,6 +143,19 @@ def count_files(
             return _drawn_files(
                 engine, log, groups, place, windows, stored, stored_draws, running=running
             )
+    with search_copies(engine, log, rows_before(log, place, windows[-1].end)) as searched:
+        return _searched_files(engine, searched, groups, place, windows, running=running)
+
+
+def _searched_files(
+    engine: Engine,
+    log: LogTable,
+    groups: GroupTable,
+    place: Place,
+    windows: list[Window],
+    *,
+    running: bool,
+) -> list[WindowCounts]:
     counted, slots = counts(log, place, windows), len(windows)
     if groups.model is not None:
         with engine.temporary(counted) as stored:

@@ -14,14 +14,16 @@ from typing import NamedTuple
 import ibis
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.copies import ranked_copies
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
-from kreach.adsystem.log.queries import inside, place_rows, ranked_copies
+from kreach.adsystem.log.queries import inside, place_rows
 from kreach.adsystem.log.tables import GroupTable, LogTable
 from kreach.boundary.times import Window
 
 __all__ = [
     "LogPart",
+    "candidate_rows",
     "numbered_groups",
     "part_counts",
     "part_rows",
@@ -42,7 +44,7 @@ class LogPart(NamedTuple):
 
 def part_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | None) -> ir.Table:
     """part, group, ts: of rows of one campaign that share an id the earliest counts."""
-    rows = _candidates(log, parts, catalogue)
+    rows = candidate_rows(log, parts, catalogue)
     if log.may_repeat:
         columns = [name for name in ("campaign", "group", "ts") if name in rows.columns]
         ranked, ids = ranked_copies(log, rows, _keys(parts))
@@ -55,13 +57,16 @@ def part_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | No
 
 def repeated_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | None) -> ir.Table:
     """One row: how many rows of the parts repeat the id of an earlier one."""
-    ranked, _ = ranked_copies(log, _candidates(log, parts, catalogue), _keys(parts))
+    ranked, _ = ranked_copies(log, candidate_rows(log, parts, catalogue), _keys(parts))
     later = ranked.filter(ranked["rank"] > 0)
     labelled = later.select(part=_part_of(later, parts)).view()
     return labelled.aggregate(copies=labelled.count(where=labelled["part"] != _NO_PART))
 
 
-def _candidates(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | None) -> ir.Table:
+def candidate_rows(
+    log: LogTable, parts: Sequence[LogPart], catalogue: str | int | None
+) -> ir.Table:
+    """Rows that may be of a part; with those before, if ids may repeat."""
     rows = place_rows(log, Place(None, catalogue))
     campaigns = {part.campaign for part in parts}
     if None not in campaigns:

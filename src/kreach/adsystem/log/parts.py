@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kreach.adsystem.log.copies import search_copies
 from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.part_queries import (
     LogPart,
+    candidate_rows,
     numbered_groups,
     part_counts,
     part_rows,
@@ -51,10 +53,11 @@ def read_parts(
     refuse_shared_rows(parts)
     if log.counted_seconds is not None:
         raise KreachError.rule("impressions", "be rows, not counts, for this report", "counts")
-    table = numbered_groups(groups)
+    table, version, copies = numbered_groups(groups), groups.version, 0
     with (
         engine.temporary(table) as numbered,
-        engine.temporary(part_rows(log, parts, groups.version)) as rows,
+        search_copies(engine, log, candidate_rows(log, parts, version)) as searched,
+        engine.temporary(part_rows(searched, parts, version)) as rows,
     ):
         columns = engine.columns(numbered.order_by("number"))
         audience = _audience(engine, columns, groups)
@@ -69,13 +72,14 @@ def read_parts(
             _refuse_too_many(int(n[number >= 0].sum()))
             timed = _timed(engine.columns(part_times(rows, numbered, engine.dialect)))
             found = TimedParts(audience, names, timed, groups.model)
+        if searched.may_repeat:
+            copies = int(engine.row(repeated_rows(searched, parts, version))["copies"] or 0)
     rejected = {
         "no_group": int(n[number == _NO_GROUP].sum()),
         "unknown_group": int(n[number == _NOT_KNOWN].sum()),
     }
     if log.may_repeat:
-        copies = engine.row(repeated_rows(log, parts, groups.version))["copies"]
-        rejected["duplicate"] = int(copies or 0)
+        rejected["duplicate"] = copies
     names_of = tuple(str(name) for name in columns["group"].tolist())
     impressions = tuple(int(each.sum()) for each in by_part)
     return PartsRead(found, impressions, rejected, audience, names_of, tuple(by_part))

@@ -13,6 +13,7 @@ from datetime import datetime
 import ibis
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.copies import ranked_copies
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import GroupTable, LogTable
@@ -38,7 +39,7 @@ __all__ = [
     "place_group_counts",
     "place_rows",
     "place_totals",
-    "ranked_copies",
+    "rows_before",
     "slot_columns",
     "slot_counts",
     "with_running",
@@ -90,8 +91,8 @@ def counts(log: LogTable, place: Place, slots: Sequence[Window]) -> ir.Table:
     counted = slot_columns(place_rows(log, place), slots, slot_counts)
     if not log.may_repeat:
         return counted
-    later = _later_copies(log, place_rows(log, place), whole.end)
-    later = later.filter(inside(later["ts"], whole))
+    ranked, _ = ranked_copies(log, rows_before(log, place, whole.end))
+    later = ranked.filter(ranked["rank"] > 0, *inside(ranked["ts"], whole))
     surplus = later.group_by(copied="group").aggregate(**slot_counts(later, slots, 0, "m"))
     both = counted.left_join(surplus, counted["group"] == surplus["copied"])
     copies = [both[f"m{at}"].fill_null(0) for at in range(len(slots))]
@@ -161,43 +162,17 @@ def count_where(rows: ir.Table, condition: ir.Value) -> ir.Value:
     return rows.count(where=condition).fill_null(0)
 
 
-def _later_copies(log: LogTable, rows: ir.Table, end: datetime | None) -> ir.Table:
-    """Rows that repeat the id of an earlier row. Only rows whose ids may repeat are sorted."""
-    ranked = ranked_copies(log, rows.filter(inside(rows["ts"], Window(None, end))))[0]
-    return ranked.filter(ranked["rank"] > 0)
-
-
-def ranked_copies(
-    log: LogTable, rows: ir.Table, keys: Sequence[str] = ("impression_id",)
-) -> tuple[ir.Table, ir.Table]:
-    """Rows whose ids may not be unique, each with its rank among those of its id; and these ids.
-
-    `keys` identify an impression; the ids have them as columns repeated_.... All rows of an id that
-    repeats are among them, so a rank above 0 is a copy. Nearly all ids come once: where the engine
-    hashes text, hashes are compared, and ids only where hashes repeat.
-    """
-    whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
-    if log.hashes_ids:
-        marks = whole.select(mark=whole["impression_id"].hash()).view()
-        numbered = marks.mutate(number=ibis.row_number().over(group_by="mark")).view()
-        second = numbered.filter(numbered["number"] == 1).select("mark")
-        copies = whole.semi_join(second, whole["impression_id"].hash() == second["mark"])
-        ids = copies.select(**{f"repeated_{key}": key for key in keys})
-    else:
-        tally = whole.group_by(*keys).aggregate(times=whole.count())
-        ids = tally.filter(tally["times"] > 1).select(**{f"repeated_{key}": key for key in keys})
-        copies = whole.semi_join(ids, [whole[key] == ids[f"repeated_{key}"] for key in keys])
-    rank = ibis.row_number().over(
-        group_by=[copies[key] for key in keys], order_by=[copies["ts"], copies["group"]]
-    )
-    return copies.mutate(rank=rank), ids
+def rows_before(log: LogTable, place: Place, end: datetime | None) -> ir.Table:
+    """The rows of a place among which copies of those before `end` are searched for."""
+    rows = place_rows(log, place)
+    return rows.filter(inside(rows["ts"], Window(None, end)))
 
 
 def counted_rows(log: LogTable, place: Place, window: Window) -> ir.Table:
     """group, ts: the rows that `counts` counts, one by one."""
     rows = place_rows(log, place)
     if log.may_repeat:
-        rows = rows.filter(inside(rows["ts"], Window(None, window.end)))
+        rows = rows_before(log, place, window.end)
         ranked, ids = ranked_copies(log, rows)
         once = rows.anti_join(ids, rows["impression_id"] == ids["repeated_impression_id"])
         first = ranked.filter(ranked["rank"] == 0)

@@ -49,6 +49,7 @@ class LogTable:
     unique_ids: bool
     shares: StoredShares | None = None  # that its rows hold
     hashes_ids: bool = False  # the engine compares hashes of ids faster than ids
+    repeated_marks: ir.Table | None = None  # those that repeat, once they were searched for
     counted_seconds: int | None = None  # rows are counts of such periods (`count_tables.py`)
 
     @property
