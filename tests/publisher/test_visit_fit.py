@@ -120,6 +120,29 @@ def test_recent_traffic_sets_the_level() -> None:
     )
 
 
+def test_people_who_stop_coming_count_once() -> None:
+    """Four of five stop in history, the others stay in the flight.
+
+    Recent meetings have it already. Replays of early windows, which had more requests a day than
+    recent ones, must not raise the scale of meetings for it.
+    """
+    world = visit_world(people=6_000, days=84.0, sessions_per_day=0.06, requests=1.0001, seed=15)
+    generator = np.random.default_rng(15)
+    stops = np.where(generator.random(6_000) < 0.8, generator.uniform(5.0, 42.0, 6_000), 84.0)
+    days = (world.at_us - START_US) / 86_400e6
+    comes = days < stops[world.person]
+    before, after = comes & (days < 56.0), comes & (days >= 56.0)
+    history = VisitHistory.of(world.person[before], world.group_of, world.at_us[before])
+    model, quality = fit_visit_model(history)
+    assert quality.recent_traffic < 0.6
+    assert 0.9 < model.meeting_scale < 1.3  # 1.8 if recent requests a day judge early windows
+    flight = VisitHistory.of(world.person[after], world.group_of, world.at_us[after])
+    for share in (0.1, 0.3):
+        won = flight.where(flight.chances(np.random.default_rng(2)) < share)
+        law = DrawLaw(draws_in_order(audience_of(won), won.group, won.at_us, model), model)
+        assert law.reach(1) == pytest.approx(true_reach(won.person)[0], rel=0.05), share
+
+
 @pytest.mark.parametrize(
     ("world", "reason"),
     [

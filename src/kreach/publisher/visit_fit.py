@@ -92,10 +92,11 @@ def fit_visit_model(
         meetings=meetings,
         regulars=min(max(0.15, 1.0 / size), 0.6),
         lasting=0.5,
-        requests_per_person_day=float(f"{rate / people:.2g}"),
         people=people,
         history_days=round(days, 1),
     )
+    # Without requests a day: those of the model are recent ones, and where traffic has fallen a
+    # replay of all that came earlier would prove more traffic than the model knows.
     model, errors = fit_visitors(history, model, replays)
     crowding = factor
     if recent_us is not None:
@@ -107,6 +108,7 @@ def fit_visit_model(
         model,
         continuation_odds=round_steps(odds / factor),
         meetings=round_steps(crowded_meeting(meetings, crowding)),
+        requests_per_person_day=float(f"{rate / people:.2g}"),
     )
     return model, FitQuality(behind_odds, behind_meetings, factor, crowding, errors)
 
