@@ -185,6 +185,7 @@ class Panel:
 
     def __init__(self, name: str = "") -> None:
         with box("k-card", name="loading") as self._loading:
+            self._loading.props["role"] = "status"
             self._loading.props["aria-label"] = "loading"
             for width in (92, 70, 84):
                 box("k-skeleton").style(f"width: {width}%")
