@@ -196,7 +196,7 @@ def test_higher_caps_are_no_surer_than_the_first() -> None:
 def test_people_are_the_same_at_caps_that_a_panel_does_not_know() -> None:
     """Reach at a higher cap stays the model's; who was reached at all is one number."""
     reports, figures = window(5)
-    release = release_of((-40.0,))
+    release = PanelRelease(release_of((0.0,) * TOP).end, (-40.0,), 1.0, (1.0,), (0.1,))
     found = corrected(
         [(reports, figures, figures, release)], correction_with(release), [Prior(0.0, inf, 1)]
     )[0]
