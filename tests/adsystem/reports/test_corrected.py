@@ -193,6 +193,21 @@ def test_higher_caps_are_no_surer_than_the_first() -> None:
 
 
 @cache
+def test_people_are_the_same_at_caps_that_a_panel_does_not_know() -> None:
+    """Reach at a higher cap stays the model's; who was reached at all is one number."""
+    reports, figures = window(5)
+    release = PanelRelease(release_of((0.0,) * TOP).end, (-40.0,), 1.0, (1.0,), (0.1,))
+    found = corrected(
+        [(reports, figures, figures, release)], correction_with(release), [Prior(0.0, inf, 1)]
+    )[0]
+    known, beyond = found.reports[0], found.reports[-1]
+    assert beyond.cap > 1
+    assert (beyond.reach, beyond.interval) == (reports[-1].reach, reports[-1].interval)
+    for name in ("unique_reach", "unique_reach_interval", "average_frequency", "at_least"):
+        assert getattr(beyond, name) == getattr(known, name), name
+    assert known.unique_reach < reports[-1].unique_reach
+
+
 def campaign(uniform: bool) -> Campaign:
     site = shown_campaign(400, 10, uniform=uniform)
     return Campaign(site.catalogue, site.past_visits, site.won)

@@ -15,7 +15,9 @@ Everything up to the release is corrected by e; what came after it is taken to b
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
+from typing import Any
 
+import msgspec
 import numpy as np
 from scipy.special import stdtrit
 
@@ -203,38 +205,32 @@ def _reports(
     reach = np.cumsum(people)
     found = []
     for report in reports:
-        if report.cap > top:
-            found.append(report)  # the panel says nothing of such caps
-            continue
         at, level, bounds = report.cap - 1, report.level, report.bounds
-        possible = (0.0, inf) if bounds is None else bounds
-        interval = _interval(reach[at], result.std[at], result.freedom[at], level, possible)
         unique = _interval(people[0], result.std[0], result.freedom[0], level, limits)
         ranges = _ranges(at_least[:top], result, level, now.people)
         targeted = report.average_frequency * report.unique_reach
-        found.append(
-            CapReport(
-                cap=report.cap,
-                impressions=report.impressions,
-                reach=min(max(float(reach[at]), possible[0]), possible[1]),
-                std=float(result.std[at]),
-                interval=interval,
-                level=level,
-                interval_method="panel",
-                bounds=bounds,
-                bounds_attained=report.bounds_attained,
-                over_exposed=float(at_least[report.cap])
-                if report.cap < len(at_least)
-                else report.over_exposed,
-                unique_reach=float(people[0]),
-                unique_reach_interval=unique,
-                average_frequency=targeted / float(people[0]) if people[0] > 0.0 else 0.0,
-                average_frequency_interval=_ratio(targeted, unique, report.impressions),
-                frequency=tuple(float(each) for each in frequency),
-                at_least=tuple(at_least.tolist()),
-                at_least_intervals=(*ranges, *report.at_least_intervals[top:]),
-            )
-        )
+        of_people: dict[str, Any] = {  # the same at every cap
+            "unique_reach": float(people[0]),
+            "unique_reach_interval": unique,
+            "average_frequency": targeted / float(people[0]) if people[0] > 0.0 else 0.0,
+            "average_frequency_interval": _ratio(targeted, unique, report.impressions),
+            "frequency": tuple(float(each) for each in frequency),
+            "at_least": tuple(at_least.tolist()),
+            "at_least_intervals": (*ranges, *report.at_least_intervals[top:]),
+        }
+        if report.cap <= top:  # of reach at higher caps the panel says nothing
+            possible = (0.0, inf) if bounds is None else bounds
+            of_people |= {
+                "reach": min(max(float(reach[at]), possible[0]), possible[1]),
+                "std": float(result.std[at]),
+                "interval": _interval(
+                    reach[at], result.std[at], result.freedom[at], level, possible
+                ),
+                "interval_method": "panel",
+            }
+        if report.cap <= top and report.cap < len(at_least):
+            of_people["over_exposed"] = float(at_least[report.cap])
+        found.append(msgspec.structs.replace(report, **of_people))
     return tuple(found)
 
 

@@ -260,7 +260,7 @@ class _PlannerPage:
             self._tiles["Cost of anonymity"].show(
                 f"−{fmt.percent(max(lost, 0.0))}",
                 "people, by the same bidder",
-                "against groups of one person",
+                "than in groups of one",
             )
         self._draw(released)
 
