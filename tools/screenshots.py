@@ -1,6 +1,6 @@
 """Take the pictures of docs/assets again, from a demo of its own: two pages and an animated story.
 
-python -m tools.screenshots            # some four minutes; needs Chromium (tools/find_browser.sh)
+python -m tools.screenshots            # some five minutes; needs Chromium (tools/find_browser.sh)
 python -m tools.screenshots --url http://127.0.0.1:8400 --advertiser-url http://127.0.0.1:8410 \
     --key-file kreach-demo/acme.key    # of a demo that runs already
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, sync_playwright
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -43,6 +43,7 @@ class Scene(NamedTuple):
     caption: str
     console: Literal["operator", "advertiser"]
     path: str
+    scroll_to: str | None = None  # a heading
 
 
 STORY = (
@@ -53,8 +54,9 @@ STORY = (
         "2. People reached, with an interval; the dashed line is the truth",
         "operator",
         "/campaign/spring-shoes",
+        scroll_to="Reach over time",
     ),
-    Scene("3. What would the next budget reach?", "operator", "/planner"),
+    Scene("3. What would the next budget reach?", "operator", "/planner?amount=10"),
     Scene("4. The publisher attacks its own release before it leaves", "operator", "/privacy"),
     Scene("5. An advertiser signs in and sees its own campaign", "advertiser", "/"),
     Scene(
@@ -66,8 +68,9 @@ STORY = (
 _SIZE = {"width": 1280, "height": 1000}
 _STORY_HEIGHT = 800
 _STORY_WIDTH, _CAPTION_HEIGHT, _COLORS = 880, 44, 64
-_SCENE_MS, _SETTLE_MS = 3_000, 10_000
-_MINUTES = 1.5
+_SCENE_MS, _SETTLE_MS, _STALE_MS = 3_000, 9_000, 60_000
+_MINUTES, _SEEN = 3.0, 0.5  # length of the flights; the part that has passed at the first picture
+_PAGE_COLORS, _HEADER_PIXELS = 128, 80
 _START_SECONDS = 600.0
 
 
@@ -110,7 +113,7 @@ def _consoles_of(demo: "subprocess.Popen[str]", key_file: Path) -> Consoles:
             operator = line.split()[1]
         if line.startswith("the advertiser's: "):
             print("the demo runs; waiting until there is something to see", flush=True)
-            time.sleep(0.85 * 60.0 * _MINUTES)
+            time.sleep(_SEEN * 60.0 * _MINUTES)
             return Consoles(operator, line.split()[2].rstrip(";"), key_file.read_text().strip())
         if time.monotonic() > deadline:
             break
@@ -122,12 +125,16 @@ def take_pictures(consoles: Consoles, out: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         try:
+            _take_story(browser, consoles, out / STORY_FILE)
             page = _open(browser, _SIZE["height"])
             for name, path in PAGES.items():
                 _show(page, consoles.operator + path)
                 page.screenshot(path=out / name)
+                picture = Image.open(out / name).convert("RGB")
+                picture.quantize(_PAGE_COLORS, dither=Image.Dither.NONE).save(
+                    out / name, optimize=True
+                )
                 _say_written(out / name)
-            _take_story(browser, consoles, out / STORY_FILE)
         finally:
             browser.close()
 
@@ -141,6 +148,10 @@ def _show(page: "Page", address: str) -> None:
     page.goto(address)
     page.wait_for_selector("h1")
     page.wait_for_timeout(_SETTLE_MS)
+    try:
+        page.get_by_text("Reporting is slow").wait_for(state="hidden", timeout=_STALE_MS)
+    except Error:
+        print(f"{address} shows old figures: this machine is busy, take the pictures again")
 
 
 def _take_story(browser: "Browser", consoles: Consoles, file: Path) -> None:
@@ -158,6 +169,11 @@ def _take_story(browser: "Browser", consoles: Consoles, file: Path) -> None:
         for number, scene in enumerate(STORY):
             address, page = pages[scene.console]
             _show(page, address + scene.path)
+            if scene.scroll_to is not None:
+                heading = page.get_by_text(scene.scroll_to, exact=True).first
+                heading.evaluate("element => element.scrollIntoView()")
+                page.mouse.wheel(0, -_HEADER_PIXELS)
+                page.wait_for_timeout(_SCENE_MS)
             pictures.append(Path(folder) / f"{number}.png")
             page.screenshot(path=pictures[-1])
         animation(pictures, [scene.caption for scene in STORY], file)

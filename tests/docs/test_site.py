@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tools.screenshots import PAGES as PICTURES
+from tools.screenshots import PICTURES
 
 from tests.docs.test_docs import PAGES, ROOT
 
