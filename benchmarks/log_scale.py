@@ -32,7 +32,7 @@ from benchmarks.timing import duration, print_table
 from kreach.adsystem.log.count_tables import count_query, open_counts
 from kreach.adsystem.log.impression_log import ImpressionLog
 
-__all__ = ["run"]
+__all__ = ["main", "run"]
 
 _ROWS = 10_000_000
 _CHUNK = 25_000_000
@@ -111,7 +111,7 @@ def _write(
     """
     groups = max(rows // 100, 100)
     every = 100 // percent if percent else 0
-    back = f"greatest(i - 1 - (hash(i) % {_RETRY_ROWS})::BIGINT * {every}, 0)"
+    back = f"i - 1 - (hash(i) % least({_RETRY_ROWS}, i // {every} + 1)::UBIGINT)::BIGINT * {every}"
     original = f"CASE WHEN i % {every} = {every - 1} THEN {back} ELSE i END" if every else "i"
     late = f"CASE WHEN i = j THEN 0 ELSE 1 + (hash(i + 3) % {_RETRY_US})::BIGINT END"
     us = f"(hash(j + 7919) % {_SPAN_US})::BIGINT + {late}"
@@ -273,7 +273,8 @@ _WAYS: dict[str, tuple[str, Callable[[Path], str]]] = {
 }
 
 
-def _main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run with the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=_ROWS)
     parser.add_argument("--chunk", type=int, default=_CHUNK, help="rows of a file")
@@ -286,7 +287,9 @@ def _main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--worker", choices=list(_WAYS), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker is not None:
-        print(_WAYS[given.worker][1](given.folder))
+        figures = _WAYS[given.worker][1](given.folder)
+        print(figures)
+        print(given.worker, figures, file=sys.stderr)  # an interrupted run has those so far
         return
     run(
         given.rows,
@@ -301,4 +304,4 @@ def _main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    main()

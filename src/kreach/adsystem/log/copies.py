@@ -19,7 +19,12 @@ import ibis.expr.types as ir
 from kreach.adsystem.log.engine import Engine
 from kreach.adsystem.log.tables import LogTable
 
-__all__ = ["ranked_copies", "repeated_marks", "search_copies"]
+__all__ = ["mark_of", "ranked_copies", "repeated_marks", "search_copies"]
+
+
+def mark_of(ids: ir.Value) -> ir.Value:
+    """The hash by which ids are searched; ids that share one are compared."""
+    return ids.hash()
 
 
 def repeated_marks(rows: ir.Table) -> ir.Table:
@@ -29,7 +34,7 @@ def repeated_marks(rows: ir.Table) -> ir.Table:
     and at most makes its id a candidate in vain.
     """
     known = rows.filter(rows["impression_id"].notnull())
-    marks = known.select(mark=known["impression_id"].hash()).view()
+    marks = known.select(mark=mark_of(known["impression_id"])).view()
     numbered = marks.mutate(number=ibis.row_number().over(group_by="mark")).view()
     return numbered.filter(numbered["number"] == 1).select("mark")  # counted from 0: the second
 
@@ -45,7 +50,7 @@ def ranked_copies(
     whole = rows.filter(rows["impression_id"].notnull(), rows["group"].notnull())
     if log.hashes_ids:
         marks = repeated_marks(rows) if log.repeated_marks is None else log.repeated_marks
-        copies = whole.semi_join(marks, whole["impression_id"].hash() == marks["mark"])
+        copies = whole.semi_join(marks, mark_of(whole["impression_id"]) == marks["mark"])
         ids = copies.select(**{f"repeated_{key}": key for key in keys})
     else:
         tally = whole.group_by(*keys).aggregate(times=whole.count())
