@@ -93,9 +93,13 @@ class FastPathProtocol(BoundedProtocol):
         end = data.find(b"\r\n\r\n", 0, _MAX_HEAD_BYTES) + 4
         head, length = data[:end], len(data) - end
         if self.body_lengths.get(head) == length and self._is_free():
-            self._unset_keepalive_if_required()
+            if self.timeout_keep_alive_task is not None:
+                self._unset_keepalive_if_required()
             self._head_since = None
-            self._note_activity()
+            if self._timer_set:
+                self._active_at = self.loop.time()
+            else:
+                self._note_activity()
             self._write(self.fast_route.respond(data[end:]), keep=True)
             return
         if self._parse(data) == length and end > 4:  # one message, and nothing after it

@@ -160,12 +160,14 @@ class App:
     def fast_route(self, route: str, handler: Callable[[bytes], Response]) -> FastRoute:
         """A route on the fast path: `handler` gets the body and returns the response."""
         method, path = route.split(" ")
+        max_body_bytes = self._max_body_bytes
 
         def respond(body: bytes, encoding: bytes = b"") -> Response:
             try:
-                check_length(body, self._max_body_bytes)
+                if len(body) > max_body_bytes:
+                    check_length(body, max_body_bytes)
                 if encoding:
-                    body = decompressed(body, encoding, self._max_body_bytes)
+                    body = decompressed(body, encoding, max_body_bytes)
                 response = handler(body)
             except Exception as error:
                 response = self._error_response(error, path)

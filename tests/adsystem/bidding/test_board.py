@@ -245,6 +245,18 @@ def test_exact_values_of_a_fresh_ranking_are_the_boards(seed: int) -> None:
             assert board.exact(rank, group) * rank.luck <= rank.score * (1.0 + CLOSE)
 
 
+@given(seeds)
+@settings(max_examples=10)
+def test_values_of_several_requests_are_those_of_each(seed: int) -> None:
+    world = made_world(seed, planned=seed % 2 == 0, campaigns=5)
+    board = world.board
+    groups = np.random.default_rng(seed).integers(board.group_count, size=20)
+    shares = np.array([world.share(group) for group in groups.tolist()])
+    found = board.values_at(groups, shares, board.counts[groups])
+    for row, group, share in zip(found, groups.tolist(), shares.tolist(), strict=True):
+        assert row.tobytes() == board.value(group, share).tobytes()
+
+
 def without_luck(board: Board) -> None:
     """Let the campaign that values a request most come first."""
     vars(board)["_luck"] = lambda weights: np.ones(len(weights))

@@ -100,3 +100,29 @@ def test_campaigns_that_plan_as_one_do_not_compete_with_each_other() -> None:
     only.add_slots(2)
     only.record(values[:2], multipliers[:2], np.ones(2), 0.0, np.array([0, 0]))
     assert only.availability(0) is None
+
+
+@pytest.mark.parametrize("pools", [None, [0, -1, 0, 1, 1, -1, -1]])
+def test_several_requests_at_once_are_as_one_by_one(pools: list[int] | None) -> None:
+    """To the bit: what is planned with must not depend on how many were waiting."""
+    generator = np.random.default_rng(5)
+    one_by_one, at_once = Competition(), Competition()
+    wanted = generator.random((60, 7)) < 0.7
+    values = np.where(wanted, 10.0 ** generator.uniform(-6.0, 0.0, (60, 7)), 0.0)
+    multipliers, weights = generator.uniform(1.0, 90.0, 7), generator.uniform(0.0, 3.0, 7)
+    multipliers[6] = np.inf  # not active
+    values[:, 6] = 0.0
+    others = np.where(generator.random(60) < 0.5, generator.random(60) * 1e-9, 0.0)
+    numbers = None if pools is None else np.array(pools)
+    for competition in (one_by_one, at_once):
+        competition.add_slots(7)
+    for row, other in zip(values, others.tolist(), strict=True):
+        one_by_one.record(row, multipliers, weights, other, numbers)
+    for first, last in ((0, 1), (1, 33), (33, 60)):
+        some = values[first:last], multipliers, weights, others[first:last], numbers
+        at_once.record_all(*some)
+    for slot in range(7):
+        mine, other_ = one_by_one.availability(slot), at_once.availability(slot)
+        assert (mine is None) == (other_ is None) == (slot == 6)
+        if mine is not None and other_ is not None:
+            assert mine.shares.tobytes() == other_.shares.tobytes()

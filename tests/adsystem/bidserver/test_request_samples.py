@@ -31,8 +31,8 @@ class Campaign:
     slot: int | None
     auctions: list[str | None] = field(default_factory=list)
 
-    def sample(self, auction: str | None) -> None:
-        self.auctions.append(auction)
+    def sample(self, auction: str | None, requests: int = 1) -> None:
+        self.auctions += [auction] * requests
 
 
 def requests(count: int = 200) -> list[BidRequest]:
@@ -65,10 +65,10 @@ def test_campaigns_count_what_they_are_eligible_for() -> None:
             mine.append(auction if fits else None)
         if turn % 7 == 0:
             samples.count(campaigns)
-        by_slot = samples.eligible(request, request.imp[0]).tolist()
-        assert by_slot == [
-            is_eligible(campaign.requirements, request, request.imp[0])
-            for campaign in campaigns[:4]
+        by_slot = samples.by_slot([samples.eligible(request, imp) for imp in request.imp])
+        assert by_slot.tolist() == [
+            [is_eligible(campaign.requirements, request, imp) for campaign in campaigns[:4]]
+            for imp in request.imp
         ]
     samples.count(campaigns)
     samples.count(campaigns)  # nothing is counted twice

@@ -101,11 +101,11 @@ class AuctionMarkets:
             self._markets[auction] = market
         return market
 
-    def count(self, auction: str | None = None) -> None:
-        """A request of this type was seen."""
+    def count(self, auction: str | None = None, seen: int = 1) -> None:
+        """A request of this type was seen, or several."""
         requests = self.requests
         auction = auction or self.own
-        requests[auction] = counted = requests[auction] + 1.0
+        requests[auction] = counted = requests[auction] + seen
         if counted > _MAX_COUNTED / 2.0 and sum(requests.values()) > _MAX_COUNTED:
             for name in requests:  # traffic may change
                 requests[name] /= 2.0

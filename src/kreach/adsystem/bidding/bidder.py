@@ -488,6 +488,11 @@ class PlanningBidder(Bidder):
             return self.valuation.passing(group)
         return 1.0
 
+    @property
+    def drops_repeats(self) -> bool:
+        """Whether `passing` may be below 1."""
+        return self._forgets and isinstance(self.valuation, VisitorValuation | BoardVisitors)
+
     def outbid(self, passed: float, bid: float, auction: str | None = None) -> float:
         """The probability that a lost bid was outbid, if it passed the publisher's cap with
         probability `passed`: one that was dropped says nothing about prices."""

@@ -12,9 +12,11 @@ for seconds; going down it, a bidder can stop where the next could not come befo
 
 from array import array
 from collections.abc import Mapping
-from typing import NamedTuple
+from itertools import starmap
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from kreach.adsystem.bidding.competition import PREFERENCE
 from kreach.adsystem.bidding.worth import SessionValues, Worth
@@ -32,7 +34,7 @@ Parts = Mapping[int, float] | None
 """By slot: the value of a request over that of one of a fresh session; 1 for other slots."""
 
 
-class Rank(NamedTuple):
+class Rank(msgspec.Struct, frozen=True, gc=False):
     """A campaign's place in a ranking, with all that its exact value takes."""
 
     score: float  # `most` times luck
@@ -265,27 +267,27 @@ class Board:
             *(score[order], slot, luck[order], self._cells.take(cell) / multiplier, cell),
             *(self._last_column[slot], multiplier, most[order]),
         )
-        return list(map(Rank._make, zip(*(column.tolist() for column in columns), strict=True)))
+        return list(starmap(Rank, zip(*(column.tolist() for column in columns), strict=True)))
 
     def exact(self, rank: Rank, group: int, part: float = 1.0) -> float:
         """What a request of a group is worth to a campaign of a ranking, in money.
 
         `part` is the value of the request over that of a request of a fresh session.
         """
-        value = rank.fresh
-        if rank.cell >= 0:
+        value, cell, most = rank.fresh, rank.cell, rank.most
+        if cell >= 0:
             counted = self.counts.item(group, rank.slot)
             if counted:
                 counted = min(counted, rank.last_column)
                 whole = int(counted)
-                above, cell = counted - whole, rank.cell + whole
-                worth = self._cells.item(cell)
+                above = counted - whole
+                worth = self._cells.item(cell + whole)
                 if above:
-                    worth += above * (self._cells.item(cell + 1) - worth)
+                    worth += above * (self._cells.item(cell + whole + 1) - worth)
                 value = worth / rank.multiplier
         if part != 1.0:
             value = self._in_part(rank.slot, value, part)
-        return value if value < rank.most else rank.most
+        return value if value < most else most
 
     def _in_part(self, slot: int, value: float, part: float) -> float:
         """What a request is worth whose session is worth a part of a fresh one's."""
@@ -320,6 +322,22 @@ class Board:
         np.divide(self._picked, self.multipliers, out=values)
         np.minimum(values, self.most, out=values)
         return values
+
+    def values_at(
+        self, groups: IntArray, shares: FloatArray, draws: npt.NDArray[np.float32]
+    ) -> FloatArray:
+        """`value` of several requests, a row each; `draws` of their groups, likewise."""
+        at = self._kind_cells * self._kinds[groups][:, self._audience] + self._first
+        counted = np.minimum(draws, self._last_column)
+        whole = counted.astype(np.int64)
+        part = counted - whole
+        row = np.minimum(np.sqrt(self._rows_left * shares[:, None]) + 0.5, self._last_row)
+        at += whole + row.astype(np.int64) * self.columns
+        picked = self._cells.take(at, mode="clip")
+        if part.any():
+            at += part > 0.0
+            picked += part * (self._cells.take(at, mode="clip") - picked)
+        return np.minimum(picked / self.multipliers, self.most)
 
     def unlimited(self, group: int, slot: int, share: float, part: float = 1.0) -> float:
         """What a request of a group is worth to one slot, whatever it may bid at most.

@@ -30,6 +30,7 @@ _CELLS = 480
 _LOWEST, _HIGHEST = 1e-9, 1e3  # money for a reach
 _STEP = np.log(_HIGHEST / _LOWEST) / _CELLS
 _HALF_LIFE = 2_000.0  # sampled requests
+_GROWTH = 2.0 ** (1.0 / _HALF_LIFE)  # of the weight of a request over the one before
 _PRIOR = 0.5  # requests without competition, assumed at first
 
 
@@ -73,21 +74,33 @@ class Competition:
         A value of 0 says that the campaign does not want it. Slots with the same number ≥ 0 in
         `pools` plan as one campaign: they do not compete with each other.
         """
+        self.record_all(values[None], multipliers, weights, np.array([others]), pools)
+
+    def record_all(
+        self,
+        values: FloatArray,
+        multipliers: FloatArray,
+        weights: FloatArray,
+        others: FloatArray,
+        pools: IntArray | None = None,
+    ) -> None:
+        """`record` of several requests in their order: rows of `values`, and `others` of each."""
+        requests = len(values)
         strength = weights * values**PREFERENCE
         own = strength
+        weights = np.broadcast_to(weights, values.shape)
         if pools is not None and (pools >= 0).any():
-            pooled = pools >= 0
-            sums = np.bincount(pools[pooled], weights=strength[pooled])
-            own = np.where(pooled, sums[np.maximum(pools, 0)], strength)
-            wanted = pooled & (strength > 0.0)
-            weights = np.where(wanted, weights * own / np.where(wanted, strength, 1.0), weights)
-        left = np.maximum(strength.sum() - own, 0.0) + others
-        mine = np.flatnonzero(values > 0.0)
-        worth = values[mine] * multipliers[mine]
+            own, weights = _pooled(strength, weights, pools)
+        left = np.maximum(strength.sum(axis=1)[:, None] - own, 0.0) + others[:, None]
+        mine = np.nonzero(values > 0.0)
+        request, slot = mine
+        worth = values[mine] * multipliers[slot]
         level = (left[mine] / np.maximum(weights[mine], 1e-300)) ** (1.0 / PREFERENCE) / worth
         cell = np.ceil(np.log(np.maximum(level, _LOWEST) / _LOWEST) / _STEP).astype(np.int64)
-        self._weights[mine, np.clip(cell, 0, _CELLS)] += self._weight * np.minimum(worth, 1.0)
-        self._weight *= 2.0 ** (1.0 / _HALF_LIFE)
+        cell = slot * (_CELLS + 1) + np.clip(cell, 0, _CELLS)
+        later = np.array([self._weight, *([_GROWTH] * requests)]).cumprod()
+        np.add.at(self._weights.reshape(-1), cell, later[request] * np.minimum(worth, 1.0))
+        self._weight = float(later[-1])
         if self._weight > 1e100:
             self._weights /= self._weight
             self._weight = 1.0
@@ -100,6 +113,19 @@ class Competition:
         weights[0] += _PRIOR
         levels, shares = _shares()
         return Availability(levels, shares @ weights / weights.sum())
+
+
+def _pooled(
+    strength: FloatArray, weights: FloatArray, pools: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """The strength of each slot's pool, and weights that give the pool's strength at its value."""
+    pooled, count = pools >= 0, int(pools.max()) + 1
+    key = np.arange(len(strength))[:, None] * count + pools[pooled]
+    sums = np.bincount(key.ravel(), weights=strength[:, pooled].ravel())
+    own = strength.copy()
+    own[:, pooled] = sums[key]
+    wanted = pooled & (strength > 0.0)
+    return own, np.where(wanted, weights * own / np.where(wanted, strength, 1.0), weights)
 
 
 @cache

@@ -12,6 +12,7 @@ from kreach.boundary.openrtb_places import Imp
 __all__ = ["BidWriter", "bid_id", "no_bid_code"]
 
 _PRICE = {"plain": b"?price=${AUCTION_PRICE}", "b64": b"?price64=${AUCTION_PRICE:B64}"}
+_THOUSANDTHS = tuple(b"%03d" % each for each in range(MICROS_PER_CPM))
 _ID_LENGTH = 21  # characters of Base64: all of the signature but its last bits
 _NO_BID_CODES = {
     "no imp": 2,
@@ -45,6 +46,8 @@ class BidWriter:
         base = settings.notices.encode()
         self._ends: dict[str, bytes] = {}
         self._seat = as_json(settings.seat)
+        self._seconds = settings.expiry_seconds
+        self._expiry = b"%d," % self._seconds
         notices = list(profile.notices)
         if not settings.win_notices and profile.billing != "nurl":
             notices = [name for name in notices if name != "nurl"]
@@ -97,15 +100,16 @@ class BidWriter:
         extra = b"" if deal is None else b'"dealid":%b,' % as_json(deal)
         if self._adid:
             extra += b'"adid":%b,' % as_json(creative.creative.key)
+        whole, thousandths = divmod(price_micros, MICROS_PER_CPM)
         return b"".join(
             (
                 b'{"id":"',
-                bid_id(token),
+                token[-_ID_LENGTH - 1 : -1],  # `bid_id`
                 b'","impid":',
                 as_json(imp.id),
-                b',"price":%d.%03d' % divmod(price_micros, MICROS_PER_CPM),
+                b',"price":%d.%b' % (whole, _THOUSANDTHS[thousandths]),
                 token.join(self._addresses),
-                b"%d," % seconds,
+                self._expiry if seconds == self._seconds else b"%d," % seconds,
                 extra,
                 creative.tail(imp),
             )

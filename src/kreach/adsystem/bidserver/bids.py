@@ -120,7 +120,7 @@ class Bids:
             return self._refuse(reason, request, writer)
         if request.at is None:
             request.at = writer.profile.auction
-        if request.first_price and not exchange:
+        if not exchange and request.first_price:
             exchange = request.exchange
         pending = bidder.begin_request(group, self._state.clock(), request, exchange)
         bids = []
@@ -165,7 +165,10 @@ class Bids:
         accepted = None if accepts is None else writer.accepted(terms.domains)
         creative = runtime.rotation.choose(pending.request, imp, accepted)
         runtime.bids += 1
-        self._request_money(runtime)
+        account = runtime.account
+        low = account.granted - account.spent - account.reserved < runtime.low_funds_micros
+        if low or account.family is not None:
+            self._request_money(runtime)
         micros = claim.micros
         if currency != self._home:
             claim = claim._replace(rate=self._rates.nanos(currency))
@@ -233,7 +236,12 @@ class Bids:
                 continue
             if not data.segment:
                 continue
-            bidder = None if ext is None else catalogue_bidders.get(ext.catalogue or "")
+            bidder = None
+            if ext is not None:
+                version = ext.raw_catalogue
+                if version.__class__ is not str:
+                    version = ext.catalogue or ""
+                bidder = catalogue_bidders.get(version)
             if bidder is None:
                 reason = "unknown catalogue"
                 continue

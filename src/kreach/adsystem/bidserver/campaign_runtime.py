@@ -316,6 +316,7 @@ class CampaignRuntime:
     requirements: Requirements = field(init=False)  # the same places are eligible for the same
     rotation: Rotation = field(init=False)
     may_run: bool = field(init=False)  # it is running, with a creative
+    drops_repeats: bool = field(init=False)  # the publisher, of bids for people at the cap
     _shading: Shading | None = None  # of first-price bids, since the last plan
     low_funds_micros: int = 0  # with less of its grant left it requests more
     active: bool = False
@@ -337,6 +338,8 @@ class CampaignRuntime:
         self.requirements = requirements_of(campaign)
         self.rotation = Rotation(campaign)
         self.may_run = campaign.state == "running" and campaign.not_bidding is None
+        bidder = self.bidder
+        self.drops_repeats = isinstance(bidder, PlanningBidder) and bidder.drops_repeats
 
     @property
     def shading(self) -> Shading:
@@ -346,7 +349,10 @@ class CampaignRuntime:
         return self._shading
 
     def note_passing(self, group: int) -> None:
-        """It bids for the group's last request: how likely does the publisher drop the bid?"""
+        """It bids for the group's last request: how likely does the publisher drop the bid?
+
+        Where it never does (`drops_repeats`) nothing is to be noted.
+        """
         if isinstance(self.bidder, PlanningBidder):
             self.passing += _PASSING_STEP * (self.bidder.passing(group) - self.passing)
 
@@ -376,12 +382,12 @@ class CampaignRuntime:
         """Whether the campaign may have this place."""
         return is_eligible(self.requirements, request, imp)
 
-    def sample(self, auction: str | None) -> None:
-        """Count a request, and its auction type if it has an eligible place."""
-        self.sampled_requests += 1.0
+    def sample(self, auction: str | None, requests: int = 1) -> None:
+        """Count requests, and their auction type if they have an eligible place."""
+        self.sampled_requests += requests
         if auction is not None:
-            self.eligible_requests += 1.0
-            self.bidder.markets.count(auction)
+            self.eligible_requests += requests
+            self.bidder.markets.count(auction, requests)
         if self.sampled_requests > _MAX_SAMPLED:  # traffic may change
             self.sampled_requests, self.eligible_requests = (
                 self.sampled_requests / 2.0,

@@ -9,7 +9,7 @@ from kreach.adsystem.bidding.arrivals import Traffic
 from kreach.adsystem.bidding.bidder import PaperBidder, PlanningBidder
 from kreach.adsystem.bidding.board import Board, BoardValuation
 from kreach.adsystem.bidding.board_visitors import BoardVisitors, RecentWins
-from kreach.adsystem.bidding.competition import PREFERENCE, Competition
+from kreach.adsystem.bidding.competition import Competition
 from kreach.adsystem.bidding.family import FamilyExposure
 from kreach.adsystem.bidding.group_kinds import kind_probabilities
 from kreach.adsystem.bidding.plan import Plan
@@ -24,6 +24,7 @@ from kreach.adsystem.bidserver.campaign_runtime import (
     value_cap,
     visit_model_of,
 )
+from kreach.adsystem.bidserver.competition_samples import CompetitionSamples
 from kreach.adsystem.bidserver.exchanges import (
     FIRST_PRICE,
     FIXED_PRICE,
@@ -91,6 +92,7 @@ class CatalogueBidder:
         self._audiences: dict[str, tuple[int | None, Audience]] = {}
         self._prior_requests = 5.0 * len(catalogue)
         self._samples = RequestSamples()
+        self._compared = CompetitionSamples(self.board, self.competition, self._samples)
         self._sampled = 0  # requests, since a campaign was added that had none
         self._until_sample = 1
 
@@ -103,6 +105,7 @@ class CatalogueBidder:
         family: Family | None = None,
     ) -> CampaignRuntime:
         """Add a campaign, or apply its changes; counts and what it learned stay."""
+        self._record_compared()
         self._samples.count(self.runtimes.values())
         before = self.runtimes.get(number)
         at, people = self._audience(campaign.audience, audience)
@@ -142,7 +145,8 @@ class CatalogueBidder:
         runtime = CampaignRuntime(number, campaign, at, bidder, account, slot, bidder.multiplier)
         if before is not None:
             runtime.bids, runtime.wins, runtime.losses = before.bids, before.wins, before.losses
-            runtime.passing, runtime.usable = before.passing, before.usable
+            runtime.usable = before.usable
+            runtime.passing = before.passing if runtime.drops_repeats else 1.0
             if runtime.same_eligibility(before):
                 runtime.sampled_requests, runtime.eligible_requests = (
                     before.sampled_requests,
@@ -240,6 +244,7 @@ class CatalogueBidder:
     def update_active(self, now: float) -> None:
         """Activate campaigns that can bid now, deactivate those that cannot."""
         self._now = now
+        self._record_compared()
         self.board.turn_to(now)
         self._samples.count(self.runtimes.values())
         members: dict[str, list[CampaignRuntime]] = {}
@@ -279,6 +284,7 @@ class CatalogueBidder:
     def _set_active(self, runtime: CampaignRuntime, active: bool) -> None:
         if active == runtime.active:
             return
+        self._record_compared()
         if runtime.slot is not None:
             multiplier = self.multiplier(runtime)
             runtime.multiplier = multiplier
@@ -354,13 +360,13 @@ class CatalogueBidder:
             skip = (*skip, runtime)
             if terms is None or (accepts is not None and not accepts(runtime, terms)):
                 continue
-            floor, venue, _, _ = terms
-            if value * _MICROS < floor:
+            floor, venue, micros = terms.floor, terms.venue, value * _MICROS
+            if micros < floor:
                 reason = "below floor"
                 if deals is not None:  # another may have a deal with a lower floor
                     continue
                 return None, None, None, reason
-            wanted = int(value * _MICROS)
+            wanted = int(micros)
             if venue != SECOND_PRICE:
                 wanted = self._limited(runtime, value, pending, terms)
             highest, lowest = runtime.max_micros, runtime.min_micros
@@ -373,7 +379,8 @@ class CatalogueBidder:
                     number, self.number, group, wanted, now, seconds, minimum, venue
                 )
                 if claim is not None:
-                    runtime.note_passing(group)
+                    if runtime.drops_repeats:
+                        runtime.note_passing(group)
                     pending.bidding = (*pending.bidding, runtime)
                     return runtime, claim, terms, ""
                 reason = "no budget"
@@ -405,7 +412,7 @@ class CatalogueBidder:
         self, pending: PendingRequest, imp: Imp, skip: tuple[CampaignRuntime, ...]
     ) -> tuple[float, CampaignRuntime | None]:
         """An eligible campaign that wants the request, and its value: likely the highest one."""
-        board, group = self.board, pending.group
+        board, group, now, request = self.board, pending.group, pending.now, pending.request
         shares, by_slot = pending.shares, self._by_slot
         above = shares if shares is not None and shares.drops_repeats else None  # others: at most 1
         ranks, complete = board.ranks(group, pending.requests, pending.share, above)
@@ -421,7 +428,11 @@ class CatalogueBidder:
                 share = 1.0 if shares is None else shares.of(rank.slot)
                 value = board.exact(rank, group, share)
                 score = value * rank.luck
-                if score > best and _is_eligible(runtime, pending, imp):
+                if (
+                    score > best
+                    and runtime.start <= now < runtime.end
+                    and is_eligible(runtime.requirements, request, imp)
+                ):
                     best, worth, winner = score, value, runtime
             if complete:
                 break
@@ -429,21 +440,21 @@ class CatalogueBidder:
         for unlimited, luck, runtime in pending.individual:
             value = min(unlimited, runtime.max_micros / _MICROS)
             score = value * luck
-            if score > best and runtime not in skip and _is_eligible(runtime, pending, imp):
+            if score <= best or runtime in skip or not runtime.start <= now < runtime.end:
+                continue
+            if is_eligible(runtime.requirements, request, imp):
                 best, worth, winner = score, value, runtime
         return worth, winner
 
     def _compare(self, pending: PendingRequest, imp: Imp) -> None:
         """Have campaigns learn what others leave over, from one place of a request."""
         pending.sampled = False
-        board = self.board
-        values = board.value(pending.group, pending.share).copy()
-        values *= self._samples.eligible(pending.request, imp) & (board.ends > pending.now)
-        for slot, share in () if pending.shares is None else pending.shares.items():
-            values[slot] = min(values[slot] * share, board.most[slot])
-        others = sum(runtime.weight * value**PREFERENCE for value, _, runtime in pending.individual)
-        pools = self._pools if len(self._pools) == len(values) else None
-        self.competition.record(values, board.multipliers, board.weights, others, pools)
+        if self._compared.add(pending, imp):
+            self._record_compared()
+
+    def _record_compared(self) -> None:
+        """Before anything changes that comparisons depend on."""
+        self._compared.record(self._pools if len(self._pools) == self.board.slots else None)
 
     def plan_task(self, runtime: CampaignRuntime, now: float) -> PlanTask | None:
         """The plan that a campaign needs now: it is due, or its table needs more columns."""
@@ -457,6 +468,7 @@ class CatalogueBidder:
         if not isinstance(bidder, PlanningBidder):
             return PlanTask(None, self._worth(runtime, 0.0))
         bidder.arrivals.share = runtime.eligible_share
+        self._record_compared()
         others = None if slot is None else self.competition.availability(slot)
         solve = bidder.plan_job(now, others)
         by_group = np.frombuffer(self.traffic.by_group, dtype=np.uint32)
@@ -484,6 +496,7 @@ class CatalogueBidder:
         """Bid by this plan, unless the campaign was changed meanwhile."""
         if self.runtimes.get(runtime.number) is not runtime:
             return
+        self._record_compared()
         if plan is not None and isinstance(runtime.bidder, PlanningBidder):
             runtime.bidder.adopt(plan)
             runtime.note_plan(plan, self._now)
@@ -523,6 +536,7 @@ class CatalogueBidder:
             for group, moment in sorted(recent, key=lambda row: row[1]):
                 valuation.record(group, moment)
         if runtime.slot is not None:
+            self._record_compared()
             self._set_worth(runtime, self._worth(runtime, 0.0)(None))
 
     def add_impressions(
@@ -601,8 +615,3 @@ class CatalogueBidder:
             runtime.multiplier = min(runtime.multiplier + step, bidder.multipliers[1])
         else:
             self.board.rise(runtime.slot, step)
-
-
-def _is_eligible(runtime: CampaignRuntime, pending: PendingRequest, imp: Imp) -> bool:
-    in_flight = runtime.start <= pending.now < runtime.end
-    return in_flight and is_eligible(runtime.requirements, pending.request, imp)

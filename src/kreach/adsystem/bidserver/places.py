@@ -5,7 +5,8 @@ app passes the lists on these: exchanges scan for what buyers do not say.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from kreach.adsystem.bidserver.native import native_mismatch
 from kreach.adsystem.campaigns.campaign import Campaign
@@ -27,7 +28,7 @@ _TEXT, _BANNER, _SCRIPT, _IFRAME = 1, 2, 3, 4  # btype
 _ENDLESS = float("inf")
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """What decides where a creative fits. Creatives with equal traits fit the same places."""
 
     kind: str
@@ -51,7 +52,7 @@ class Traits(NamedTuple):
     native: NativeAd | None
 
 
-class Requirements(NamedTuple):
+class Requirements(msgspec.Struct, frozen=True):
     """What decides where a campaign may bid."""
 
     creatives: tuple[Traits, ...]
@@ -107,9 +108,9 @@ def _banner_types(markup: str) -> frozenset[int]:
 
 def is_eligible(requirements: Requirements, request: BidRequest, imp: Imp) -> bool:
     """Whether a campaign may have a place: one of its creatives, in the open or by a deal."""
-    creatives, _, deals_only = requirements
-    if (imp.pmp is not None or deals_only) and not _may_buy(requirements, imp):
+    if (imp.pmp is not None or requirements.deals_only) and not _may_buy(requirements, imp):
         return False
+    creatives = requirements.creatives
     if len(creatives) == 1:
         return not mismatch(creatives[0], request, imp)
     return any(not mismatch(traits, request, imp) for traits in creatives)

@@ -6,7 +6,8 @@ few times a second: a sampled request that visits a hundred campaigns makes the 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -24,8 +25,8 @@ class SampledCampaign(Protocol):
     requirements: Requirements
     slot: int | None
 
-    def sample(self, auction: str | None) -> None:
-        """Count a request, and its auction type if it has an eligible place."""
+    def sample(self, auction: str | None, requests: int = 1) -> None:
+        """Count requests, and their auction type if they have an eligible place."""
 
 
 class RequestSamples:
@@ -71,15 +72,23 @@ class RequestSamples:
         """Have campaigns count what was noted."""
         if not self._uncounted:
             return
+        noted = [
+            [(auction, len(list(same))) for auction, same in groupby(auctions)]
+            for auctions in self._auctions
+        ]
         for campaign in campaigns:
-            for auction in self._auctions[self._numbers[campaign.requirements]]:
-                campaign.sample(auction)
+            for auction, requests in noted[self._numbers[campaign.requirements]]:
+                campaign.sample(auction, requests)
         for auctions in self._auctions:
             auctions.clear()
         self._uncounted = False
 
-    def eligible(self, request: BidRequest, imp: Imp) -> npt.NDArray[np.bool_]:
-        """By slot: whether a place is eligible."""
-        by_number = [is_eligible(requirements, request, imp) for requirements in self._numbers]
-        result: npt.NDArray[np.bool_] = np.array(by_number, dtype=np.bool_)[self._of_slot]
+    def eligible(self, request: BidRequest, imp: Imp) -> list[bool]:
+        """Whether a place is eligible, for what campaigns require (`by_slot`)."""
+        return [is_eligible(requirements, request, imp) for requirements in self._numbers]
+
+    def by_slot(self, eligible: Sequence[list[bool]]) -> npt.NDArray[np.bool_]:
+        """A row for each place, by slot: whether it is eligible. Of places since the last change
+        of a campaign."""
+        result: npt.NDArray[np.bool_] = np.array(eligible, dtype=np.bool_)[:, self._of_slot]
         return result

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
+
+import msgspec
 
 from kreach.adsystem.bidserver.exchanges import FIXED_PRICE, SECOND_PRICE
 from kreach.boundary.currencies import MICROS_PER_CPM, Rates
@@ -15,8 +16,11 @@ _MAX_CPM = 1e9
 _DEFAULT_CURRENCY = "USD"  # of floors, says OpenRTB
 
 
-class Terms(NamedTuple):
-    """The minimum bid in micros, the venue, and of a deal its id and advertisers."""
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """The minimum bid in micros, the venue, and of a deal its id and advertisers.
+
+    (A struct is made quicker than a tuple with names, and read quicker.)
+    """
 
     floor: int
     venue: int
@@ -55,7 +59,7 @@ def terms_of(
     if pmp is None:
         if floor is None:
             return None, None, why
-        return tuple.__new__(Terms, (floor, venue, None, None)), None, why  # quicker than `Terms`
+        return Terms(floor, venue), None, why
     if pmp.private_auction:
         floor, why = None, "private auction"
     deals = {}

@@ -115,7 +115,6 @@ class Ledger:
     ) -> Claim | None:
         """Reserve what a bid wants, or what is left; None if that is below the minimum."""
         account = self.accounts[campaign]
-        account.note_wanted(wanted)
         issued = round(now * MICROS)  # as the visitor filter does: a win is known by its time
         day = account.day_of(issued)
         micros = account.take(wanted, minimum, day)
@@ -129,7 +128,8 @@ class Ledger:
             self._begin(chunk)
         self._current[sequence % _CHUNK] = _OUT
         until = self._chunk_until[chunk]
-        self._chunk_until[chunk] = expires if expires > until else until
+        if until < expires:
+            self._chunk_until[chunk] = expires
         by_day = self._out.get(expires)
         if by_day is None:
             by_day = self._out[expires] = {}
@@ -140,8 +140,13 @@ class Ledger:
         else:
             sums[0] += micros
             sums[1] += 1
-        bid = (sequence, campaign, catalogue, group, micros, issued, expires, venue, 0)
-        return tuple.__new__(Claim, (self.epoch, *bid))  # what `_make` does, in half the time
+        return tuple.__new__(  # what `_make` does, in half the time
+            Claim,
+            (
+                *(self.epoch, sequence, campaign, catalogue, group),
+                *(micros, issued, expires, venue, 0),
+            ),
+        )
 
     def _begin(self, chunk: int) -> None:
         self._chunk = chunk
