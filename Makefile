@@ -52,11 +52,13 @@ image: $(UV)
 	@$(SHELL) tools/find_image_tools.sh
 	UV=$(UV) $(SHELL) deploy/image/build
 
-# The image is built and run; manifests, units, rules and the dashboard are tested.
+# The image is built and run, as manifests, compose files and units say; rules and the dashboard are tested.
 deploy-check: .venv/ready image
 	@$(SHELL) tools/find_promtool.sh
 	@$(SHELL) tools/find_systemd.sh
+	@$(SHELL) tools/find_nats.sh
 	$(RUN)python deploy/image/smoke.py dist/kreach-image.tar
+	$(RUN)python -m tests.deploy.run_manifests dist/kreach-image.tar
 	$(RUN)pytest tests/deploy
 
 clean:

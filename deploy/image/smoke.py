@@ -213,6 +213,8 @@ def wait_for(address: str, process: subprocess.Popen[bytes], host: str | None = 
                 body: bytes = answer.read()
                 return body
         except (urllib.error.URLError, OSError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code != 503:
+                raise RuntimeError(f"{address} answers {error.code}: {error.read()!r}") from error
             if process.poll() is not None or watch.is_over():
                 raise RuntimeError(f"{address} does not answer") from error
             time.sleep(0.5)

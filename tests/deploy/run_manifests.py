@@ -10,6 +10,7 @@ would there. Redis, NATS and the object store are this machine's. It needs root.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -117,7 +118,10 @@ class Place:
         with ExitStack() as held:
             for command in commands:
                 process = subprocess.Popen(
-                    [*hub.prefix, *command], stdout=subprocess.DEVNULL, cwd=self.folder("servers")
+                    [*hub.prefix, *command],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=self.folder("servers"),
                 )
                 held.callback(process.wait, 20)
                 held.callback(process.kill)
@@ -327,7 +331,8 @@ def run_deployment(place: Place, title: str, containers: list[Container]) -> Non
                 continue
             place_of = f"{one.scheme}://{address[one.name]}:{one.port}"
             host = one.host or ("console" if one.service == "console" else None)
-            smoke.wait_for(f"{place_of}/readyz", started[one.name], host or one.name)
+            print(f"waiting for {one.name} at {place_of}", flush=True)
+            smoke.wait_for(f"{place_of}/readyz", started[one.name], host)
         for one in containers:
             if one.service == "backup":
                 place.image.run(place.root, *one.arguments, setting=setting(one))
@@ -373,6 +378,7 @@ def containers_of(place: Place, title: str) -> list[Container]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # which ends what it started
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     main(Path(sys.argv[1]).resolve())

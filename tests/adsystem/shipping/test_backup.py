@@ -14,10 +14,19 @@ from kreach.adsystem.backup.stores import SCHEMAS, SIDE, store_files
 from kreach.adsystem.backup.take import copy_adsystem
 from kreach.adsystem.campaigns.store import CampaignStore
 from kreach.adsystem.ledger.journal import open_reader
+from kreach.adsystem.log.place import Place
 from kreach.errors import KreachError
 from kreach.service.backup.manifest import Manifest
 from kreach.service.backup.reader import check_backup, restore_backup
 from kreach.service.backup.writer import BackupWriter
+from tests.adsystem.disclosure.chapters.sample_log import (
+    HOUR,
+    START,
+    SampleChapters,
+    SampleLog,
+    settings,
+)
+from tests.adsystem.disclosure.chapters.test_writer import after, fill
 from tests.adsystem.ledger.sample_journals import all_rows, row, wait
 from tests.adsystem.shipping.test_faults import World
 
@@ -123,6 +132,60 @@ def test_a_restored_bidder_publishes_its_row_numbers_anew(world: World, tmp_path
     assert sorted(all_rows(_arrive(world))) != before
     with closing(open_reader(link)) as reader:  # so that a rebuilt bidder knows them
         assert [one[2] for one in reader.execute("SELECT * FROM adjustments")] == [2_500_000]
+
+
+def test_chapters_stay_as_shown_when_only_the_bidder_is_restored(tmp_path: Path) -> None:
+    """The log then lacks rows that advertisers were shown: nothing newer is, or it would differ."""
+    bidder = tmp_path / "bidder"
+    CampaignStore(bidder).close()
+    log = SampleLog(bidder)
+    sample = SampleChapters(log, settings(), tmp_path / "reporting")
+    fill(log, 0, 1)
+    back_up(bidder, tmp_path / "backup")
+    fill(log, 2)
+    assert sample.look(after(3)).shown_count == 2
+    table, shown = sample.look(after(3)).table.tolist(), sample.counts().tolist()
+    log.close()
+    shutil.rmtree(bidder)
+    restore(bidder, tmp_path / "backup", time.time() - 3_600.0)
+    settle(bidder, None, time.time(), 60.0)
+    log = sample.log = SampleLog(bidder, first_row=100)
+    fill(log, 3, 4, 5)
+    assert sample.look(after(6), START + 5 * HOUR).table.tolist() == table
+    assert sample.counts().tolist() == shown
+    assert sample.writer.behind(Place(1, "v1"))
+    assert len(all_rows(bidder)) == 12 + 18  # those of the backup, and new ones, each once
+    sample.close()
+    log.close()
+
+
+def test_lost_chapters_are_not_told_apart_when_only_reporting_is_restored(tmp_path: Path) -> None:
+    """The chapter after a restore has at least the floors of rows that no lost one can have."""
+    log = SampleLog(tmp_path / "bidder")
+    store = tmp_path / "reporting"
+    CampaignStore(store).close()
+    sample = SampleChapters(log, settings(), store)
+    fill(log, 0, 1)
+    assert len(sample.look(after(1))) == 1
+    sample.close()
+    back_up(store, tmp_path / "backup")
+    sample = SampleChapters(log, settings(), store)
+    fill(log, 2, 3)
+    assert sample.look(after(4)).shown_count == 3  # two of them will be lost
+    sample.close()
+    shutil.rmtree(store)
+    restore(store, tmp_path / "backup", (START + 4 * HOUR) / 1e6)
+    sample = SampleChapters(log, settings(), store)
+    assert len(sample.look(after(4))) == 1
+    fill(log, 4, rows=3)  # too few
+    assert len(sample.look(after(5))) == 1
+    fill(log, 5)
+    chapters = sample.look(after(6))
+    assert len(chapters) == 2
+    assert chapters[1].start_micros == START + HOUR
+    assert chapters[1].impressions == 6 * 3 + 3 + 6  # each row once
+    sample.close()
+    log.close()
 
 
 def test_migration_knows_the_mirrors(world: World) -> None:

@@ -37,12 +37,12 @@ def settings(**given: int) -> GuardSettings:
 class SampleLog:
     """A journal and its readers, as bidder and reporting have them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first_row: int = 0) -> None:
         self.folder = folder
         self.journal = Journal(folder, Log("bidder", write=lambda line: None))
         self.live = LiveLog(folder, "200MB")
         self.running = RunningCounts()
-        self._rows = 0
+        self._rows = first_row
         self.truth: list[tuple[int, str, int, int, int]] = []
         """Campaign, version, group, time, micros."""
 
@@ -77,9 +77,10 @@ class SampleLog:
 class SampleChapters:
     """A chapter writer on a log, without campaigns and catalogues: the test sets them."""
 
-    def __init__(self, log: SampleLog, floors: GuardSettings) -> None:
+    def __init__(self, log: SampleLog, floors: GuardSettings, folder: Path | None = None) -> None:
+        """`folder`: of the chapters, if that is not the log's."""
         self.log = log
-        self.store = ChapterStore(log.folder)
+        self.store = ChapterStore(folder or log.folder)
         self.writer = ChapterWriter(self.store, floors)
         self.questions = 0
 
