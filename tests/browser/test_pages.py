@@ -230,8 +230,8 @@ def test_privacy(services: Services, page: Page) -> None:
     assert text(page.locator("body")).count(CANARY) == 1
     expect(named(page, "noise budget")).to_contain_text("carry no noise")
     expect(named(page, "panel budget")).to_contain_text("nothing was spent on panels")
-    seen = (named(page, "overall verdict"), named(page, "noise budget"))
-    seen_in_all(page, *seen, page.locator('table[data-name="crossed"]'))
+    places = (named(page, "overall verdict"), named(page, "noise budget"))
+    seen_in_all(page, *places, page.locator('table[data-name="crossed"]'))
 
 
 def test_cost(services: Services, page: Page) -> None:

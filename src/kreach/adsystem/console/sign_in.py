@@ -180,7 +180,8 @@ def _render(target: str, error: str, note: str, ways: Mapping[str, bool]) -> str
         parts.append(f'<p class="k-note k-bad" role="alert" id="error">{html.escape(error)}</p>')
     if ways["oidc"]:
         address = html.escape(f"{_OIDC}?{urlencode({'next': target})}", quote=True)
-        parts.append(f'<a class="k-sign-button k-primary" href="{address}">Sign in</a>')
+        label = "Sign in with your organization"
+        parts.append(f'<a class="k-sign-button k-primary" href="{address}">{label}</a>')
     if ways["key"]:
         invalid = ' aria-invalid="true" aria-describedby="error"' if error else ""
         quoted = html.escape(target, quote=True)

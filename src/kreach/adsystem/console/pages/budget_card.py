@@ -57,7 +57,9 @@ def panel_text(panel: PrivacyBudget | None) -> str:
 def budget_rows(document: CatalogueList) -> Iterator[tuple[str, ...]]:
     """Rows of the table: most spent first, noise before panels."""
     for kind, budget in (("noise", document.noise), ("panel", document.panel)):
-        for one in () if budget is None else budget.campaigns:
+        if budget is None:
+            continue
+        for one in budget.campaigns:
             share = one.rho / budget.rho if kind == "noise" else None
             yield (
                 kind,

@@ -176,7 +176,8 @@ class _PrivacyPage:
         tiles["Smallest group"].show(smallest, sizes)
         tiles["People"].show(fmt.count(newest.people), "in all groups")
         visible = answer.document.visible if answer.document is not None else ()
-        self._visible.show([_visible_row(one) for one in visible])
+        nobody = ("none that you may use", *("–",) * 5)
+        self._visible.show([_visible_row(one) for one in visible] or [nobody])
         crossed = None if answer.document is None else answer.document.crossed
         self._crossed_card.set_visibility(crossed is not None)  # others may not see it
         if answer.document is not None and crossed is not None:
