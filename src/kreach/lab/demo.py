@@ -61,6 +61,7 @@ _STATE, _TRUTH, _AUDIT, _STUDY = "demo.json", "truth.json", "audit.json", "trade
 _SERVICES = ("gateway", "bidder", "reporting")
 _CORRECTIONS = "corrections.json"
 _PANEL_SHARE, _PANEL_RHO, _PANEL_DAYS = 0.2, 0.25, 3.0  # a small site needs more of both
+_CONSOLE_SECONDS = 180.0  # in which both consoles start, also on a busy machine
 _PORTS_APART = 10  # the operator's console and the advertiser's
 _TRUTH_CAPS = 5  # caps whose true reach is written
 _MAX_TRUTH_POINTS = 2_000
@@ -292,7 +293,7 @@ class Demo:
             process = ServiceProcess("console", config, folder / f"{name}.log", ports[name])
             self._running[name] = self._stack.enter_context(process)
         for name in sections:
-            self._addresses[name] = self._running[name].address()
+            self._addresses[name] = self._running[name].address(_CONSOLE_SECONDS)
         if not (folder / _STUDY / "summary.json").exists():
             self._start_study()
 
