@@ -226,7 +226,10 @@ def main(arguments: list[str] | None = None) -> None:
     for (strategy, share), table in rows.items():
         values = 100.0 * np.array(table)
         each = zip(values.mean(axis=0), values.std(axis=0), strict=True)
-        text = " | ".join(f"{mean:+.1f} ± {spread:.1f}" for mean, spread in each)
+        text = " | ".join(
+            "too little history" if np.isnan(mean) else f"{mean:+.1f} ± {spread:.1f}"
+            for mean, spread in each
+        )
         print(f"{strategy} groups, {what} {share:.0%}: {text}", flush=True)
     for strategy, ratios in traffic.items():
         print(f"traffic in {strategy} groups: {np.mean(ratios):.2f}")
