@@ -225,8 +225,8 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     if given.url:
         key = given.key_file.read_text().strip()
-        addresses = (text.rstrip("/") for text in (given.url, given.advertiser_url))
-        take_pictures(Consoles(*addresses, key), given.out)
+        consoles = Consoles(given.url.rstrip("/"), given.advertiser_url.rstrip("/"), key)
+        take_pictures(consoles, given.out)
     else:
         with running_demo() as consoles:
             take_pictures(consoles, given.out)

@@ -82,7 +82,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what pages name: visits, prices, settings, a release, a key, a log."""
     folder = tmp_path_factory.mktemp("shell")
     shutil.copytree(ROOT / "examples", folder / "examples")
-    shutil.copy(ROOT / "examples" / "kreach.toml", folder)
+    for settings in ("kreach.toml", "publisher.toml"):
+        shutil.copy(ROOT / "examples" / settings, folder)
     (folder / "prices.csv").write_text("market_price,count\n0.5,3\n1.0,5\n2.0,2\n")
     duckdb.execute(
         "select setseed(0.5); copy (select 'user-' || (i % 400) as user_id,"
@@ -90,6 +91,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         " ['at', 'be', 'ch'][1 + i % 400 % 3] as country, ['x', 'y'][1 + i % 400 % 2] as device,"
         " ['A', 'B'][1 + i % 400 % 2] as town, i % 400 % 7 = 0 as illness"
         f" from range(3000) r(i)) to '{folder / 'visits.parquet'}' (format parquet)"
+    )
+    duckdb.execute(
+        f"copy (select user_id, ts from '{folder / 'visits.parquet'}')"
+        f" to '{folder / 'visits.csv'}' (format csv, header)"
+    )
+    duckdb.execute(
+        "copy (select 'user-' || i as user_id, ['US', 'CA'][1 + i % 2] as country,"
+        " case when i % 3 = 0 then 'paid' end as plan, 10000 + i % 5 as zip"
+        f" from range(400) r(i)) to '{folder / 'users.csv'}' (format csv, header)"
     )
     built = kreach(
         *("groups", "build", "--visits", str(folder / "visits.parquet"), "--group-size", "20"),
