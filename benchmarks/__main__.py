@@ -23,6 +23,7 @@ NAMES = (
     "log",
     "log_scale",
     "bidder",
+    "bid_path",
     "consent",
     "notices",
     "restart",

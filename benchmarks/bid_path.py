@@ -1,4 +1,4 @@
-"""CPU time of a bid request inside the bidder, by stage, and beside another checkout.
+"""CPU time of a bid request inside the bidder, beside that of another checkout.
 
 Requests of `benchmarks.bidder` go through the server's fast path, without sockets, on a clock that
 is set: a request every 40 µs, the bidder's tick ten times a second. A million groups, a hundred
@@ -41,7 +41,6 @@ _TICK = 2_500  # requests
 _CONNECTIONS = 16
 _WARM_REQUESTS, _WON_REQUESTS, _WINS = 40_000, 40_000, 4_000
 _AT_ONCE = 64  # notices
-_STAGE_REQUESTS = 4_000
 _KEY = "00" * 32
 
 Answers = list[bytes]
@@ -198,13 +197,7 @@ async def _work(folder: Path, groups: int, start: float) -> None:
         await path.start()
         print(json.dumps("ready"), flush=True)
         for line in sys.stdin:
-            if line.strip() == "stages":
-                from benchmarks.bid_stages import stages  # noqa: PLC0415
-
-                result: object = await stages(path, _STAGE_REQUESTS)
-            else:
-                result = await path.measure(int(line))
-            print(json.dumps(result), flush=True)
+            print(json.dumps(await path.measure(int(line))), flush=True)
         await path.state.stop()
 
 
@@ -295,7 +288,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--groups", type=int, default=1_000_000)
     parser.add_argument("--campaigns", type=int, default=100)
-    parser.add_argument("--stages", action="store_true", help="print the stages of a request too")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
