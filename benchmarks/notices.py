@@ -100,13 +100,7 @@ def run_replicated(seconds: float, rounds: int) -> None:
         rates: dict[str, list[float]] = {mode: [] for mode in _MODES}
         for _ in range(rounds):
             for mode, port in ports.items():
-                left = notices[mode]
-                load = run_load(
-                    port,
-                    lambda left=left: left.pop() if left else get("/healthz"),
-                    seconds,
-                    connections,
-                )
+                load = run_load(port, _next_of(notices[mode]), seconds, connections)
                 rates[mode].append(load.rate)
                 p50, p99 = (load.quantile(p) * 1e3 for p in (0.5, 0.99))
                 print(f"{mode:10} {load.rate:8,.0f} notices/s  p50 {p50:.2f} ms  p99 {p99:.2f} ms")
