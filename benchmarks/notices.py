@@ -1,19 +1,32 @@
-"""Billing notices per second, each in the log on disk before it is acknowledged."""
+"""Billing notices per second, each in the log on disk before it is acknowledged.
+
+With `--replicated`, bidders that wait for the stream as well (`acknowledge = "replicated"`, a real
+NATS server) beside those that do not, in turns: a round compares what ran within it.
+
+python -m benchmarks.notices [--seconds 5] [--replicated] [--rounds 3]
+"""
 
 import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
+
+from simulations.fleet import RedisServer
+from simulations.shipping_servers import NatsServer
 
 from benchmarks.bidder import Traffic, make_store
 from benchmarks.load import get, run_load
 from kreach.lab.processes import ServiceProcess
 from kreach.service.logs import Log
 
-__all__ = ["run"]
+__all__ = ["run", "run_replicated"]
 
 _GROUPS = 100_000
+_MODES = ("stored", "replicated")
 
 
 def _billing_notices(port: int, seconds: float) -> list[bytes]:
@@ -76,7 +89,70 @@ def run(seconds: float = 5.0) -> None:
                 print("the notices ran out: the last figures are too high")
 
 
+def run_replicated(seconds: float, rounds: int) -> None:
+    """Notices per second of both ways to acknowledge, with a shipped log, in turns."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as held:
+        root, connections = Path(name), 16
+        (root / "nats").mkdir()
+        stream = held.enter_context(NatsServer(root / "nats"))
+        ports = {mode: _shipping_bidder(root / mode, mode, stream, held) for mode in _MODES}
+        notices = {mode: _billing_notices(port, seconds * rounds) for mode, port in ports.items()}
+        rates: dict[str, list[float]] = {mode: [] for mode in _MODES}
+        for _ in range(rounds):
+            for mode, port in ports.items():
+                load = run_load(port, _next_of(notices[mode]), seconds, connections)
+                rates[mode].append(load.rate)
+                p50, p99 = (load.quantile(p) * 1e3 for p in (0.5, 0.99))
+                print(f"{mode:10} {load.rate:8,.0f} notices/s  p50 {p50:.2f} ms  p99 {p99:.2f} ms")
+        if not all(notices.values()):
+            print("the notices ran out: the last figures are too high")
+        ratios = [there / here for here, there in zip(*rates.values(), strict=True)]
+        print(
+            f"replicated / stored, {connections} connections: {median(ratios):.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f} in {rounds} rounds)"
+        )
+
+
+def _next_of(notices: list[bytes]) -> Callable[[], bytes]:
+    return lambda: notices.pop() if notices else get("/healthz")
+
+
+def _shipping_bidder(root: Path, mode: str, stream: NatsServer, held: ExitStack) -> int:
+    """The port of a bidder that ships its log and acknowledges notices this way."""
+    from kreach.adsystem.settings import RedisSettings  # noqa: PLC0415
+    from kreach.adsystem.sharing.campaign_feed import CampaignFeed  # noqa: PLC0415
+
+    for folder in ("files", "redis"):
+        (root / folder).mkdir(parents=True)
+    redis = held.enter_context(RedisServer(root / "redis"))
+    config = make_store(root, _GROUPS, 10)
+    more = f"""
+[redis]
+url = "{redis.url}"
+bidders = ["b1"]
+[bidder]
+name = "b1"
+token_key = "{"5e" * 32}"
+[shipping]
+stream = "{stream.url}"
+files = "{(root / "files").as_uri()}"
+prefix = "{mode}"
+acknowledge = "{mode}"
+"""
+    config.write_text(config.read_text() + more)
+    feed = RedisSettings(url=redis.url, bidders=("b1",))
+    CampaignFeed(root / "store", feed, Log("bench", lambda line: None)).start()
+    bidder = held.enter_context(ServiceProcess("bidder", config, root / "bidder.log"))
+    return bidder.port()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
-    run(parser.parse_args().seconds)
+    parser.add_argument("--replicated", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    if given.replicated:
+        run_replicated(given.seconds, given.rounds)
+    else:
+        run(given.seconds)

@@ -82,8 +82,8 @@ class Place:
         shutil.copy(DEPLOY / "compose" / "make-secrets", root)
         subprocess.run(["sh", str(root / "make-secrets")], check=True)
         secrets = self.folder("secrets")
-        for name, key in (("redis-url", "redis_url"), ("token-key", "token_key")):
-            shutil.copy(secrets / key, secrets / name)
+        for name, made_as in (("redis-url", "redis_url"), ("token-key", "token_key")):
+            shutil.copy(secrets / made_as, secrets / name)
         shutil.copy(secrets / "operator.key", secrets / "operator-key")
         self.options, self.release = "", ""
 
@@ -175,10 +175,10 @@ def of_compose(place: Place, name: str, variables: Mapping[str, str]) -> list[Co
             mounts[f"/run/secrets/{secret}"] = place.root / files[secret]["file"]
         variables_of = described.get("environment", {}).items()
         environment = {key: filled(value) for key, value in variables_of}
-        ports = [filled(port).split(":")[-1] for port in described.get("ports", ())]
-        found.append(
-            Container(service, described["command"], environment, mounts, *(int(p) for p in ports))
-        )
+        one = Container(service, described["command"], environment, mounts)
+        for port in described.get("ports", ()):
+            one.port = int(filled(port).split(":")[-1])
+        found.append(one)
     return found
 
 
@@ -331,7 +331,6 @@ def run_deployment(place: Place, title: str, containers: list[Container]) -> Non
                 continue
             place_of = f"{one.scheme}://{address[one.name]}:{one.port}"
             host = one.host or ("console" if one.service == "console" else None)
-            print(f"waiting for {one.name} at {place_of}", flush=True)
             smoke.wait_for(f"{place_of}/readyz", started[one.name], host)
         for one in containers:
             if one.service == "backup":

@@ -66,7 +66,9 @@ def test_the_gateway_has_a_network_of_its_own(compose: dict[str, Any]) -> None:
 
 def settings_file(service: dict[str, Any], path: str) -> Path:
     """The file here that a container finds under a path."""
-    (source,) = [volume.split(":")[0] for volume in service["volumes"] if f":{path}:" in volume]
+    (source,) = [
+        str(volume).split(":")[0] for volume in service["volumes"] if f":{path}:" in volume
+    ]
     return COMPOSE / source
 
 

@@ -40,6 +40,7 @@ NOT_RUN = {
     r"^kreach (backup|restore|settle|migrate) ": "needs stores; tests/cli/test_backup.py runs it",
     r"^kreach repair bidder ": "needs a stream; tests/adsystem/sharing/test_rebuilt_bidder.py does"
     " what it does",
+    r"^kreach catalogues push ": "needs an object store; tests/adsystem/shipping runs it",
     r"^kreach log sql ": "writes a file; tests/contract/test_count_queries.py compares queries",
     r"^kreach groups apply ": "needs who saw what; tests/cli/test_groups_apply.py runs it",
     r"^kreach groups renew ": "needs an older build; tests/cli/test_groups_renew.py runs it",
