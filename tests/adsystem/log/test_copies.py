@@ -37,8 +37,9 @@ ROWS = st.lists(
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[kr.EmbeddedEngine]:
-    with kr.EmbeddedEngine(threads=1) as opened:
-        yield opened
+    opened = kr.EmbeddedEngine(threads=1)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ def plain_copies(folder: Path) -> int:
     """Rows of c0 in the window that are not the first of their id."""
     query = f"""SELECT count(*) - count(DISTINCT impression_id) FROM '{folder}/log/*.parquet'
         WHERE campaign = 'c0' AND ts < TIMESTAMP '2026-10-31'"""
-    (row,) = duckdb.sql(query).fetchall()
-    return int(row[0])
+    with duckdb.connect() as engine:
+        return int(engine.execute(query).fetchall()[0][0])
 
 
 def test_every_way_runs_on_every_log(
