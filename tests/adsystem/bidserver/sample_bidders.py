@@ -191,7 +191,7 @@ class Exchange:
         assert self.call(bid.lurl).status == 200
         return bid.price
 
-    def wait(self, until: Callable[[], object], seconds: float = 20.0) -> None:
+    def wait(self, until: Callable[[], object], seconds: float = 60.0) -> None:
         """Let the bidder's own work go on until something is true."""
 
         async def waiting() -> None:

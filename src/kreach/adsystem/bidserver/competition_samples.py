@@ -46,12 +46,12 @@ class CompetitionSamples:
         """Have campaigns learn what others leave over; `pools` as in `Competition.record`."""
         if not self._requests:
             return
-        board = self._board
-        groups, shares, times, others = map(np.array, zip(*self._requests, strict=True))
-        values = board.values_at(groups, shares, self._draws[: len(groups)])
-        values *= self._samples.by_slot(self._eligible) & (board.ends > times[:, None])
-        if self._parts:
-            row, slot, part = map(np.array, zip(*self._parts, strict=True))
-            values[row, slot] = np.minimum(values[row, slot] * part, board.most[slot])
+        board, requests, eligible, parts = self._board, self._requests, self._eligible, self._parts
         self._requests, self._eligible, self._parts = [], [], []
+        groups, shares, times, others = map(np.array, zip(*requests, strict=True))
+        values = board.values_at(groups, shares, self._draws[: len(groups)])
+        values *= self._samples.by_slot(eligible) & (board.ends > times[:, None])
+        if parts:
+            row, slot, part = map(np.array, zip(*parts, strict=True))
+            values[row, slot] = np.minimum(values[row, slot] * part, board.most[slot])
         self._competition.record_all(values, board.multipliers, board.weights, others, pools)
