@@ -146,13 +146,15 @@ def advice_of(summary: dict[str, Any], group_sizes: Sequence[int]) -> list[str]:
 
 
 def _advice(reach: dict[str, Any], size: int) -> str:
-    kept = {name: _kept(buyers, "planning_visitors", size) for name, buyers in reach.items()}
+    kept = {
+        name: _share_of_reach(buyers, "planning_visitors", size) for name, buyers in reach.items()
+    }
     best = max(kept, key=lambda name: kept[name])
     others = ", ".join(f"{name} {value:.0%}" for name, value in kept.items() if name != best)
     buyers = reach[best]
     itself = "1" in buyers["planning_visitors"]
     remembered = [
-        f"{name.removeprefix('memory_')} {_kept(buyers, name, size):.0%}"
+        f"{name.removeprefix('memory_')} {_share_of_reach(buyers, name, size):.0%}"
         for name in buyers
         if name.startswith("memory_")
     ]
@@ -161,13 +163,13 @@ def _advice(reach: dict[str, Any], size: int) -> str:
         f"k = {size}: {best} groups keep {kept[best]:.0%} of what {whose} at k = 1 "
         "and equal budget"
         + (f" ({others})" if others else "")
-        + f"; the paper's bidder keeps {_kept(buyers, 'uniform', size):.0%} of its own"
+        + f"; the paper's bidder keeps {_share_of_reach(buyers, 'uniform', size):.0%} of its own"
         + (f"; where the gateway remembers for {', '.join(remembered)}" if remembered else "")
         + "."
     )
 
 
-def _kept(buyers: dict[str, Any], approach: str, size: int) -> float:
+def _share_of_reach(buyers: dict[str, Any], approach: str, size: int) -> float:
     """Reach at a k, relative to the same bidder at k = 1 if that was studied."""
     own = "planning_visitors" if approach.startswith("memory_") else approach
     at_one = buyers[own].get("1", {"mean": 1.0})["mean"]

@@ -11,7 +11,7 @@ GROUPS, SLOTS, KINDS, ROWS, COLUMNS = 12, 24, 3, 4, 8
 SEED = 7
 
 
-def made_board(generator: np.random.Generator) -> tuple[Board, list[Worth]]:
+def sample_board(generator: np.random.Generator) -> tuple[Board, list[Worth]]:
     """Two audiences; some campaigns are inactive, some want nothing, some have the same table."""
     board = Board(GROUPS, SEED)
     board.add_slots(SLOTS)
@@ -33,7 +33,7 @@ def made_board(generator: np.random.Generator) -> tuple[Board, list[Worth]]:
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_ranking_is_that_of_a_loop(group: int) -> None:
     share = 0.3
-    board, worths = made_board(np.random.default_rng(1))
+    board, worths = sample_board(np.random.default_rng(1))
     ranking, complete = board.ranks(group, 1, share)
     active = [slot for slot in range(SLOTS) if np.isfinite(board.multipliers[slot])]
     drawn = np.random.default_rng(SEED).exponential(size=len(active))

@@ -10,7 +10,7 @@ from kreach.boundary.visit_model import VisitModel
 SIZES = np.arange(1, 2 * KINDS_AT_ONCE)
 
 
-def made_table(top: int) -> VisitorTable:
+def sample_table(top: int) -> VisitorTable:
     audience = Audience.disjoint(SIZES)
     assert isinstance(audience, DisjointAudience)
     model = VisitModel.flat(30, dispersion=0.6)
@@ -21,7 +21,7 @@ def made_table(top: int) -> VisitorTable:
 
 @pytest.mark.parametrize("top", [1, 2, 3])
 def test_rows_of_neighbours_are_the_same_numbers(top: int) -> None:
-    table = made_table(top)
+    table = sample_table(top)
     table.grow(KINDS_AT_ONCE + 3, 5)
     made = [kind for kind, rows in enumerate(table.rows) if rows]
     assert made == list(range(KINDS_AT_ONCE, len(SIZES)))
@@ -33,7 +33,7 @@ def test_rows_of_neighbours_are_the_same_numbers(top: int) -> None:
 
 
 def test_a_kind_with_many_draws_gets_its_rows_and_is_not_made_for_others() -> None:
-    table = made_table(2)
+    table = sample_table(2)
     rows = table.grow(7, 500)
     assert len(rows) >= 502
     table.refresh({0: 40.0}, [30.0], 90_000_000_000)

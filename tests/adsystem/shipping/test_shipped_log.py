@@ -131,7 +131,7 @@ def test_reporting_waits_for_a_log_and_says_how_old_it_is(
         made.write(0, 30)
         until(lambda: mirrors.statuses()[0].rows_behind == 0 and _seen(live) == 30, "30 rows")
         complete = mirrors.complete_clock(time.time)
-        until(lambda: complete() == pytest.approx(made_moment(made), abs=1e-5), "complete")
+        until(lambda: complete() == pytest.approx(journal_time(made), abs=1e-5), "complete")
         nats.kill()
         until(lambda: mirrors.statuses()[0].failure is not None, "failure")
         assert _seen(live) == 30  # what is here is shown, and said to be old
@@ -141,7 +141,7 @@ def test_reporting_waits_for_a_log_and_says_how_old_it_is(
         until(lambda: _seen(live) == 35, "35 rows")
         made.close()  # in order: nothing is missing from now on
         until(lambda: mirrors.statuses()[0].seconds_behind < 10.0, "stopped is not old")
-        assert complete() > made_moment(made)
+        assert complete() > journal_time(made)
     finally:
         mirrors.close()
         live.close()
@@ -149,7 +149,7 @@ def test_reporting_waits_for_a_log_and_says_how_old_it_is(
             made.close()
 
 
-def made_moment(made: ShippedJournal) -> float:
+def journal_time(made: ShippedJournal) -> float:
     reader = open_reader(made.folder)
     moment = reader.execute("SELECT value FROM meta WHERE name = 'moment'").fetchone()[0]
     reader.close()
