@@ -163,15 +163,15 @@ class Account:
         if self.family is not None:
             self.family._hold(amount, _ALL_DAYS)
 
-    def _note_wanted(self, micros: int) -> None:
+    def note_wanted(self, micros: int) -> None:
         """A bid wants so much."""
         largest = self.largest_bid
         self.largest_bid = micros if micros >= largest else largest - (largest >> _FADING)
+        if self.family is not None:
+            self.family.note_wanted(micros)
 
     def take(self, wanted: int, minimum: int, day: int) -> int:
-        """Reserve what a bid wants, or what is left if that is less; 0 if below the minimum."""
-        largest, family = self.largest_bid, self.family  # as in `_note_wanted`, without the call
-        self.largest_bid = wanted if wanted >= largest else largest - (largest >> _FADING)
+        """Reserve what is wanted, or what is left if that is less; 0 if below the minimum."""
         amount = self.granted if self.granted < self.budget else self.budget
         amount -= self.spent + self.reserved + self.carried
         today = self._days.get(day)
@@ -180,15 +180,14 @@ class Account:
         if self.daily is not None:
             amount = min(amount, self._granted_on(day) - today[0] - today[1] - self.carried)
         amount = wanted if wanted < amount else amount
-        if family is not None:
-            family._note_wanted(wanted)
-            amount = min(amount, family.available(_ALL_DAYS))
+        if self.family is not None:
+            amount = min(amount, self.family.available(_ALL_DAYS))
         if amount < minimum or amount <= 0:
             return 0
         self.reserved += amount
         today[1] += amount
-        if family is not None:
-            family._hold(amount, _ALL_DAYS)
+        if self.family is not None:
+            self.family._hold(amount, _ALL_DAYS)
         return amount
 
     def release(self, amount: int, day: int) -> None:

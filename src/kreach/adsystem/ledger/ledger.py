@@ -115,6 +115,7 @@ class Ledger:
     ) -> Claim | None:
         """Reserve what a bid wants, or what is left; None if that is below the minimum."""
         account = self.accounts[campaign]
+        account.note_wanted(wanted)
         issued = round(now * MICROS)  # as the visitor filter does: a win is known by its time
         day = account.day_of(issued)
         micros = account.take(wanted, minimum, day)
