@@ -84,7 +84,16 @@ def _document(log: kr.ImpressionLog, groups: GroupTable, **asked: Any) -> dict[s
     return result
 
 
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def _on_writers() -> list[Any]:
+    """Every window on DuckDB; on Spark, which takes ten seconds for each, the first and last."""
+    spark = pytest.mark.xdist_group("spark")
+    return [pytest.param("duckdb", window, id=f"duckdb-{window}") for window in WINDOWS] + [
+        pytest.param("spark", window, id=f"spark-{window}", marks=spark)
+        for window in (WINDOWS[0], WINDOWS[-1])
+    ]
+
+
+@pytest.mark.parametrize(("writer", "window"), _on_writers(), indirect=["writer"])
 def test_windows_are_those_of_the_log(
     writer: Engine, folder: Path, prepared: Path, window: Window
 ) -> None:

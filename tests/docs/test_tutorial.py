@@ -34,7 +34,7 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
             check=False,
         )
         assert done.returncode == 0, (command, done.stderr)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from simulations.fleet import RedisServer
 
 import kreach as kr
@@ -32,11 +31,10 @@ def both(folder: Path, model: kr.VisitModel | None) -> dict[int, Delivery]:
         return found
 
 
-@pytest.mark.parametrize("with_model", [False, True])
-def test_two_bidders_spend_and_reach_what_one_does(tmp_path: Path, with_model: bool) -> None:
+def test_two_bidders_spend_and_reach_what_one_does(tmp_path: Path) -> None:
     """Requests are split at random. Budgets are worth a few dozen bids, so leases matter; no
     budget is spent twice, and people whom one has bought the other does not buy again."""
-    model = kr.VisitModel.flat(20) if with_model else None
+    model = kr.VisitModel.flat(20)
     alone = served(model)
     for name, budget in BUDGETS.items():
         alone.add(campaign(name, budget))
