@@ -220,7 +220,8 @@ async def told(reporting: str, names: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         status = await ask(reporting, f"/v1/campaigns/{name}?level={LEVEL}")
-        del status["status"]["pace"]
+        for live in ("pace", "delivery", "delivery_reason"):  # they rest on what bidders expect now
+            status["status"].pop(live, None)
         reach = await ask(reporting, f"/v1/campaigns/{name}/reach?cap=1&cap=2&cap=3&level={LEVEL}")
         series = await ask(reporting, f"/v1/campaigns/{name}/series?by=hour&cap=1&cap=2")
         found[name] = {"status": status, "reach": reach, "series": series}
