@@ -43,6 +43,7 @@ async def sell(live: LiveStore, hours: tuple[int, ...] = (6, 30, 54)) -> None:
     generator = np.random.default_rng(11)
     for at in hours:
         live.now = (START + timedelta(hours=at)).timestamp()
+        assert live.state is not None
         await settled(live.state)  # flights begin and end
         assert await live.sell(generator.integers(0, GROUPS, 40).tolist()) == 40
         if at == hours[0]:
