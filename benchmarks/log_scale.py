@@ -91,10 +91,10 @@ def run(
             shutil.rmtree(made, ignore_errors=True)
 
 
-def _check_free(folder: Path, least_gb: float) -> None:
+def _check_free(folder: Path, needed_gb: float) -> None:
     free = shutil.disk_usage(folder).free / 1e9
-    if free < least_gb:
-        raise SystemExit(f"needs {least_gb:,.0f} GB free (log, spill, reserve), has {free:,.0f}")
+    if free < needed_gb:
+        raise SystemExit(f"needs {needed_gb:,.0f} GB free (log, spill, reserve), has {free:,.0f}")
 
 
 def _show(step: str, start: float) -> None:

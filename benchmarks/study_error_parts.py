@@ -1,11 +1,11 @@
 """Why a report of reach is off: the same wins, with one unknown after the other made known.
 
 python -m benchmarks.study_error_parts --visits F --prices F [--split T] [--seeds 3 4 5 6 7 8]
-    [--campaign-size 5000] [--won 0.05 0.3] [--buys]
+    [--campaign-size 5000] [--won 0.05 0.3]
 
 History before the split, flight after it, people split in two, as in `kreach evaluate`; each seed
-splits people anew and draws one campaign. Wins are a random share of its requests, or with `--buys`
-what our buyer buys at each budget. Errors of unique reach in percent, mean ± deviation over seeds:
+splits people anew and draws one campaign. Wins are a random share of its requests.
+Errors of unique reach in percent, mean ± deviation over seeds:
 
     report        as the ad system reports it: model of history, other people
     sessions      the same with the true number of sessions that were won in each group
@@ -20,7 +20,6 @@ Traffic: requests of the flight over those that the model knows, in the same hou
 """
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,8 +34,7 @@ from kreach.boundary.times import HOUR_SECONDS, MICROS, as_instant
 from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 from kreach.lab.approaches import GroupedCampaign
-from kreach.lab.buyers import buy, full_reach_cost
-from kreach.lab.evaluate import BUDGET_SHARES, StudyOptions, Task, site_of, tasks_of
+from kreach.lab.evaluate import StudyOptions, Task, site_of, tasks_of
 from kreach.lab.site import Site, restricted_site
 from kreach.lab.trials import generator_for
 from kreach.numeric.draws import sum_by
@@ -162,17 +160,10 @@ def known(task: Task, site: Site, strategy: str) -> Known:
     )
 
 
-def wins_of(found: Known, shares: list[float], seed: int, *, buys: bool) -> Iterator[IntArray]:
-    """Random shares of the requests, or what our buyer buys at each budget."""
-    campaign = found.grouped.campaign
-    if buys:
-        everybody = full_reach_cost(campaign)
-        for share in BUDGET_SHARES:
-            yield buy("planning_visitors", found.grouped, share * everybody, 1).won
-        return
-    for share in shares:
-        chances = np.random.default_rng([0, seed]).random(len(campaign.person))
-        yield np.flatnonzero(chances < share)
+def random_wins(found: Known, share: float, seed: int) -> IntArray:
+    """A random share of the campaign's requests."""
+    chances = np.random.default_rng([0, seed]).random(len(found.grouped.campaign.person))
+    return np.flatnonzero(chances < share)
 
 
 def _traffic(grouped: GroupedCampaign) -> float:
@@ -195,7 +186,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--campaign-size", type=int, default=5_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[3, 4, 5, 6, 7, 8])
     parser.add_argument("--won", type=float, nargs="+", default=[0.05, 0.3])
-    parser.add_argument("--buys", action="store_true", help="our buyer's wins, not random ones")
     given = parser.parse_args(arguments)
     rows: dict[tuple[str, float], list[list[float]]] = {}
     traffic: dict[str, list[float]] = {}
@@ -217,11 +207,9 @@ def main(arguments: list[str] | None = None) -> None:
                 continue
             found = known(task, site, strategy)
             traffic.setdefault(strategy, []).append(_traffic(found.grouped))
-            shares = BUDGET_SHARES if given.buys else given.won
-            every = wins_of(found, given.won, seed, buys=given.buys)
-            for share, won in zip(shares, every, strict=True):
+            for share in given.won:
+                won = random_wins(found, share, seed)
                 rows.setdefault((strategy, share), []).append(found.errors(won))
-    what = "budget" if given.buys else "won"
     print(f"errors in percent, {len(given.seeds)} seeds: {' | '.join(COLUMNS)}")
     for (strategy, share), table in rows.items():
         values = 100.0 * np.array(table)
@@ -230,7 +218,7 @@ def main(arguments: list[str] | None = None) -> None:
             "too little history" if np.isnan(mean) else f"{mean:+.1f} ± {spread:.1f}"
             for mean, spread in each
         )
-        print(f"{strategy} groups, {what} {share:.0%}: {text}", flush=True)
+        print(f"{strategy} groups, won {share:.0%}: {text}", flush=True)
     for strategy, ratios in traffic.items():
         print(f"traffic in {strategy} groups: {np.mean(ratios):.2f}")
 

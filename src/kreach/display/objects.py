@@ -1,5 +1,6 @@
 """What every public object of kreach can do in a notebook."""
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from kreach.display.frames import arrow_table, pandas_frame, polars_frame
@@ -52,14 +53,14 @@ class Tabular(Displayed):
         return arrow_table(self._columns())
 
 
-class HasDocument(Tabular):
+class HasDocument(Tabular, ABC):
     """A report that is written, shown and tabulated as its document."""
 
     __slots__ = ()
 
+    @abstractmethod
     def document(self, level: float = 0.95) -> Tabular:
         """The report as a struct with intervals at a level."""
-        raise NotImplementedError
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The report as plain values, as `kreach measure --json` prints it."""

@@ -21,7 +21,7 @@ BRAND = {"id": "brand", "caps": [{"limit": 3}]}
 SECRET = "bobs-few-loyal-buyers"
 
 
-async def _told(answer: httpx.Response, status: int, name: str) -> str:
+def _error_text(answer: httpx.Response, status: int, name: str) -> str:
     """The error without the name that was asked for."""
     assert answer.status_code == status, answer.text
     message: str = answer.json()["error"]["message"]
@@ -59,10 +59,10 @@ def test_families_of_others_might_as_well_not_exist(tmp_path: Path) -> None:
                 told = set()
                 for name in ("brand", "nobody", "bob.brand", "acme.brand"):
                     answer = await client.get(f"/v1/families/{name}{rest}", headers=acme)
-                    told.add(await _told(answer, 404, name))
+                    told.add(_error_text(answer, 404, name))
                 assert len(told) == 1, told
             told = {
-                await _told(
+                _error_text(
                     await client.get(f"/v1/reach?campaign={name}&campaign=none", headers=acme),
                     404,
                     name,
@@ -77,7 +77,7 @@ def test_families_of_others_might_as_well_not_exist(tmp_path: Path) -> None:
                 "/v1/campaigns", json=NEW | {"id": "x", "family": "nobody"}, headers=acme
             )
             messages = [
-                await _told(one, joined.status_code, name)
+                _error_text(one, joined.status_code, name)
                 for one, name in ((joined, "brand"), (other, "nobody"))
             ]
             assert messages[0] == messages[1]
