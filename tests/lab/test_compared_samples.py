@@ -30,4 +30,4 @@ def test_comparisons_wait_for_nothing_that_they_depend_on(monkeypatch: pytest.Mo
         assert len(delivery.wins) > 5
     learned = [each.bidder.competition._weights for each in (together, alone)]
     assert learned[0].any()
-    assert np.array_equal(*learned)
+    assert np.array_equal(learned[0], learned[1])
