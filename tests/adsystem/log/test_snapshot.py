@@ -129,12 +129,12 @@ async def _played(folder: Path) -> None:
         }
         body |= {"end": (START + timedelta(days=9)).isoformat(), "market_sigma": 1.0}
         assert (await client.post("/v1/campaigns", json=body)).status_code == 201
-        await asyncio.sleep(1.2)
+        await live.caught_up()
         assert await live.sell([0, 1]) == 2
         assert await impressions_of(client, "new/reach") == 2
         changed = await client.patch("/v1/campaigns/new", json={"state": "paused"})
         assert changed.status_code == 200
-        await asyncio.sleep(1.2)
+        await live.caught_up()
         assert await live.sell([0, 1]) == 0
 
 

@@ -10,6 +10,7 @@ and both end as the same exposures, hence the same reports. The queries are in `
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ import ibis.expr.types as ir
 import numpy as np
 
 from kreach.adsystem.log.copies import search_copies
+from kreach.adsystem.log.draw_queries import group_key
 from kreach.adsystem.log.draws import FileDraws, file_draws, stored_draws
 from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.exposures import exposure_of
@@ -143,7 +145,16 @@ def count_files(
             return _drawn_files(
                 engine, log, groups, place, windows, stored, stored_draws, running=running
             )
-    with search_copies(engine, log, rows_before(log, place, windows[-1].end)) as searched:
+    rows = rows_before(log, place, windows[-1].end)
+    with ExitStack() as stack:
+        keyed = groups.members is None  # sums over classes follow the names of groups
+        searched = stack.enter_context(search_copies(engine, log, rows, keyed=keyed))
+        if searched.has_group_keys:
+            key = group_key(groups.rows["group"], engine.dialect).cast("string")
+            table = stack.enter_context(engine.temporary(groups.rows.mutate(group=key)))
+            groups = replace(groups, rows=table)
+        if searched is not log:
+            place = Place()  # it has no other rows
         return _searched_files(engine, searched, groups, place, windows, running=running)
 
 

@@ -17,6 +17,7 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
+from kreach.adsystem.log.hashes import hash_of
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.tables import GroupTable
 from kreach.boundary.times import Window, to_micros
@@ -30,7 +31,9 @@ __all__ = [
     "draw_cells",
     "draws_by_group",
     "group_counts",
+    "group_key",
     "group_losses",
+    "is_group_key",
     "losses",
     "lost_of_rows",
     "near_rows",
@@ -49,15 +52,20 @@ UNITS = 1 << _UNIT_BITS
 and repeated runs agree to the last digit."""
 
 
-def group_key(group: ir.Value, dialect: str) -> ir.Value:
-    """What rows of a group are sorted by: on DuckDB a hash of 64 bits, which is far quicker.
+def is_group_key(group: ir.Value) -> bool:
+    """Whether a group is a number already that can be its own key."""
+    return isinstance(group.type(), dt.SignedInteger)
 
-    Two of a million groups share one with a probability of 3 in 10⁸. A number stays itself.
+
+def group_key(group: ir.Value, dialect: str) -> ir.Value:
+    """What rows of a group are sorted by: on DuckDB a hash of 63 bits, which is far quicker.
+
+    Two of a million groups share one with a probability of 5 in 10⁸. A number stays itself.
     """
-    if isinstance(group.type(), dt.SignedInteger):
+    if is_group_key(group):
         return group.cast("int64")
     name = group.cast("string")
-    return name.hash() if dialect == "duckdb" else name
+    return hash_of(name) if dialect == "duckdb" else name
 
 
 def timed_rows(rows: ir.Table, dialect: str) -> ir.Table:

@@ -10,7 +10,7 @@ particular engine.
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -161,7 +161,15 @@ class Engine(ABC):
     def temporary(self, query: ir.Table) -> Iterator[ir.Table]:
         """The result of a query as a table, until the block ends."""
         table = self.materialize(query)
-        yield table
+        try:
+            yield table
+        except BaseException:
+            with suppress(KreachError):  # of the two errors, the first says what is wrong
+                self._drop(table)
+            raise
+        self._drop(table)
+
+    def _drop(self, table: ir.Table) -> None:
         with self.translate_errors("impressions", "be readable to the end"):
             self.drop_temp_table(table.get_name())
 

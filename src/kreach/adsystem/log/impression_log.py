@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from kreach.adsystem.log.copies import search_copies
 from kreach.adsystem.log.counts import first_and_last
 from kreach.adsystem.log.engine import Engine, Source, source_name
 from kreach.adsystem.log.place import Place
-from kreach.adsystem.log.queries import counts
+from kreach.adsystem.log.queries import counts, rows_before
 from kreach.adsystem.log.stored_shares import read_shares
 from kreach.adsystem.log.tables import LogTable, log_rows, log_table
 from kreach.boundary.events import Impression
@@ -147,7 +148,10 @@ class ImpressionLog:
         return result
 
     def _counts(self, campaign: str | None, windows: list[Window]) -> list[dict[str, int]]:
-        columns = self.engine.columns(counts(self.table, Place.named(campaign), windows))
+        place = Place.named(campaign)
+        rows = rows_before(self.table, place, windows[-1].end)
+        with search_copies(self.engine, self.table, rows) as searched:
+            columns = self.engine.columns(counts(searched, place, windows))
         return [
             {
                 str(group): int(n)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import ibis
 import ibis.expr.types as ir
 
-from kreach.adsystem.log.copies import ranked_copies
+from kreach.adsystem.log.copies import ranked_copies, same_impression
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.queries import inside, place_rows
@@ -24,6 +24,7 @@ from kreach.boundary.times import Window
 __all__ = [
     "LogPart",
     "candidate_rows",
+    "identifying_columns",
     "numbered_groups",
     "part_counts",
     "part_rows",
@@ -47,9 +48,8 @@ def part_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | No
     rows = candidate_rows(log, parts, catalogue)
     if log.may_repeat:
         columns = [name for name in ("campaign", "group", "ts") if name in rows.columns]
-        ranked, ids = ranked_copies(log, rows, _keys(parts))
-        same = [rows[key] == ids[f"repeated_{key}"] for key in _keys(parts)]
-        once = rows.anti_join(ids, same).select(*columns)
+        ranked, ids = ranked_copies(log, rows, identifying_columns(parts))
+        once = rows.anti_join(ids, same_impression(rows, ids)).select(*columns)
         rows = once.union(ranked.filter(ranked["rank"] == 0).select(*columns))
     labelled = rows.select(part=_part_of(rows, parts), group="group", ts="ts").view()
     return labelled.filter(labelled["part"] != _NO_PART)
@@ -57,7 +57,9 @@ def part_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | No
 
 def repeated_rows(log: LogTable, parts: Sequence[LogPart], catalogue: str | int | None) -> ir.Table:
     """One row: how many rows of the parts repeat the id of an earlier one."""
-    ranked, _ = ranked_copies(log, candidate_rows(log, parts, catalogue), _keys(parts))
+    ranked, _ = ranked_copies(
+        log, candidate_rows(log, parts, catalogue), identifying_columns(parts)
+    )
     later = ranked.filter(ranked["rank"] > 0)
     labelled = later.select(part=_part_of(later, parts)).view()
     return labelled.aggregate(copies=labelled.count(where=labelled["part"] != _NO_PART))
@@ -80,10 +82,10 @@ def candidate_rows(
     return rows.filter(inside(rows["ts"], stretch))
 
 
-def _keys(parts: Sequence[LogPart]) -> list[str]:
-    """What identifies an impression: its id in its campaign, or in the whole log."""
+def identifying_columns(parts: Sequence[LogPart]) -> list[str]:
+    """What identifies an impression beside its id: its campaign, unless the log is one part."""
     every = any(part.campaign is None for part in parts)
-    return ["impression_id"] if every else ["impression_id", "campaign"]
+    return [] if every else ["campaign"]
 
 
 def _part_of(rows: ir.Table, parts: Sequence[LogPart]) -> ir.Value:

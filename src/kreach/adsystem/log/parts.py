@@ -14,6 +14,7 @@ from kreach.adsystem.log.engine import Columns, Engine
 from kreach.adsystem.log.part_queries import (
     LogPart,
     candidate_rows,
+    identifying_columns,
     numbered_groups,
     part_counts,
     part_rows,
@@ -56,7 +57,9 @@ def read_parts(
     table, version, copies = numbered_groups(groups), groups.version, 0
     with (
         engine.temporary(table) as numbered,
-        search_copies(engine, log, candidate_rows(log, parts, version)) as searched,
+        search_copies(
+            engine, log, candidate_rows(log, parts, version), identifying_columns(parts)
+        ) as searched,
         engine.temporary(part_rows(searched, parts, version)) as rows,
     ):
         columns = engine.columns(numbered.order_by("number"))

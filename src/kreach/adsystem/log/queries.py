@@ -13,7 +13,7 @@ from datetime import datetime
 import ibis
 import ibis.expr.types as ir
 
-from kreach.adsystem.log.copies import ranked_copies
+from kreach.adsystem.log.copies import ranked_copies, same_impression
 from kreach.adsystem.log.instants import micros
 from kreach.adsystem.log.place import Place
 from kreach.adsystem.log.tables import GroupTable, LogTable
@@ -174,7 +174,7 @@ def counted_rows(log: LogTable, place: Place, window: Window) -> ir.Table:
     if log.may_repeat:
         rows = rows_before(log, place, window.end)
         ranked, ids = ranked_copies(log, rows)
-        once = rows.anti_join(ids, rows["impression_id"] == ids["repeated_impression_id"])
+        once = rows.anti_join(ids, same_impression(rows, ids))
         first = ranked.filter(ranked["rank"] == 0)
         rows = once.select("group", "ts").union(first.select("group", "ts"))
     return rows.filter(inside(rows["ts"], window)).select("group", "ts")

@@ -24,6 +24,8 @@ from kreach.boundary.visit_model import VisitModel
 from kreach.errors import KreachError
 
 __all__ = [
+    "CHECK",
+    "MARK",
     "GroupTable",
     "LogTable",
     "count_rows",
@@ -34,6 +36,9 @@ __all__ = [
     "member_rows",
     "require",
 ]
+
+MARK, CHECK = "mark", "check"
+"""Columns of two hashes in place of an id."""
 
 _FILED = ("day", "date", "dt")
 _DATE = r"^\s*\d{4}-\d\d-\d\d"
@@ -48,14 +53,23 @@ class LogTable:
     rows: ir.Table
     unique_ids: bool
     shares: StoredShares | None = None  # that its rows hold
-    hashes_ids: bool = False  # the engine compares hashes of ids faster than ids
-    repeated_marks: ir.Table | None = None  # those that repeat, once they were searched for
+    hashes_ids: bool = False  # the engine hashes ids faster than it compares them
+    ranked: ir.Table | None = None  # `ranked_copies`, once searched for
+    has_group_keys: bool = False  # its groups are numbers for those of the log (`copies.py`)
     counted_seconds: int | None = None  # rows are counts of such periods (`count_tables.py`)
 
     @property
     def may_repeat(self) -> bool:
         """Whether to search for duplicate impressions."""
-        return "impression_id" in self.rows.columns and not self.unique_ids
+        return bool(self.id_columns) and not self.unique_ids
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns that identify an impression: its id, or hashes of it (`copies.py`)."""
+        hashes = tuple(name for name in (MARK, CHECK) if name in self.rows.columns)
+        if hashes or "impression_id" not in self.rows.columns:
+            return hashes
+        return ("impression_id",)
 
 
 @dataclass(frozen=True, repr=False)
