@@ -152,6 +152,25 @@ def test_credentials_that_cannot_be_used_are_refused_and_not_shown(
     assert "secret" not in str(caught.value)
 
 
+def test_a_shared_folder_that_is_not_mounted_any_more_is_not_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    store = FileStore(ShippingSettings(stream="nats://x", files=folder.as_uri()))
+    store.put_once("bidders/b1/one", b"1")
+    folder.rename(tmp_path / "away")
+    for call in (
+        lambda: store.put_once("bidders/b1/two", b"2"),
+        lambda: store.get("bidders/b1/one"),
+        lambda: store.list_names("bidders"),
+    ):
+        with pytest.raises(FilesUnavailable, match="is not there: is it mounted"):
+            call()
+    assert not folder.exists()
+    (tmp_path / "away").rename(folder)
+    store.put_once("bidders/b1/two", b"2")
+    assert store.list_names("bidders") == ["bidders/b1/one", "bidders/b1/two"]
+
+
 def test_a_shared_folder_takes_an_object_once(tmp_path: Path) -> None:
     with pytest.raises(KreachError, match="files must be a folder that exists"):
         FileStore(ShippingSettings(stream="nats://x", files=(tmp_path / "none").as_uri()))

@@ -326,6 +326,100 @@ def test_a_slow_stream_is_not_waited_for_forever(
     assert not thread.is_alive()
 
 
+def test_a_read_that_brings_nothing_is_followed_by_one_that_does(
+    tmp_path: Path, settings: ShippingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of NATS returns no messages now and then, where it should time out."""
+    made = ShippedJournal(tmp_path / "b1", settings)
+    made.write(0, 5)
+    assert stored(made) is None
+    stream = open_stream(settings, "b1")
+    (first, *_) = stream.read(0, 5.0)
+    with monkeypatch.context() as patched:
+
+        async def nothing(*_: object, **__: object) -> list[object]:
+            return []
+
+        patched.setattr("nats.js.client.JetStreamContext.PullSubscription.fetch", nothing)
+        assert stream.read(0, 0.1) == []
+    assert stream.read(0, 5.0)[0] == first
+    stream.close()
+    made.close()
+
+
+def test_no_error_ends_a_mirror(
+    tmp_path: Path, settings: ShippingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ShippedJournal(tmp_path / "b1", settings)
+    lines: list[str] = []
+    failing, step = True, BidderMirror.step
+
+    def fails_at_first(mirror: BidderMirror, seconds: float, files_seconds: float) -> int:
+        if failing:
+            raise IndexError("list index out of range")
+        return step(mirror, seconds, files_seconds)
+
+    monkeypatch.setattr(BidderMirror, "step", fails_at_first)
+    mirrors = LogMirrors(tmp_path / "store", ["b1"], settings, Log("reporting", lines.append))
+    mirrors.start()
+    try:
+        until(lambda: mirrors.statuses()[0].failure == "IndexError", "it is said")
+        failing = False
+        made.write(0, 5)
+        link = tmp_path / "store" / "bidders" / "b1"
+        until(lambda: link.exists() and len(all_rows(link)) == 5, "rows arrive all the same")
+        until(lambda: mirrors.statuses()[0].failure is None, "and nothing fails")
+    finally:
+        mirrors.close()
+        made.close()
+
+
+def test_rows_come_through_the_stream_while_the_object_store_is_away(
+    tmp_path: Path, settings: ShippingSettings, objects: ObjectServer
+) -> None:
+    made = ShippedJournal(tmp_path / "b1", settings)
+    log, link = Log("reporting", lambda line: None), tmp_path / "store" / "bidders" / "b1"
+    mirrors = LogMirrors(tmp_path / "store", ["b1"], settings, log)
+    mirrors.start()
+    try:
+        made.write(0, 5)
+        until(lambda: link.exists() and len(all_rows(link)) == 5, "rows arrive")
+        objects.failing = True
+        until(lambda: "object store" in str(mirrors.statuses()[0].failure), "it is missed")
+        made.write(5, 5)
+        until(lambda: len(all_rows(link)) == 10, "rows arrive through the stream")
+        assert "object store" in str(mirrors.statuses()[0].failure)
+        objects.failing = False
+        until(lambda: mirrors.statuses()[0].failure is None, "it is back")
+        made.compact()
+        made.write(10, 5)
+        until(lambda: len(all_rows(link)) == 15, "files and rows")
+    finally:
+        objects.failing = False
+        mirrors.close()
+        made.close()
+
+
+def test_an_empty_stream_is_no_empty_log_until_the_object_store_was_read(
+    tmp_path: Path, settings: ShippingSettings, objects: ObjectServer
+) -> None:
+    """There may be files: a report without them, or a chapter closed without them, is wrong."""
+    mirror = open_mirror(tmp_path / "store", settings)
+    try:
+        objects.failing = True
+        mirror.step(0.05, 0.0)
+        unread = mirror.status(time.time())
+        assert (unread.ready, unread.complete_until) == (False, 0.0)
+        objects.failing = False
+        mirror.step(0.05, 0.0)
+        empty = mirror.status(time.time())
+        assert empty.ready
+        assert empty.complete_until > 0.0
+    finally:
+        objects.failing = False
+        mirror.close()
+
+
 def test_a_password_is_used_and_never_told(tmp_path: Path, settings: ShippingSettings) -> None:
     (tmp_path / "nats").mkdir()
     with NatsServer(tmp_path / "nats", options=("--user", "kreach", "--pass", "open-it")) as server:

@@ -85,6 +85,8 @@ class FileStore:
 
     @contextmanager
     def _available(self) -> Iterator[None]:
+        if self._folder is not None and not self._folder.is_dir():  # and must not be made anew
+            raise FilesUnavailable(f"the folder {self._folder} is not there: is it mounted?")
         try:
             yield
         except (self._errors.AlreadyExistsError, self._errors.NotFoundError, FileNotFoundError):
@@ -119,9 +121,14 @@ class FileStore:
     def list_names(self, folder: str, after: str = "") -> list[str]:
         """The names in a folder that sort after one, in order."""
         offset = after or None
-        with self._available():
-            pages = self._obstore.list(self._store, prefix=folder, offset=offset, chunk_size=1_000)
-            return sorted(str(each["path"]) for page in pages for each in page)
+        try:
+            with self._available():
+                pages = self._obstore.list(
+                    self._store, prefix=folder, offset=offset, chunk_size=1_000
+                )
+                return sorted(str(each["path"]) for page in pages for each in page)
+        except (self._errors.NotFoundError, FileNotFoundError):
+            raise FilesUnavailable(f"{folder} in the object store changed under a list") from None
 
     def check(self) -> None:
         """Raise what keeps this store from being read."""

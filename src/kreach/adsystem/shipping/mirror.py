@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from kreach.adsystem.shipping.file_store import FileStore
+from kreach.adsystem.shipping.file_store import FileStore, FilesUnavailable
 from kreach.adsystem.shipping.manifest import decode_entry, manifest_folder
 from kreach.adsystem.shipping.messages import Batch, decode_batch
 from kreach.adsystem.shipping.mirror_store import MirrorStore, RowsMissing
@@ -60,7 +60,9 @@ class BidderMirror:
         self._checked_at = 0.0  # when the end of the stream was reached
         self._rereads = 0
         self._empty = False  # neither stream nor manifest has anything of this bidder
+        self._has_manifest = False  # it was read, for this generation
         self.failure: str | None = None
+        self.files_failure: str | None = None
 
     # -- status -------------------------------------------------------------------------------
 
@@ -107,14 +109,24 @@ class BidderMirror:
         """A repair rewrote the log: fill a new folder, and leave the old one until it is done."""
         self._mirror.close()
         self._mirror = MirrorStore(self._folder_of(generation), generation)
+        self._has_manifest = False
         self.read_files()
 
     # -- steps --------------------------------------------------------------------------------
 
     def step(self, seconds: float, files_seconds: float) -> int:
-        """Read what is new, waiting for it at most so long; returns how many messages came."""
+        """Read what is new, waiting for it at most so long; returns how many messages came.
+
+        While the object store cannot be read, rows come through the stream all the same. Those that
+        are in files only are missed by their numbers, and then the step fails.
+        """
         if time.monotonic() - self._files_read >= files_seconds:
-            self.read_files()
+            try:
+                self.read_files()
+                self.files_failure = None
+            except FilesUnavailable as error:
+                self.files_failure = str(error)
+                self._files_read = time.monotonic()
         count = self._read_stream(seconds)
         self._link_when_complete()
         return count
@@ -124,7 +136,8 @@ class BidderMirror:
         messages = self._stream.read(mirror["position"], seconds)
         batches = [(each.position, decode_batch(each.data, self._bidder)) for each in messages]
         if not batches:
-            self._empty = not mirror.log and self._stream.newest() is None
+            nothing = not mirror.log and self._stream.newest() is None
+            self._empty = nothing and self._has_manifest  # there may be files that were not seen
             self._checked_at = time.time()
             self._newest_row = max(mirror["newest_row"], mirror.known_row)
             return 0
@@ -186,7 +199,7 @@ class BidderMirror:
             for file in entry.files:
                 mirror.add_file(file, self._files.get(file.object))
             mirror.add_round(entry)
-        self._files_read = time.monotonic()
+        self._files_read, self._has_manifest = time.monotonic(), True
         return len(names)
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
 """The mirrors of all remote bidders, each in a thread of reporting."""
 
-import sqlite3
 import threading
 import time
 from collections.abc import Sequence
@@ -58,17 +57,21 @@ class LogMirrors:
         while not self._ended.is_set():
             try:
                 mirror.step(_READ_SECONDS, self._settings.files_seconds)
-            except (KreachError, OSError, sqlite3.Error) as error:
-                reason = str(error) if isinstance(error, KreachError) else type(error).__name__
-                if reason != mirror.failure:
-                    self._log.warning("log not mirrored", bidder=name, reason=reason)
-                mirror.failure = reason
+            except Exception as error:  # whatever it is: a thread that ends would go unnoticed
+                known = isinstance(error, KreachError)
+                self._report(name, mirror, str(error) if known else type(error).__name__)
                 self._ended.wait(wait)
                 wait = min(2.0 * wait, _LONGEST_WAIT)
-                continue
-            if mirror.failure is not None:
-                self._log.info("log is mirrored again", bidder=name)
-            mirror.failure, wait = None, _FIRST_WAIT
+            else:
+                self._report(name, mirror, mirror.files_failure)
+                wait = _FIRST_WAIT
+
+    def _report(self, name: str, mirror: BidderMirror, failure: str | None) -> None:
+        if failure is not None and failure != mirror.failure:
+            self._log.warning("log not mirrored", bidder=name, reason=failure)
+        elif failure is None and mirror.failure is not None:
+            self._log.info("log is mirrored again", bidder=name)
+        mirror.failure = failure
 
     def statuses(self) -> list[MirrorStatus]:
         """How each of them stands."""

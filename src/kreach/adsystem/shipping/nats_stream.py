@@ -173,7 +173,8 @@ class NatsStream:
             await self._reader.consumer_info()
             return []
         found = [StreamMessage(each.metadata.sequence.stream, each.data) for each in messages]
-        self._read_to = found[-1].position
+        if found:  # now and then the client returns none instead of timing out
+            self._read_to = found[-1].position
         return found
 
 

@@ -38,13 +38,15 @@ class ReleaseSettings(Settings, frozen=True, kw_only=True):
 
     `catalogues` (the newest last) and `audiences` are addresses that `kreach catalogues push`
     printed. `options` describe the object store, as `files_options` of `[shipping]` do, which are
-    the default.
+    the default. Every `reload_seconds` a service looks whether its settings name other catalogues
+    or audiences; at 0 it does so on SIGHUP only.
     """
 
     catalogues: tuple[str, ...] = ()
     audiences: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     options: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     timeout_seconds: float = 10.0
+    reload_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for address in self.catalogues:
@@ -57,6 +59,9 @@ class ReleaseSettings(Settings, frozen=True, kw_only=True):
         if not 0.05 <= self.timeout_seconds <= 600.0:
             rule = "lie between 0.05 and 600"
             raise KreachError.rule("timeout_seconds", rule, self.timeout_seconds)
+        if self.reload_seconds and not 1.0 <= self.reload_seconds <= 86_400.0:
+            rule = "be 0 (on SIGHUP only) or lie between 1 and 86400"
+            raise KreachError.rule("reload_seconds", rule, self.reload_seconds)
 
 
 class _ReleasedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

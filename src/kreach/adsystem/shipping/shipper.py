@@ -1,6 +1,5 @@
 """Ships a bidder's closed log files to the object store, and its catalogues' group ids."""
 
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -68,7 +67,7 @@ class FileShipper:
             ended = self._ended.wait(wait)
             try:
                 self.ship()
-            except (KreachError, OSError, sqlite3.Error) as error:
+            except Exception as error:  # whatever it is: a thread that ends would go unnoticed
                 self._report(str(error) if isinstance(error, KreachError) else type(error).__name__)
                 wait = min(2.0 * wait, max(_LONGEST_WAIT, self._seconds))
             else:
