@@ -78,7 +78,7 @@ def test_unversioned_stores_of_the_ad_system_are_migrated(ads: Path) -> None:
     before = versions(run("migrate", ads, "--check", "--json"))
     assert before == {
         "noise.sqlite3": (1, 2, "older"),
-        "chapters.sqlite3": (1, 4, "older"),
+        "chapters.sqlite3": (1, 5, "older"),
         "keys.sqlite3": (1, 2, "older"),
         "live.sqlite3": (1, 3, "older"),
         "control.sqlite3": (1, 5, "older"),

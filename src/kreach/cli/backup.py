@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,14 +128,26 @@ def settle(
             help="Accept that noisy answers lost since the backup are drawn again.",
         ),
     ] = False,
+    resume_chapters: Annotated[
+        bool,
+        typer.Option(
+            "--resume-chapters",
+            help="Accept that a restored bidder's log lacks rows that advertisers were shown.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """After a restore: book what was spent since the backup, and let bidders start. Example:
 
     kreach settle --config kreach.toml --spend spend.csv
+
+    Where reporting was not restored with the bidder, its advertisers see nothing new before this,
+    with reporting's settings: kreach settle --config kreach.toml --resume-chapters
     """
     from kreach.adsystem.backup import restored
-    from kreach.adsystem.settings import BidderSettings
+    from kreach.adsystem.backup.chapter_resume import resume_chapters as resume
+    from kreach.adsystem.settings import BidderSettings, GuardSettings, RedisSettings
+    from kreach.adsystem.shipping.settings import ShippingSettings
     from kreach.boundary.times import iso_seconds
 
     side = side_of(config)
@@ -144,7 +157,7 @@ def settle(
         )
     if spend is not None and nothing_spent:
         raise KreachError("give --spend or --nothing-spent, not both")
-    if spend is None and not nothing_spent and not redraw_noise:
+    if spend is None and not nothing_spent and not redraw_noise and not resume_chapters:
         raise KreachError("say what was spent: --spend FILE, or --nothing-spent")
     store, now = side.roots["store"], time.time()
     facts: dict[str, Any] = {}
@@ -155,6 +168,12 @@ def settle(
         facts = {"spent_micros": done.spent_micros, "journals": list(done.journals)}
     if redraw_noise:
         facts["noise_reopened_until"] = iso_seconds(restored.redraw_noise(store, now))
+    if resume_chapters:
+        guard = side.file.load(GuardSettings, "guard")
+        bidders = side.file.load(ShippingSettings, "shipping").bidders
+        bidders = bidders or side.file.load(RedisSettings, "redis").bidders
+        found = resume(store, guard, bidders, now)
+        facts["chapters_resumed"] = [asdict(one) for one in found]
     _show(facts, as_json)
 
 

@@ -32,6 +32,7 @@ from tests.adsystem.report_services import open_reports
 
 def with_audiences(live: LiveStore, folder: Path, **targeted: Any) -> None:
     """Name audiences in the settings, in this order."""
+    folder.mkdir(exist_ok=True)
     for name, counts in targeted.items():
         write_groups(live.catalogues[-1], folder / f"{name}.parquet", np.array(counts))
     named = {name: folder / f"{name}.parquet" for name in targeted}
@@ -153,7 +154,7 @@ def test_an_audience_is_what_it_was_when_it_was_first_read(tmp_path: Path) -> No
     with pytest.raises(KreachError, match="name a file that exists"):
         cache.audience(catalogue, "arts")
     (tmp_path / "away").rename(tmp_path / "arts.parquet")
-    with pytest.raises(KreachError, match="when it was first read: restart"):
+    with pytest.raises(KreachError, match="when it was first read: reload or restart"):
         cache.audience(catalogue, "arts")
     with_audiences(live, tmp_path, sports=sports - (np.arange(GROUPS) == 3))
     cache.audience(catalogue, "everyone")
@@ -244,3 +245,45 @@ def test_advertisers_see_the_promise_and_operators_the_count(tmp_path: Path) -> 
     with open_reports(live.shared) as operators:
         seen = {one["audience"]: one["min"] for one in operators.catalogues()["visible"]}
         assert seen == {"everyone": int(catalogue.sizes.min()), "most": 3}
+
+
+def test_audiences_that_come_with_a_reload_are_judged_and_none_changes_its_people(
+    tmp_path: Path,
+) -> None:
+    old, new = make_catalogue("disjoint", "v1"), make_catalogue("disjoint", "v2")
+    live = LiveStore(tmp_path, old)
+    odd, late = np.arange(GROUPS) % 2, np.arange(GROUPS) > 4
+    with_audiences(live, tmp_path / "a", sports=old.sizes * odd)
+    after = LiveStore(tmp_path, old, new)
+    with_audiences(after, tmp_path / "b", sports=new.sizes * odd, arts=new.sizes * late)
+    other = LiveStore(tmp_path, old)
+    with_audiences(other, tmp_path / "c", arts=old.sizes * late, sports=old.sizes * late)
+    twin = LiveStore(tmp_path, old, new)
+    with_audiences(twin, tmp_path / "d", sports=new.sizes * odd, twin=new.sizes * odd)
+    floors = msgspec.structs.replace(FLOORS, min_audience=70)
+    with guarded(live, floors) as service:
+        context = service.service.store
+        service.create(new_campaign("spring", "sports"))
+        with pytest.raises(KreachError, match="audience must be one of everyone, sports"):
+            service.create(new_campaign("a", "arts"))
+
+        with pytest.raises(KreachError, match="audience must stay as it is while the service"):
+            context.take_up(other.shared)  # sports has other people on v1
+        assert service.catalogues()["audiences"] == ["everyone", "sports"]  # not arts alone
+
+        context.take_up(after.shared)  # the same name on the groups of a new catalogue
+        assert [one["version"] for one in service.catalogues()["catalogues"]] == ["v1", "v2"]
+        assert service.create(new_campaign("on-arts", "arts"))["audience"] == "arts"
+        with pytest.raises(KreachError, match="group must be in catalogue v1"):
+            reach_of(service, catalogue="v1")
+
+        context.take_up(twin.shared)  # arts is gone, twin is sports
+        assert service.catalogues()["audiences"] == ["everyone", "sports"]
+        with pytest.raises(Withheld, match="differ from every other"):
+            service.create(new_campaign("b", "twin"))
+        with pytest.raises(KreachError, match="audience must be one of everyone, sports"):
+            service.create(new_campaign("b", "arts"))
+
+        context.take_up(live.shared)  # and back
+        assert [one["version"] for one in service.catalogues()["catalogues"]] == ["v1"]
+        assert reach_of(service)["catalogue"] == "v1"

@@ -130,7 +130,7 @@ def test_audiences_are_judged_once_for_each_catalogue(tmp_path: Path) -> None:
 
     names = ["everyone", *shared.audiences]
     floors, archive = GuardSettings(min_audience=700), ChapterStore(shared.store)
-    audiences = AudienceRules(read, names, floors, b"a key of some length", archive)
+    audiences = AudienceRules(read, lambda: names, floors, b"a key of some length", archive)
     assert audiences.verdict(CATALOGUE, "few").reason == "audience too small"
     assert audiences.verdict(CATALOGUE, "half").reason is None
     assert audiences.verdict(CATALOGUE, "unheard of").reason == "audience not on this catalogue"

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from kreach.adsystem.backup.chapter_resume import ChapterResume, resume_chapters
 from kreach.adsystem.backup.restored import fence_adsystem, settle
 from kreach.adsystem.backup.stores import SCHEMAS, SIDE, store_files
 from kreach.adsystem.backup.take import copy_adsystem
@@ -20,6 +22,7 @@ from kreach.service.backup.manifest import Manifest
 from kreach.service.backup.reader import check_backup, restore_backup
 from kreach.service.backup.writer import BackupWriter
 from tests.adsystem.disclosure.chapters.sample_log import (
+    GROUPS,
     HOUR,
     START,
     SampleChapters,
@@ -134,27 +137,140 @@ def test_a_restored_bidder_publishes_its_row_numbers_anew(world: World, tmp_path
         assert [one[2] for one in reader.execute("SELECT * FROM adjustments")] == [2_500_000]
 
 
-def test_chapters_stay_as_shown_when_only_the_bidder_is_restored(tmp_path: Path) -> None:
+class RestoredBidder:
+    """A log whose bidder was restored without reporting: it lacks an hour that chapters hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bidder, self.reporting = folder / "bidder", folder / "reporting"
+        for store in (self.bidder, self.reporting):
+            CampaignStore(store).close()
+        log = SampleLog(self.bidder)
+        self.sample = SampleChapters(log, settings(), self.reporting)
+        fill(log, 0, 1)
+        back_up(self.bidder, folder / "backup")
+        fill(log, 2)
+        assert self.sample.look(after(3)).shown_count == 2
+        self.table = self.sample.look(after(3)).table.tolist()
+        self.shown = self.sample.counts().tolist()
+        log.close()
+        shutil.rmtree(self.bidder)
+        restore(self.bidder, folder / "backup", time.time() - 3_600.0)
+        settle(self.bidder, None, time.time(), 60.0)
+        self.log = self.sample.log = SampleLog(self.bidder, first_row=100)
+
+    def accept(self, hours: float) -> list[ChapterResume]:
+        """What an operator does on reporting's machine, where the log is a mirror."""
+        link = self.reporting / "bidders" / "b1"
+        link.parent.mkdir(exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(self.bidder)
+        return resume_chapters(self.reporting, settings(), ["b1"], after(hours) / 1e6)
+
+    def close(self) -> None:
+        self.sample.close()
+        self.log.close()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[RestoredBidder]:
+    made = RestoredBidder(tmp_path)
+    yield made
+    made.close()
+
+
+def test_chapters_stay_as_shown_when_only_the_bidder_is_restored(alone: RestoredBidder) -> None:
     """The log then lacks rows that advertisers were shown: nothing newer is, or it would differ."""
-    bidder = tmp_path / "bidder"
-    CampaignStore(bidder).close()
-    log = SampleLog(bidder)
-    sample = SampleChapters(log, settings(), tmp_path / "reporting")
-    fill(log, 0, 1)
-    back_up(bidder, tmp_path / "backup")
-    fill(log, 2)
-    assert sample.look(after(3)).shown_count == 2
-    table, shown = sample.look(after(3)).table.tolist(), sample.counts().tolist()
-    log.close()
-    shutil.rmtree(bidder)
-    restore(bidder, tmp_path / "backup", time.time() - 3_600.0)
-    settle(bidder, None, time.time(), 60.0)
-    log = sample.log = SampleLog(bidder, first_row=100)
-    fill(log, 3, 4, 5)
-    assert sample.look(after(6), START + 5 * HOUR).table.tolist() == table
-    assert sample.counts().tolist() == shown
+    sample = alone.sample
+    fill(alone.log, 3, 4, 5)
+    assert sample.look(after(6), START + 5 * HOUR).table.tolist() == alone.table
+    assert sample.counts().tolist() == alone.shown
     assert sample.writer.behind(Place(1, "v1"))
-    assert len(all_rows(bidder)) == 12 + 18  # those of the backup, and new ones, each once
+    assert sample.writer.behind_count == 1
+    assert len(all_rows(alone.bidder)) == 12 + 18  # those of the backup, and new ones, each once
+
+
+def test_chapters_go_on_after_an_operator_accepted_the_loss(alone: RestoredBidder) -> None:
+    sample, log = alone.sample, alone.log
+    fill(log, 3, rows=4)
+    (accepted,) = alone.accept(4)
+    assert accepted.since == "2026-11-01T03:00:00Z"
+    assert len(sample.look(after(4))) == 3  # four rows since are too few
+    assert sample.writer.behind_count == 0
+    fill(log, 4, 5, 6)
+    chapters = sample.look(after(7))
+    assert chapters.table[:3].tolist() == alone.table  # those that were closed, as they were
+    assert (chapters[3].start_micros, chapters[3].impressions) == (START + 3 * HOUR, 4 + 6)
+    assert chapters.shown_count == 5
+    assert sum(chapter.impressions for chapter in map(chapters.__getitem__, range(3, 6))) == 22
+    new = sample.counts(range(3, 6))
+    assert new.tolist() == log.counts().tolist()  # each new row once, none of the backup again
+    with pytest.raises(KreachError, match="nothing to resume"):
+        alone.accept(7)
+
+
+def test_a_late_row_counts_once_after_the_loss_and_never_from_before_it(
+    alone: RestoredBidder,
+) -> None:
+    sample, log = alone.sample, alone.log
+    fill(log, 3)
+    alone.accept(4)
+    assert len(sample.look(after(4))) == 4
+    log.write([START + 2 * HOUR + 5, START + 3 * HOUR + 5], [0, 1])  # one from before
+    fill(log, 4)
+    chapters = sample.look(after(5))
+    assert (len(chapters), chapters[4].impressions) == (5, 6 + 1)
+    over = START + 5 * HOUR
+    chapters = sample.look(START + 7 * HOUR, over)
+    assert chapters.shown_count == 5
+    since = log.counts() - np.bincount([0], minlength=GROUPS)
+    assert sample.counts(range(3, 5)).tolist() == since.tolist()
+
+
+def test_rows_that_come_back_after_the_loss_was_accepted_are_not_shown_twice(
+    alone: RestoredBidder,
+) -> None:
+    """The lost disk is found again: its hour is in a chapter already."""
+    sample, log = alone.sample, alone.log
+    fill(log, 3)
+    alone.accept(4)
+    assert len(sample.look(after(4))) == 4
+    fill(log, 2)
+    assert len(sample.look(after(5))) == 4
+    fill(log, 5)
+    chapters = sample.look(after(6))
+    assert [chapters[at].impressions for at in (3, 4)] == [6, 6]
+
+
+def test_a_second_loss_needs_a_second_word(alone: RestoredBidder) -> None:
+    sample, log = alone.sample, alone.log
+    fill(log, 3, 4)
+    alone.accept(4)
+    assert len(sample.look(after(5))) == 5
+    with closing(sqlite3.connect(alone.bidder / "live.sqlite3")) as file, file:
+        file.execute("DELETE FROM impressions WHERE ts >= ?", (START + 4 * HOUR,))
+    log.close()
+    log = alone.log = sample.log = SampleLog(alone.bidder, first_row=500)
+    fill(log, 5, 6)
+    assert len(sample.look(after(7))) == 5
+    assert sample.writer.behind_count == 1
+    alone.accept(7)
+    assert len(sample.look(after(7))) == 7
+    assert sample.counts(range(5, 7)).tolist() == log.counts().tolist()
+
+
+def test_a_loss_is_not_accepted_where_there_is_none(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with pytest.raises(KreachError, match="has no chapters"):
+        resume_chapters(store, settings(), [], time.time())
+    CampaignStore(store).close()
+    log = SampleLog(store)
+    sample = SampleChapters(log, settings(), store)
+    fill(log, 0, 1)
+    assert len(sample.look(after(2))) == 2
+    with pytest.raises(KreachError, match="nothing to resume"):
+        resume_chapters(store, settings(), [], after(2) / 1e6)
+    with pytest.raises(KreachError, match="the log of b1 has not arrived"):
+        resume_chapters(store, settings(), ["b1"], after(2) / 1e6)
     sample.close()
     log.close()
 

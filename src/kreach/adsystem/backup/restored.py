@@ -22,7 +22,8 @@ from math import ceil
 from pathlib import Path
 
 from kreach.adsystem.backup.take import ROOT
-from kreach.adsystem.campaigns.store import CampaignStore
+from kreach.adsystem.campaigns import store as campaigns
+from kreach.adsystem.campaigns.store import StoredCampaign
 from kreach.adsystem.disclosure.chapters import store as chapters
 from kreach.adsystem.disclosure.noise import ledger as noise
 from kreach.adsystem.ledger import journal
@@ -159,8 +160,7 @@ def _own_logs(store: Path) -> list[Path]:
 
 def _by_number(store: Path, spent: Mapping[str, int], restored: float) -> dict[int, int]:
     """The spend by campaign's number; every campaign that may have spent must be there."""
-    with closing(CampaignStore(store)) as kept:
-        stored = {one.campaign.id: one for one in kept.all()}
+    stored = _campaigns(store)
     for name in spent:
         if name not in stored:
             rule = "name campaigns of the store"
@@ -179,6 +179,16 @@ def _by_number(store: Path, spent: Mapping[str, int], restored: float) -> dict[i
             f"{shown} missing"
         )
     return {stored[name].number: micros for name, micros in spent.items()}
+
+
+def _campaigns(store: Path) -> dict[str, StoredCampaign]:
+    """The campaigns by id: reporting's, or on a machine without it the copies of its bidders."""
+    found: dict[str, StoredCampaign] = {}
+    for folder in (store, *_own_logs(store)):
+        if (folder / campaigns.FILE).exists():
+            with closing(campaigns.CampaignStore(folder)) as opened:
+                found = {one.campaign.id: one for one in opened.all()} | found
+    return found
 
 
 @contextmanager

@@ -28,21 +28,26 @@ class AudienceRules:
     def __init__(
         self,
         read: Callable[[Catalogue, str], Audience],
-        names: Sequence[str],
+        named: Callable[[], Sequence[str]],
         settings: GuardSettings,
         key: bytes,
         store: ChapterStore,
     ) -> None:
-        check_together(len(names), settings.audiences_together)
-        self._read, self._names, self._settings = read, names, settings
+        """`named` returns the audiences of the settings: another list once they were reloaded."""
+        check_together(len(named()), settings.audiences_together)
+        self._read, self._named, self._settings = read, named, settings
         self._margin = margins(key, settings.min_difference)
         self._store = store
         self._lock = Lock()
+        self._names: Sequence[str] = ()  # that the verdicts are on
         self._verdicts: dict[str, dict[str, Verdict]] = {}
 
     def verdict(self, catalogue: Catalogue, name: str) -> Verdict:
         """Whether advertisers may use an audience on a catalogue."""
         with self._lock:
+            names = self._named()
+            if names is not self._names:
+                self._names, self._verdicts = names, {}
             if catalogue.version not in self._verdicts:
                 self._verdicts[catalogue.version] = self._decide(catalogue)
             verdict = self._verdicts[catalogue.version].get(name)

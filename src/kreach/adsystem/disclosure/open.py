@@ -60,6 +60,10 @@ class OpenPolicy:
     def noise_budget(self) -> None:
         """There is no noise."""
 
+    def chapters_behind(self) -> int:
+        """There are no chapters."""
+        return 0
+
     def max_cap(self) -> int | None:
         """Any cap."""
         return None

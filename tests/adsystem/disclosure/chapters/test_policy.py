@@ -286,7 +286,7 @@ async def _goes_on(folder: Path) -> None:
             settled(live, 4)
             assert status_of(service)["impressions"] == 23
             service.change("spring", {"end": (START + timedelta(hours=9)).isoformat()})
-            await asyncio.sleep(1.2)  # the bidder looks for campaigns twice a second
+            await live.caught_up()
             await sell_hours(live, 5, 6, each=3)
             settled(live, 20)  # over again, and three impressions alone are not shown
             assert status_of(service)["impressions"] == 23

@@ -231,10 +231,11 @@ def test_a_log_that_lacks_rows_closes_nothing(tmp_path: Path) -> None:
     short.truth = []
     assert len(sample.look(after(9))) == 3
     assert sample.counts().tolist() == shown
-    fill(log, 7)
-    sample.log = log
-    assert len(sample.look(after(10))) == 4
+    sample.log = log  # the rows are back, and there are no others
+    assert len(sample.look(after(9) + HOUR)) == 3
     assert not sample.writer.behind(Place(1, "v1"))
+    fill(log, 10)
+    assert len(sample.look(after(13))) == 4
     sample.close()
     log.close()
     short.close()

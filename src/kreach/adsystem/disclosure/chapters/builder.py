@@ -48,6 +48,10 @@ class ChapterBuilder:
     `restored_micros`: the store was restored from a backup then, and rows from before may have been
     shown in chapters that are lost, with other rows that are lost too. So the next chapter meets
     the floors with rows from after the restore alone: what tells it from a lost one is never few.
+
+    `resumed`: the log lost rows of the first so many chapters, and an operator accepted that. What
+    is in them cannot be told from what is not. So no row from before their end is counted again,
+    and none that was late for them: rows that come back would be in two chapters.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class ChapterBuilder:
         *,
         final: bool,
         restored_micros: int | None = None,
+        resumed: int = 0,
     ) -> None:
         self.watched, self.chapters, self.final = watched, chapters, final
+        self._resumed = resumed
         self.begin_micros = chapters[-1].end_micros if len(chapters) else watched.start_micros
         self.until_micros = max(until_micros, self.begin_micros)
         self.late = False  # rows from before `begin` are in no chapter yet
@@ -81,9 +87,23 @@ class ChapterBuilder:
         """The same by the numbers of the log."""
         return self.watched.log_place
 
+    @property
+    def rows_in_chapters(self) -> int:
+        """Rows that the log must have; of a place that was resumed, those since."""
+        return int(self.chapters.table[self._resumed :, 3].sum())
+
+    @property
+    def _resumed_micros(self) -> int | None:
+        return self.chapters[self._resumed - 1].end_micros if self._resumed else None
+
+    def rows_since_resumed(self) -> Stretch | None:
+        """The rows that count for a place that was resumed; None for any other: all of the log."""
+        since = self._resumed_micros
+        return None if since is None else Stretch(self.log_place, since, since, since, None)
+
     def stretch(self) -> Stretch:
         """The rows to read from the log."""
-        since = None if self.late else self.begin_micros
+        since = self._resumed_micros if self.late else self.begin_micros
         groups = self.watched.groups
         timed = self.watched.timed
         return Stretch(self.log_place, since, self.begin_micros, self.until_micros, groups, timed)
@@ -96,7 +116,8 @@ class ChapterBuilder:
         With late rows, the first cell also holds the rows of all existing chapters.
         """
         if self.late and not self._touched:
-            left = content.without(_all(store, self.place, self.chapters))
+            existing = range(self._resumed, len(self.chapters))
+            left = content.without(_all(store, self.place, existing))
             if left is None:
                 self.rows_missing = True
             else:
@@ -147,11 +168,11 @@ class ChapterBuilder:
         return not self.lost_race
 
 
-def _all(store: ChapterStore, place: Place, chapters: ChapterList) -> ChapterCounts:
-    """The counts of all chapters together."""
+def _all(store: ChapterStore, place: Place, chosen: range) -> ChapterCounts:
+    """The counts of chapters together."""
     counts = np.zeros(0, dtype=np.int64)
     rows = spend = 0
-    contents = list(store.contents(place, range(len(chapters))))
+    contents = list(store.contents(place, chosen))
     for content in contents:
         last = int(content.groups.max(initial=-1))
         if last >= len(counts):

@@ -69,7 +69,9 @@ class ChapterPolicy:
         floors = Floors(settings.min_impressions, settings.min_people)
         self.sets = SetReleases(self._chapters, floors)
         read, key = store.catalogues.audience, guard_key(store.settings.store)
-        self._rules = AudienceRules(read, store.audience_names, settings, key, self._chapters)
+        self._rules = AudienceRules(
+            read, lambda: store.audience_names, settings, key, self._chapters
+        )
         self.versions: tuple[str, ...] = ()  # of catalogues that the log has rows of
         self.unique: dict[Place, tuple[tuple[int, datetime | None], float]] = {}
 
@@ -79,6 +81,10 @@ class ChapterPolicy:
 
     def noise_budget(self) -> None:
         """There is no noise."""
+
+    def chapters_behind(self) -> int:
+        """As of the last look at each campaign."""
+        return self.writer.behind_count
 
     def max_cap(self) -> int | None:
         """Any cap."""
@@ -183,7 +189,10 @@ class ChapterView(CountingView):
         visible, notes = self._visible(stored), []
         places = [Place(stored.number, version) for version in self._policy.versions]
         if any(self._writer.behind(place) for place in places):
-            why = "the log lacks rows that were shown: newer ones are shown when it has them again"
+            why = (
+                "the log lacks rows that were shown: newer ones are shown when it has them again, "
+                "or an operator has accepted the loss"
+            )
             notes.append(Suppressed(what="newer numbers", reason=LOG_BEHIND, why=why))
         newest = self.store.catalogues.newest
         refused = self._policy.audience_refusal(stored.campaign.audience, newest)

@@ -52,6 +52,10 @@ CREATE TABLE IF NOT EXISTS sets (
     PRIMARY KEY (catalogue, campaigns)
 );
 CREATE TABLE IF NOT EXISTS restores (at INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS resumptions (
+    campaign INTEGER NOT NULL, catalogue TEXT NOT NULL, chapters INTEGER NOT NULL,
+    at INTEGER NOT NULL, PRIMARY KEY (campaign, catalogue, chapters)
+);
 """
 
 
@@ -72,7 +76,11 @@ def _add_restores(connection: sqlite3.Connection) -> None:
     """From version 3: the table of restores, which is there by now."""
 
 
-SCHEMA = Schema(4, _TABLES, {1: _add_times, 2: _add_sets, 3: _add_restores})
+def _add_resumptions(connection: sqlite3.Connection) -> None:
+    """From version 4: the table of resumptions, which is there by now."""
+
+
+SCHEMA = Schema(5, _TABLES, {1: _add_times, 2: _add_sets, 3: _add_restores, 4: _add_resumptions})
 _AT_ONCE = 16  # chapters that are read together
 _FIELDS = "start, end, impressions, rows, spend, final"
 _HERE = "campaign = ? AND catalogue = ?"
@@ -171,6 +179,29 @@ class ChapterStore:
                     (*place, number, *chapter, _packed(content), packed_times(content)),
                 )
         return True
+
+    def places(self) -> list[Place]:
+        """The places that have chapters."""
+        rows = self._read("SELECT DISTINCT campaign, catalogue FROM chapters", ())
+        return [Place(campaign, catalogue) for campaign, catalogue in rows]
+
+    def resumptions(self) -> dict[Place, int]:
+        """Places whose log lost rows, and how many chapters had been closed when that was accepted.
+
+        Rows from before the end of these chapters are in no later one, whatever becomes of the log.
+        """
+        sql = "SELECT campaign, catalogue, max(chapters) FROM resumptions GROUP BY 1, 2"
+        return {Place(one, version): count for one, version, count in self._read(sql, ())}
+
+    def resume(self, place: Place, now_us: int) -> int:
+        """Accept that the log lacks rows of a place's chapters; how many chapters there are."""
+        with self._changing() as connection:
+            sql = f"SELECT count(*) FROM chapters WHERE {_HERE}"
+            count = int(connection.execute(sql, place).fetchone()[0])
+            connection.execute(
+                "INSERT OR IGNORE INTO resumptions VALUES (?, ?, ?, ?)", (*place, count, now_us)
+            )
+        return count
 
     def flight(self, campaign: int) -> Flight | None:
         """The recorded end of a campaign."""

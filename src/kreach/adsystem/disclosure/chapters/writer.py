@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from threading import RLock
 
 import numpy as np
@@ -42,7 +43,8 @@ class ChapterWriter:
         self._lock = RLock()
         self._chapters: OrderedDict[Place, ChapterList] = OrderedDict()
         self._checked: dict[Place, int] = {}
-        self._behind: dict[Place, int] = {}  # at this horizon
+        self._behind: dict[Place, tuple[int, int | None]] = {}  # at this horizon, resumed so far
+        self._resumed: dict[Place, int] = {}
         self._flights: dict[int, Flight] = {}
         self._times = LruCache[Place, ChapterTimes](_MAX_TIMES, lambda one: len(one.at_us))
         self._counts = LruCache[Place, tuple[int, IntArray]](_MAX_COUNTS, lambda one: len(one[1]))
@@ -101,6 +103,11 @@ class ChapterWriter:
         """Whether the log lacks rows that chapters hold; then no chapter can be closed."""
         return place in self._behind
 
+    @property
+    def behind_count(self) -> int:
+        """Places whose log lacks rows that chapters hold, as of the last look at each."""
+        return len(self._behind)
+
     def last_bid(
         self, campaign: int, end_micros: int, *, ended: bool, now_micros: int
     ) -> int | None:
@@ -133,48 +140,75 @@ class ChapterWriter:
         `rows` is the number of rows of each in the log. A few queries serve all places together;
         places without a newly finished cell of the grid are skipped.
         """
-        horizon = (now_micros - self._settle) // self._grid * self._grid
+        horizon = self._horizon(now_micros)
         with self._lock:
+            self._resumed = self._store.resumptions()
             places = [one for one in watched if self._may_grow(one, rows.get(one.log_place, 0))]
             for _ in range(_TRIES):
                 stale = [builder for one in places if (builder := self._stale(one, horizon))]
                 if not stale or self._extend(now, rows, stale, horizon):
                     return
 
+    def find_behind(
+        self,
+        now: Snapshot,
+        rows: Mapping[Place, int],
+        watched: Iterable[WatchedPlace],
+        now_micros: int,
+    ) -> list[Place]:
+        """The places whose log lacks rows that chapters hold. Closes nothing: nobody is watched."""
+        horizon = self._horizon(now_micros)
+        with self._lock:
+            self._resumed = self._store.resumptions()
+            builders = [self._builder(replace(one, people=None), horizon) for one in watched]
+            self._extend(now, rows, builders, horizon)
+            return [one.place for one in builders if self.behind(one.place)]
+
+    def _horizon(self, now_micros: int) -> int:
+        return (now_micros - self._settle) // self._grid * self._grid
+
     def _may_grow(self, one: WatchedPlace, rows: int) -> bool:
         """Whether a place could have a new chapter, one to release, or fewer rows than before."""
+        if one.place in self._resumed or one.place in self._behind:
+            return True  # which rows count, and whether all are back, is for a query to say
         chapters = self.chapters(one.place)
         if rows < chapters.rows or (one.over_micros is not None and chapters.newest_withheld):
             return True
         return one.people is not None and rows - chapters.rows >= self._floors.min_impressions
 
     def _stale(self, one: WatchedPlace, horizon: int) -> ChapterBuilder | None:
-        chapters = self.chapters(one.place)
+        builder = self._builder(one, horizon)
+        checked = max(builder.begin_micros, self._checked.get(one.place, builder.begin_micros))
+        if self._behind.get(one.place) == (horizon, self._resumed.get(one.place)):
+            return None
+        ending = builder.final and builder.chapters.newest_withheld
+        return builder if ending or builder.until_micros > checked else None
+
+    def _builder(self, one: WatchedPlace, horizon: int) -> ChapterBuilder:
         final = _NEVER
         if one.over_micros is not None:
             final = -(-(one.over_micros + self._closing) // self._grid) * self._grid
         restored = self._store.restored_micros
-        builder = ChapterBuilder(
+        return ChapterBuilder(
             one,
-            chapters,
+            self.chapters(one.place),
             min(horizon, final),
             final=final <= horizon,
             restored_micros=None if restored is None else -(-restored // self._grid) * self._grid,
+            resumed=self._resumed.get(one.place, 0),
         )
-        checked = max(builder.begin_micros, self._checked.get(one.place, builder.begin_micros))
-        if self._behind.get(one.place) == horizon:
-            return None
-        ending = builder.final and chapters.newest_withheld
-        return builder if ending or builder.until_micros > checked else None
 
     def _extend(
         self, now: Snapshot, rows: Mapping[Place, int], stale: list[ChapterBuilder], horizon: int
     ) -> bool:
         """Close what can be closed; False if another process wrote first in a place."""
         sizes = sizes_of(now, [one.stretch() for one in stale], self._grid)
+        resumed = [since for one in stale if (since := one.rows_since_resumed()) is not None]
+        counted = sizes_of(now, resumed, self._grid)
+        rows = {**rows, **{place: sum(cells.values()) for place, cells in counted.items()}}
         for one in stale:
             mine = sizes[one.log_place]
-            surplus = rows.get(one.log_place, 0) - one.chapters.rows - sum(mine.values())
+            surplus = rows.get(one.log_place, 0) - one.rows_in_chapters - sum(mine.values())
             one.rows_missing, one.late = surplus < 0, surplus > 0
             if one.late:
                 first = (one.begin_micros // self._grid + 1) * self._grid
@@ -193,7 +227,7 @@ class ChapterWriter:
         alone = True
         for one in growing:
             if one.rows_missing:
-                self._behind[one.place] = horizon
+                self._behind[one.place] = (horizon, self._resumed.get(one.place))
                 continue
             if one.lost_race or not one.write(self._store, last=last):
                 alone = False

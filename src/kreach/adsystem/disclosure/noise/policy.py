@@ -62,6 +62,10 @@ class NoisePolicy:
         if self._guard is not None:
             self._guard.close()
 
+    def chapters_behind(self) -> int:
+        """There are no chapters."""
+        return 0
+
     def max_cap(self) -> int | None:
         """People are counted up to one impression more."""
         return self.budget.settings.max_frequency - 1
