@@ -20,6 +20,7 @@ NAMES = (
     "apply",
     "decision",
     "plans",
+    "plan_answers",
     "log",
     "log_scale",
     "bidder",
@@ -28,6 +29,7 @@ NAMES = (
     "notices",
     "restart",
     "reporting",
+    "console",
     "attacks",
     "fleet",
 )

@@ -159,6 +159,15 @@ def test_too_little_history_is_refused(world: World, reason: str) -> None:
         fit_visit_model(world.history())
 
 
+def test_what_is_enough_is_said_of_what_is_fitted() -> None:
+    """A fit leaves out what only a few people did: history must be enough without that."""
+    whole = visit_world(people=600, days=12.0, sessions_per_day=0.12, requests=1.2).history()
+    parts = [whole.where(whole.person < people) for people in range(100, 600, 2)]
+    refused = [part for part in parts if too_little_history(part) is not None]
+    assert refused[-1].returning_people > 200
+    fit_visit_model(next(part for part in parts if too_little_history(part) is None))
+
+
 def test_no_number_is_about_a_group() -> None:
     """Twice as many groups, as many numbers."""
     counts = []

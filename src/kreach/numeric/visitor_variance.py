@@ -19,11 +19,17 @@ the last because it is not known of which kind the targeted members are.
 
 import numpy as np
 
-from kreach.numeric.exposure import exposure_laws
+from kreach.numeric.exposure import ExposureLaw, exposure_laws
 from kreach.numeric.types import FloatArray
 from kreach.numeric.visitors import VisitorKinds, sums_of_batches
 
-__all__ = ["given_taken", "pair_counts", "session_variance", "shortfall_moments"]
+__all__ = [
+    "given_taken",
+    "pair_counts",
+    "session_variance",
+    "shortfall_moments",
+    "variance_of_shortfall",
+]
 
 
 def session_variance(
@@ -40,6 +46,18 @@ def session_variance(
     With `at_least` the variance of #{i: X_i ≥ cap}.
     """
     first, second = shortfall_moments(batch, cap, at_least=at_least)
+    return variance_of_shortfall(draws, targeted, kinds, first, second)
+
+
+def variance_of_shortfall(
+    draws: FloatArray,
+    targeted: FloatArray,
+    kinds: VisitorKinds,
+    first: FloatArray,
+    second: FloatArray,
+) -> FloatArray:
+    """`session_variance` from the moments of the shortfall: of all rows, or a row of them each."""
+    cap = first.shape[-1]
     h = kinds.regulars
     shares = kinds.share, kinds.other_share
     size = 1.0 / (h * kinds.share + (1.0 - h) * kinds.other_share)
@@ -52,18 +70,23 @@ def session_variance(
         ]
     found = exposure_laws(cases, top)
     laws, rests = found[:2], iter(found[2:])
-    means = tuple(law.pmf @ first for law in laws)
+    means = tuple(_mean(law, first) for law in laws)
     others = np.maximum(size - 1.0, 1e-9)  # a group of one has no pairs
     total = targeted * (size - targeted) / others * h * (1.0 - h) * (means[0] - means[1]) ** 2
     for people, law, mean in zip((h, 1.0 - h), laws, means, strict=True):
-        total += targeted * people * np.maximum(law.pmf @ second - mean**2, 0.0)
+        total += targeted * people * np.maximum(_mean(law, second) - mean**2, 0.0)
     both_targeted = targeted * (targeted - 1.0) / (size * others)
     for (i, j), count in pairs.items():
         both = np.zeros(len(draws))
         for s in range(cap):
-            both += laws[i].pmf[:, s] * first[s] * (next(rests).pmf @ first)
+            both += laws[i].pmf[:, s] * first[..., s] * _mean(next(rests), first)
         total += both_targeted * count * (both - means[i] * means[j])
     return np.maximum(total, 0.0)
+
+
+def _mean(law: ExposureLaw, values: FloatArray) -> FloatArray:
+    """Σ_s P(s) of the values at s = 0, 1, ..., which may differ by row."""
+    return law.pmf @ values if values.ndim == 1 else np.einsum("rs,rs->r", law.pmf, values)
 
 
 def pair_counts(size: FloatArray, regulars: float) -> dict[tuple[int, int], FloatArray]:

@@ -14,7 +14,7 @@ The number of sessions S of a regular among d draws is beta-binomial(d, Î±, A âˆ
 that of the others likewise. A session brings B impressions, so X = B_1 + ... + B_S.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,22 +119,45 @@ def batch_law(session_pmf: FloatArray, mean: float, top: int) -> FloatArray:
     impressions per draw exceed the requests of a session, sessions are that many times as long.
     """
     z = np.arange(1, len(session_pmf) + 1, dtype=np.float64)
+    requests = float(session_pmf @ z)
+    if mean >= requests:
+        return _stretched(session_pmf, mean / requests, top)
 
     def mean_at(q: float) -> float:
-        return float(q * (session_pmf @ z) / (session_pmf @ -np.expm1(z * np.log1p(-q))))
+        return float(q * requests / (session_pmf @ -np.expm1(z * np.log1p(-q))))
 
-    if mean >= float(session_pmf @ z):
-        return _stretched(session_pmf, mean / float(session_pmf @ z), top)
     if mean <= mean_at(1e-9):
         return np.eye(1, top)[0] if top else np.zeros(0)
-    low, high = 1e-9, 1.0 - 1e-12  # E[B] rises with q
-    for _ in range(60):
-        q = 0.5 * (low + high)
-        low, high = (q, high) if mean_at(q) < mean else (low, q)
+    q = _rising_root(lambda q: mean_at(q) - mean, 1e-9, 1.0 - 1e-12)
     law = exposure_law(z, np.full(len(z), 1.0 / q), np.full(len(z), np.inf), top)
     some = session_pmf @ law.pmf
     result = some[1:] / (session_pmf @ -np.expm1(z * np.log1p(-q)))
     return np.asarray(result)
+
+
+def _rising_root(value: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function crosses 0, to the last digits; `value(low)` must be negative.
+
+    Secants between the last points on both sides. A side that stays counts half as much (the
+    Illinois rule), so that both close in.
+    """
+    below, above = value(low), value(high)
+    if above <= 0.0:  # by rounding: the crossing is at the very end
+        return high
+    at, stayed = high, 0.0
+    for _ in range(60):
+        at = low - below * (high - low) / (above - below)
+        if not low < at < high:  # there are no digits left
+            break
+        found = value(at)
+        if found < 0.0:
+            low, below = at, found
+            above *= 0.5 if stayed < 0.0 else 1.0
+        else:
+            high, above = at, found
+            below *= 0.5 if stayed > 0.0 else 1.0
+        stayed = found
+    return at
 
 
 def _stretched(pmf: FloatArray, factor: float, top: int) -> FloatArray:

@@ -12,6 +12,7 @@ Everything is measured twice: at the traffic of history, and at that of the wind
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -25,6 +26,7 @@ from kreach.numeric.draws import HOUR_US
 from kreach.numeric.types import FloatArray
 from kreach.publisher.buying import PATTERNS, window_start, won_rows
 from kreach.publisher.contribution import bound_contributions
+from kreach.publisher.draw_laws import DrawLaws
 from kreach.publisher.visit_fit import fit_visit_model, too_little_history
 from kreach.publisher.visit_history import VisitHistory
 from kreach.publisher.visitor_fit import CAPS, audience_of, true_reach
@@ -45,6 +47,22 @@ _UNKNOWN_TRAFFIC = 1.15  # a flight's over that of the model: so much it differs
 
 _Case = tuple[float, ...]  # errors at the caps, their sampling variances, effects of traffic
 _Cases = dict[float, dict[str, list[_Case]]]  # by hours of the window and by pattern
+
+
+@dataclass(frozen=True, eq=False)
+class _ReplayWindow:
+    """What a campaign won in a window, whom it reached, and the model at the window's traffic."""
+
+    won: VisitHistory
+    truth: list[float]  # by cap
+    hours: float
+    counted: VisitModel
+
+    def law(self, model: VisitModel, traffic: float = 1.0) -> DrawLaw:
+        """What a model says of it."""
+        won, audience = self.won, audience_of(self.won)
+        window = draws_in_order(audience, won.group, won.at_us, model, traffic, hours=self.hours)
+        return DrawLaw(window, model, traffic)
 
 
 @dataclass
@@ -109,55 +127,51 @@ def _try_windows(
         for share in SHARES:
             if share == 1.0 and pattern in {"burst", "first of each group"}:
                 continue  # is everything, as at random
+            replayed: list[_ReplayWindow] = []
             for hours, windows in lengths:
                 won = history.where(won_rows(history, pattern, share, generator))
                 for _ in range(windows):
                     start = window_start(won, hours, first, last, generator)
                     end = start + hours * HOUR_US + 1
                     inside = won.between(start, end)
-                    case = _case(inside, model, hours)
-                    if case is None:
+                    truth = true_reach(inside.person) if len(inside) >= _MIN_REACH else [0.0]
+                    if truth[0] < _MIN_REACH:
                         continue
                     low, high = np.searchsorted(times, (start, end))
                     requests = CountedRequests.between(high - low, history.people, start, end)
-                    busy = _case(inside, requests.applied_to(model), hours, known_traffic=True)
-                    for kind, one in ((cases, case), (counted, busy)):
-                        by_pattern = kind.setdefault(_bucket(hours), defaultdict(list))
-                        if one is not None:
-                            by_pattern[pattern].append(one)
+                    replayed.append(_ReplayWindow(inside, truth, hours, requests.applied_to(model)))
+            for kind, measured in (
+                (cases, _measure(replayed, [model] * len(replayed), unknown_traffic=True)),
+                (counted, _measure(replayed, [one.counted for one in replayed])),
+            ):
+                for one, case in zip(replayed, measured, strict=True):
+                    by_pattern = kind.setdefault(_bucket(one.hours), defaultdict(list))
+                    by_pattern[pattern].append(case)
 
 
 def _bucket(hours: float) -> float:
     return next((limit for limit in WINDOW_HOURS if hours <= limit), np.inf)
 
 
-def _case(
-    won: VisitHistory, model: VisitModel, hours: float, *, known_traffic: bool = False
-) -> _Case | None:
-    """Errors at the caps, their sampling variances, and what unknown traffic changes.
-
-    None if too few people were reached.
-    """
-    if len(won) < _MIN_REACH:
-        return None
-    truth = true_reach(won.person)
-    if truth[0] < _MIN_REACH:
-        return None
-    window = draws_in_order(audience_of(won), won.group, won.at_us, model, hours=hours)
-    law = DrawLaw(window, model)
-    reach = [law.reach(cap) for cap in CAPS]
-    effects = [0.0 for _ in CAPS]
-    if not known_traffic:
-        more = _UNKNOWN_TRAFFIC
-        busier = DrawLaw(
-            draws_in_order(audience_of(won), won.group, won.at_us, model, more, hours=hours),
-            model,
-            more,
-        )
-        effects = [busier.reach(cap) / own - 1.0 for cap, own in zip(CAPS, reach, strict=True)]
-    errors = [own / true - 1.0 for own, true in zip(reach, truth, strict=True)]
-    variances = [law.variance(cap) / true**2 for cap, true in zip(CAPS, truth, strict=True)]
-    return (*errors, *variances, *effects)
+def _measure(
+    replayed: Sequence[_ReplayWindow],
+    models: Sequence[VisitModel],
+    *,
+    unknown_traffic: bool = False,
+) -> list[_Case]:
+    """Errors at the caps, their sampling variances, and what unknown traffic changes."""
+    if not replayed:
+        return []
+    laws = DrawLaws([one.law(model) for one, model in zip(replayed, models, strict=True)], CAPS)
+    reach, truth = laws.reach(), np.array([one.truth for one in replayed])
+    effects = np.zeros_like(reach)
+    if unknown_traffic:
+        busier = [
+            one.law(model, _UNKNOWN_TRAFFIC) for one, model in zip(replayed, models, strict=True)
+        ]
+        effects = DrawLaws(busier, CAPS).reach() / reach - 1.0
+    table = np.concatenate([reach / truth - 1.0, laws.variance() / truth**2, effects], axis=1)
+    return [tuple(row) for row in table.tolist()]
 
 
 def summary(cases: _Cases, replayed_hours: float) -> tuple[ModelError, ...]:

@@ -49,12 +49,13 @@ class FitQuality:
 
 
 def too_little_history(history: VisitHistory, min_days: float = MIN_DAYS) -> str | None:
-    """Why no model can be fitted, or None."""
+    """Why no model can be fitted, or None; a fit takes no more than so much from one person."""
     if history.sizes.max(initial=0) < 2:
         return "groups of one person need no visit model"
-    if history.days < min_days:
-        return f"history spans {history.days:.1f} days; a visit model needs {min_days:g}"
-    people = history.returning_people
+    bounded = bound_contributions(history) if len(history) else history
+    people = bounded.returning_people
+    if people and bounded.days < min_days:
+        return f"history spans {bounded.days:.1f} days; a visit model needs {min_days:g}"
     if people < MIN_RETURNING_PEOPLE:
         return (
             f"{people} people made two requests or more; a visit model needs {MIN_RETURNING_PEOPLE}"
@@ -66,10 +67,10 @@ def fit_visit_model(
     history: VisitHistory, *, seed: int = 0, lags: int | None = None, min_days: float = MIN_DAYS
 ) -> tuple[VisitModel, FitQuality]:
     """The visit model of the site, without errors; refuses too little history."""
-    history = bound_contributions(history)
     reason = too_little_history(history, min_days)
     if reason is not None:
         raise KreachError.rule("history", "be enough for a visit model", reason)
+    history = bound_contributions(history)
     sample, copies, counted, replays = np.random.default_rng(seed).spawn(4)
     people, days = history.people, history.days
     recent_us, factor, rate = _recent_traffic(history)

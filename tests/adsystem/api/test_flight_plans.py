@@ -13,7 +13,7 @@ import pytest
 import kreach as kr
 from kreach.adsystem.bidding.outlook import OutlookMaker
 from kreach.adsystem.campaigns.campaign import Campaign
-from kreach.adsystem.reports.group_visits import visits_by_group
+from kreach.boundary.audience import DisjointAudience
 from tests.adsystem.api.live_stores import LiveStore, make_campaign, make_catalogue, reporting
 from tests.adsystem.visit_models import sample_model
 
@@ -58,6 +58,25 @@ def test_plans_with_given_inventory_are_the_librarys(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_coarse_plan_waits_for_no_fine_one(tmp_path: Path) -> None:
+    """Who changes a plan while it is refined gets the first answer of the new one at once."""
+    live = LiveStore(tmp_path, make_catalogue("dispersed"))
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            fine = [
+                asyncio.create_task(_plan(client, cap=2, budgets=[budget], **GIVEN))
+                for budget in (0.1, 0.2, 0.3, 0.4)
+            ]
+            await asyncio.sleep(0)  # they are asked first
+            coarse = await _plan(client, cap=2, budgets=[0.25], precision="coarse", **GIVEN)
+            assert coarse["precision"] == "coarse"
+            assert not all(one.done() for one in fine)
+            await asyncio.gather(*fine)
+
+    asyncio.run(run())
+
+
 def test_inventory_and_prices_are_what_bidders_saw(tmp_path: Path) -> None:
     catalogue = make_catalogue("dispersed")
     live = LiveStore(tmp_path, catalogue)
@@ -88,7 +107,7 @@ def test_inventory_and_prices_are_what_bidders_saw(tmp_path: Path) -> None:
             with_ids = await _plan(client, with_ids=True, **asked)
             cost = with_ids["anonymity"]
             assert cost["people_with_ids"] > cost["people"] > 0.0
-            assert cost["people"] == pytest.approx(document["plans"][0]["people"], rel=0.15)
+            assert cost["people"] == document["plans"][0]["people"]
             # a campaign that says no more than a flight has the same plan
             live.add(_own_flight("like-it", budget=0.05))
             url = "/v1/campaigns/like-it/plan?cap=1&precision=coarse"
@@ -131,10 +150,37 @@ def test_a_campaign_and_a_flight_have_one_plan(tmp_path: Path, modelled: bool) -
             sized = await _plan(client, group_size=20, **asked)
             ask = f"{url}&group_size=20"
             assert _same((await client.get(ask)).json(), sized, "spring")
+            alone = await _plan(client, group_size=1, **asked)
+            people = [plan["plans"][0]["people"] for plan in (flight, alone)]
             cost = (await _plan(client, with_ids=True, **asked))["anonymity"]
-            limits["traffic"] = visits_by_group(audience, model)
-            same_bidder = OutlookMaker(audience, market, 400, 2, **limits).for_budget(0.2)
-            assert cost["people"] == same_bidder.people < cost["people_with_ids"]
+            assert [cost["people"], cost["people_with_ids"]] == people
+            assert people[0] < people[1]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_python_and_http_have_one_plan(tmp_path: Path, modelled: bool) -> None:
+    """For the groups of a catalogue, and for groups of one person."""
+    model = sample_model(group_size=5.0) if modelled else None
+    live = LiveStore(tmp_path, replace(make_catalogue("dispersed"), model=model))
+    audience = live.catalogues[0].audience()
+    assert isinstance(audience, DisjointAudience)
+    everybody = int(audience.group_sizes.sum())
+    alone = kr.Audience.disjoint([1] * everybody, dispersion=float(audience.kinds.dispersion[0]))
+    market = kr.LogNormalMarket(0.5 - log(1_000), 0.8)
+
+    async def run() -> None:
+        async with reporting(live) as client:
+            for groups, size in ((audience, None), (alone, 1)):
+                asked = {"cap": 2, "budgets": [0.2, 0.4], "group_size": size} | GIVEN
+                document = await _plan(client, **asked)
+                own = kr.plan(groups, market, 400, cap=2, budgets=[0.2, 0.4], model=model)
+                assert document["groups"] == groups.group_count
+                for shown, outlook in zip(document["plans"], own.outlooks, strict=True):
+                    assert shown["people"] == outlook.people
+                    assert tuple(shown["people_band"]) == outlook.people_band
+                    assert (shown["reach"], shown["spend"]) == (outlook.reach, outlook.spend)
 
     asyncio.run(run())
 

@@ -135,13 +135,23 @@ def evenly(n: int) -> Iterator[float]:
     return (DAY * at / n for at in range(n))
 
 
+MOMENTS = (last_minute, at_once, evenly)
+MARKETS = ("doubles", "free", "at the bid", "at the limit")
+
+
 @every_bidder
-@pytest.mark.parametrize("auction", AUCTIONS)
-@pytest.mark.parametrize("moments", [last_minute, at_once, evenly])
-@pytest.mark.parametrize("market", ["doubles", "free", "at the bid", "at the limit"])
+@pytest.mark.parametrize(
+    ("auction", "moments", "market"),
+    [
+        pytest.param(AUCTIONS[(row + column) % 2], when, market, id=f"{when.__name__}-{market}")
+        for row, when in enumerate(MOMENTS)
+        for column, market in enumerate(MARKETS)
+    ],
+)
 def test_hostile_days(
     make: Make, auction: str, moments: Callable[[int], Iterator[float]], market: str
 ) -> None:
+    """Every pair of times, market and auction; either auction with all of the others."""
     budget, n = 12.0, 200
     purse = kr.Purse(budget, 0.0, DAY)
     bidder = make(purse, kr.BidLimits(0.0, 3.0), auction)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -186,6 +187,16 @@ def test_sessions_and_meetings_cost_reach() -> None:
     assert maker.for_reach(there.reach).budget == pytest.approx(40.0, rel=0.05)
 
 
+def test_with_sessions_a_reach_is_found_or_refused() -> None:
+    """All of it costs all requests, and what is found is what was asked for."""
+    maker = OutlookMaker(AUDIENCE, MARKET, 300, 2, model=sample_model(20.0))
+    most = maker.for_budget(1e6).reach
+    for share in (0.3, 0.6, 0.9):
+        assert maker.for_reach(share * most).reach == pytest.approx(share * most, rel=0.03)
+    with pytest.raises(kr.KreachError, match=r"^reach must lie between 0 and what is possible"):
+        maker.for_reach(1.1 * most)
+
+
 def test_a_model_and_visit_shares_are_refused_together() -> None:
     audience = kr.Audience.profiled([[0.5, 0.5]])
     message = r"^audience must have no visit shares with a visit model, got"
@@ -205,6 +216,47 @@ def test_groups_without_requests_are_not_planned_on() -> None:
     assert asdict(same) == asdict(even)
     nobody = OutlookMaker(AUDIENCE, MARKET, REQUESTS, 1, traffic=[1.0] * 5 + [0.0] * 5)
     assert nobody.for_budget(60.0).reach == pytest.approx(alone.reach, rel=0.03)
+
+
+def test_uneven_groups_of_one_spend_their_budget() -> None:
+    """Few prices and people of whom many hardly come: a little more value wins much more."""
+    market = kr.EmpiricalMarket(FEW_PRICES, FEW_COUNTS)
+    traffic = np.random.default_rng(3).negative_binomial(0.7, 0.2, 600)
+    alone, requests = kr.Audience.disjoint([1] * 600), int(traffic.sum())
+    model = sample_model(20.0)
+    maker = OutlookMaker(
+        alone, market, requests, 1, model=model, traffic=traffic, simulated_groups=6_000
+    )
+    outlooks = [maker.for_budget(share * requests) for share in (0.03, 0.06, 0.1, 0.15)]
+    people = [outlook.people for outlook in outlooks]
+    assert people == sorted(people)
+    for outlook in outlooks:
+        assert outlook.spend >= 0.97 * outlook.budget
+        assert outlook.unspent_reason is None
+
+
+def test_people_visit_by_their_law() -> None:
+    """Without `traffic` groups of one are visited as unevenly as people are, in a plan of any
+    number of groups; uniform visits and no model are groups by size."""
+    market, requests = MARKET, 4_000
+    even = kr.Audience.disjoint([1] * 400)
+    uneven = kr.Audience.disjoint([1] * 400, dispersion=0.6)
+    by_size = {"traffic": [1.0] * 400}
+
+    def people(audience: kr.Audience, **more: Any) -> float:
+        return OutlookMaker(audience, market, requests, 1, **more).for_budget(90.0).people
+
+    assert people(even) == people(even, **by_size)
+    assert people(uneven) < 0.97 * people(uneven, **by_size)
+    model = sample_model(20.0)
+    modelled = people(even, model=model)
+    assert modelled < 0.97 * people(even, model=model, **by_size)
+    # of many groups, and of a part that stands for them
+    many = kr.Audience.disjoint([1] * 40_000)
+    large = OutlookMaker(many, market, 100 * requests, 1, model=model, simulated_groups=400)
+    part = OutlookMaker(even, market, 100 * requests, 1, model=model, stands_for=100.0)
+    for maker in (large, part):
+        assert maker.for_budget(9_000.0).people == pytest.approx(100.0 * modelled, rel=0.03)
 
 
 @pytest.mark.parametrize("traffic", [[1.0] * 9, [0.0] * 10, [-1.0] + [1.0] * 9, [np.nan] * 10])

@@ -162,8 +162,8 @@ def serve_on_socket(app: App) -> Iterator[str]:
         listening.close()
 
 
-def until(true: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait for something to become true."""
+def until(true: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait for something that must come; how long it takes does not matter."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen in time"

@@ -17,6 +17,7 @@ from kreach.adsystem.bidding.group_kinds import (
 )
 from kreach.adsystem.bidding.group_sample import GroupSample
 from kreach.adsystem.bidding.market import Market
+from kreach.adsystem.bidding.multiplier import HIGHEST, LOWEST, find_multiplier
 from kreach.adsystem.bidding.plan import Plan
 from kreach.adsystem.bidding.planning import Planner
 from kreach.adsystem.measurement.drawn import GroupDraws
@@ -33,10 +34,9 @@ _SIMULATED_GROUPS = 300_000
 _MAX_TRIALS = 200
 _FEWEST_TRIALS = 20
 _STEPS, _FEW_STEPS = 64, 24  # of a simulated flight: of a fine one, and of a coarse one
-_LOWEST, _HIGHEST = 1e-9, 1e9  # multiplier
 _MAX_SEARCH = 24
 _SEARCH_GROUPS = 5_000
-_MAX_AIMS, _OVER, _FEW_GROUPS = 6, 1.02, 2_000
+_MAX_AIMS, _FEW_GROUPS = 3, 2_000
 _DEVIATION_GROUPS = 250
 _CLOSE = 0.002  # of the people wanted
 _LEFT = 0.01  # of a budget: less than this is not called unspent
@@ -76,8 +76,9 @@ class Outlook:
 class OutlookMaker:
     """Plans a flight on an audience and a market, with so many requests expected in all.
 
-    Requests are taken to come from groups in proportion to their size, or to `traffic`, a weight
-    per group: groups formed by visit rates differ much in it. The plan gives the multiplier; reach,
+    Requests come from groups by the law of the people in them (`visits_by_group`): as unevenly as
+    the visit model has it, or else the audience's dispersion. `traffic` gives a weight per group
+    instead: groups formed by visit rates differ much in it. The plan gives the multiplier; reach,
     spend and band come from simulating flights under it, with the chance of who was behind each
     impression added to the band.
 
@@ -91,7 +92,8 @@ class OutlookMaker:
     `simulated_groups` is how many groups all simulated flights of a budget have together: fewer are
     quicker, and their bands come from the variance instead of the flights' own quantiles. Where an
     audience has more groups than a flight can then have, flights are of a sample of them
-    (`GroupSample`), and money and people are multiplied.
+    (`GroupSample`), and money and people are multiplied. An audience may itself be a sample, which
+    `stands_for` so many times as many groups of the same kinds; requests are those of all.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class OutlookMaker:
         max_cost_per_reach: float | None = None,
         max_cost_multiple: float | None = None,
         simulated_groups: float | None = None,
+        stands_for: float = 1.0,
     ) -> None:
         simulated = _SIMULATED_GROUPS if simulated_groups is None else simulated_groups
         self._simulated_groups = as_whole_number("simulated_groups", simulated, minimum=1)
@@ -125,8 +128,11 @@ class OutlookMaker:
         requests = as_whole_number("requests", requests, minimum=1)
         self._fine = self._simulated_groups >= _SIMULATED_GROUPS
         most = self._simulated_groups // (_FEWEST_TRIALS if self._fine else 1)
-        sample = GroupSample.of(audience, _weights(audience, traffic), most)
-        self._audience, self._scale = sample.audience, sample.scale
+        if traffic is None:
+            sample = GroupSample.by_visits(audience, model, most)
+        else:
+            sample = GroupSample.of(audience, _weights(audience, traffic), most)
+        self._audience, self._scale = sample.audience, stands_for * sample.scale
         probability, kinds = kind_probabilities(sample.audience, self._cap, model)
         if not self._fine:  # kinds of nearly one size fly as one; each is measured as it is
             class_of, members = kind_classes(probability, int(kinds.max(initial=0)) + 1)
@@ -152,93 +158,87 @@ class OutlookMaker:
             "max_cost_per_reach": self._most,
             "max_cost_multiple": self._multiple,
         }
-        plan = self._planner.solve(self._state, budget, self._market, **limits)
-        aimed = budget
-        for _ in range(_MAX_AIMS):  # sessions cost more than planned: a bidder would slow down
-            over = self._free_spend(plan, seed) / budget
-            if over <= _OVER:
-                break
-            aimed /= over
-            guess = plan.multiplier
-            plan = self._planner.solve(self._state, aimed, self._market, guess, **limits)
-        outlook = self._outlook(plan, budget, level, seed)
-        for _ in range(2):  # the plan is a little off the simulated flights: aim beside it
-            if outlook.spend >= 0.99 * budget or plan.limited:
+        plan, aimed = self._planner.solve(self._state, budget, self._market, **limits), budget
+        for aim in range(_MAX_AIMS):  # the plan is a little off the simulated flights: aim beside
+            if self._model is not None:
+                plan = self._paced(plan, aimed, seed)
+            elif aim:
+                guess = plan.multiplier
+                plan = self._planner.solve(self._state, aimed, self._market, guess, **limits)
+            outlook = self._outlook(plan, budget, level, seed)
+            if outlook.spend >= (1.0 - _LEFT) * budget or plan.limited or _buys_all(plan):
                 break
             aimed *= budget / max(outlook.spend, 1e-3 * budget, 1e-300)
-            guess = plan.multiplier
-            plan = self._planner.solve(self._state, aimed, self._market, guess, **limits)
-            outlook = self._outlook(plan, budget, level, seed)
         return outlook
+
+    def _paced(self, plan: Plan, budget: float, seed: int) -> Plan:
+        """The plan whose flights spend the budget: sessions cost more, or less, than it expects."""
+        most = plan.max_cost_per_reach
+        lowest = LOWEST if most is None else min(max(1.0 / most, LOWEST), HIGHEST)
+        start = float(np.log(plan.multiplier))
+        tried: dict[float, tuple[float, Plan]] = {}
+
+        def spend(log_multiplier: float) -> float:
+            if log_multiplier not in tried:
+                multiplier = float(np.exp(log_multiplier))
+                found = plan if log_multiplier == start else self._at(multiplier, most)
+                tried[log_multiplier] = self._free_spend(found, seed), found
+            return tried[log_multiplier][0]
+
+        return tried[find_multiplier(spend, budget, plan.multiplier, lowest)][1]
 
     def _free_spend(self, plan: Plan, seed: int) -> float:
         """What a plan would spend if the budget did not stop it, from few flights."""
-        if self._model is None:
-            return plan.expected_spend
         trials = max(_FEW_GROUPS // max(self._audience.group_count, 1), 1)
         _, _, spends = self._fly(plan, trials, np.inf, np.random.default_rng(seed))
         return float(spends.mean())
 
     def for_reach(self, reach: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many; refuses what no budget reaches."""
-        most, scale = self._at(self._lowest).expected_reach, self._scale
-        if not 0.0 < reach <= most * scale:
-            rule = f"lie between 0 and what is possible ({most * scale:.1f})"
-            if self._most is not None:
-                buys = f"what {self._most:g} per further reach buy ({most * scale:.1f})"
-                rule = f"lie between 0 and {buys}"
-            raise KreachError.rule("reach", rule, reach)
-        reach /= scale
-        outlook = self._outlook(self._plan_for(reach), None, level, seed)
-        aimed = reach
-        for _ in range(4):  # the plan is a little off the simulated flights: aim beside it
-            aimed = min(aimed * reach / max(outlook.reach, 1e-300), most)
-            outlook = self._outlook(self._plan_for(aimed), None, level, seed)
-        return _scaled(outlook, scale)
+        possible = "what is possible"
+        if self._most is not None:
+            possible = f"what {self._most:g} per further reach buy"
+        return self._for_reached("reach", reach, self._cap, possible, level, seed)
 
     def for_people(self, people: float, *, level: float = 0.95, seed: int = 0) -> Outlook:
         """The budget that reaches so many people at least once; refuses what no budget reaches."""
-        scale, wanted = self._scale, people / self._scale
-        most = self._people(self._at(self._lowest), seed)
-        if not 0.0 < people <= most * scale:
-            rule = f"lie between 0 and what can be reached ({most * scale:.0f})"
-            raise KreachError.rule("people", rule, people)
+        return self._for_reached("people", people, 1, "what can be reached", level, seed)
+
+    def _for_reached(
+        self, name: str, amount: float, cap: int, possible: str, level: float, seed: int
+    ) -> Outlook:
+        """The plan whose simulated flights reach so many at a cap."""
+        scale, wanted = self._scale, amount / self._scale
+        most = self._reached(self._at(self._lowest), cap, seed)
+        if not 0.0 < amount <= most * scale:
+            rule = f"lie between 0 and {possible} ({most * scale:.1f})"
+            raise KreachError.rule(name, rule, amount)
 
         def missing(log_multiplier: float) -> float:
             plan = self._at(float(np.exp(log_multiplier)))
-            # the plan's own reach is quick and an upper bound of people: simulate within it only
-            if plan.expected_reach < wanted:
+            # the plan's own reach is quick, but off by some: simulate where it is near
+            if plan.expected_reach < 0.5 * wanted:
                 return plan.expected_reach / wanted - 1.0
-            return self._people(plan, seed) / wanted - 1.0
+            return self._reached(plan, cap, seed) / wanted - 1.0
 
-        low, high = float(np.log(self._lowest)), float(np.log(_HIGHEST))
+        low, high = float(np.log(self._lowest)), float(np.log(HIGHEST))
         found = _find_zero(missing, low, high, most / wanted - 1.0, -1.0, _CLOSE)
         return _scaled(self._outlook(self._at(float(np.exp(found))), None, level, seed), scale)
 
     @property
     def _lowest(self) -> float:
         """The multiplier at which as much is reached as may be."""
-        return _LOWEST if self._most is None else 1.0 / self._most
+        return LOWEST if self._most is None else 1.0 / self._most
 
-    def _at(self, multiplier: float) -> Plan:
-        return self._planner.at_multiplier(self._state, self._market, multiplier)
+    def _at(self, multiplier: float, most: float | None = None) -> Plan:
+        return self._planner.at_multiplier(self._state, self._market, multiplier, most)
 
-    def _plan_for(self, reach: float) -> Plan:
-        low, high = np.log(_LOWEST), np.log(_HIGHEST)
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            plan = self._at(float(np.exp(middle)))
-            if abs(plan.expected_reach - reach) <= 1e-4 * reach:
-                break
-            low, high = (middle, high) if plan.expected_reach > reach else (low, middle)
-        return plan
-
-    def _people(self, plan: Plan, seed: int) -> float:
-        """People whom a plan reaches if no budget stops it, from few flights."""
+    def _reached(self, plan: Plan, cap: int, seed: int) -> float:
+        """What a plan reaches at a cap if no budget stops it, from few flights."""
         trials = self._trials(min(self._simulated_groups, _SEARCH_GROUPS))
         flights = self._fly(plan, trials, np.inf, np.random.default_rng(seed))
         reports = [self._measure(*flight) for flight in zip(*flights[:2], strict=True)]
-        return float(np.mean([replace(report, cap=1).reach for report in reports]))
+        return float(np.mean([replace(report, cap=cap).reach for report in reports]))
 
     def _trials(self, simulated_groups: int) -> int:
         trials = simulated_groups // max(self._audience.group_count, 1)
@@ -314,7 +314,7 @@ class OutlookMaker:
             return left, f"a further reach would cost more than {plan.max_cost_per_reach:.4g}"
         if bought >= (1.0 - _LEFT) * self._requests:
             return left, "every request is bought"
-        return left, "nobody is left to reach"
+        return left, "nobody is left to reach" if _buys_all(plan) else None
 
     def _fly(
         self, plan: Plan, trials: int, budget: float, generator: np.random.Generator
@@ -378,12 +378,16 @@ class OutlookMaker:
             draws[at] = np.minimum(draws[at], kept)
 
 
-def _weights(audience: Audience, traffic: npt.ArrayLike | None) -> FloatArray:
-    """How requests are shared among groups."""
-    people = audience.traffic if isinstance(audience, DisjointAudience) else audience.group_sizes
-    weights = np.asarray(people if traffic is None else traffic, dtype=np.float64)
+def _buys_all(plan: Plan) -> bool:
+    """Whether no lower multiplier is to be had: whoever can be reached is worth any price."""
+    return plan.multiplier <= LOWEST * (1.0 + 1e-9)
+
+
+def _weights(audience: Audience, traffic: npt.ArrayLike) -> FloatArray:
+    """How requests are shared among groups, as a caller gives it."""
+    weights = np.asarray(traffic, dtype=np.float64)
     fits = weights.shape == (audience.group_count,) and bool((weights >= 0.0).all())
-    if traffic is not None and not (fits and 0.0 < weights.sum() < float("inf")):
+    if not (fits and 0.0 < weights.sum() < float("inf")):
         rule = f"be {audience.group_count} weights ≥ 0, not all 0"
         raise KreachError.rule("traffic", rule, traffic)
     return weights

@@ -93,11 +93,17 @@ class Planner:
             plan.shortfall = self._shortfall(groups, plan, market, conditions)
         return plan
 
-    def at_multiplier(self, state: GroupState, market: PlannedMarket, multiplier: float) -> Plan:
+    def at_multiplier(
+        self,
+        state: GroupState,
+        market: PlannedMarket,
+        multiplier: float,
+        max_cost_per_reach: float | None = None,
+    ) -> Plan:
         """The plan at a given multiplier, with what it will spend and reach."""
         response = market_response(market).of_sessions(self._more)
-        groups = ClassGroups(state, self._class_of, self._more)
-        return self._plan(multiplier, self._tables(groups, multiplier, response), response)
+        tables = self._tables(ClassGroups(state, self._class_of, self._more), multiplier, response)
+        return self._plan(multiplier, tables, response, max_cost_per_reach)
 
     def first_reach_cost(self, state: GroupState, market: PlannedMarket) -> float:
         """What it costs to reach somebody first: the price of who wins nine auctions of ten, over

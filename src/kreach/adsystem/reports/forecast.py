@@ -105,7 +105,7 @@ def plan(
     >>> audience, market = kr.Audience.disjoint([20] * 10), kr.LogNormalMarket(0.0, 0.5)
     >>> found = kr.plan(audience, market, requests=1_000, cap=1, reach=78)
     >>> round(found.outlooks[-1].budget)
-    44
+    42
     """
     if not isinstance(audience, Audience):
         raise KreachError.rule("audience", "be a kreach Audience", type(audience).__name__)
