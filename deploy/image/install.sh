@@ -6,7 +6,7 @@
 set -eu
 uv=$1 source=$2 prefix=$3
 shift 3
-[ $# -gt 0 ] || set -- console dp nats object-store otel redis
+[ $# -gt 0 ] || set -- console dp kafka nats object-store otel redis
 extras=""
 for extra in "$@"; do extras="$extras --extra $extra"; done
 work=$(mktemp -d)

@@ -34,6 +34,15 @@ catalogues = ["groups/release"]
 [bidder]
 port = 18402
 """
+SHIPPING = """
+[adsystem]
+catalogues = ["groups/release"]
+
+[shipping]
+stream = "kafka://none"
+files = "file:///data"
+credentials_file = "kafka.properties"
+"""
 
 
 def main(archive: Path) -> None:
@@ -57,6 +66,10 @@ def main(archive: Path) -> None:
         report = json.loads(measured)["reports"][0]
         assert abs(report["reach"] - 200 * (1 - 0.95**6)) < 1e-6, report  # 6 in each group of 20
         done(f"kreach measure: reach {report['reach']:.1f}")
+        checking = ("serve", "reporting", "--config", "shipping.toml", "--check-config", "--json")
+        checked = json.loads(image.run(data, *checking))
+        assert checked["stream"] == "Kafka at kafka://none answers", checked
+        done("kreach serve reporting --check-config: librdkafka and an object store")
         with image.serving(data, "serve", "bidder", "--config", "kreach.toml") as process:
             wait_for(f"http://127.0.0.1:{BIDDER}/healthz", process)
             wait_for(f"http://127.0.0.1:{BIDDER}/readyz", process)
@@ -196,6 +209,8 @@ def write_inputs(data: Path) -> None:
             visits.append(f"p{person},2026-03-0{day}T{clock}Z")
     (data / "visits.csv").write_text("\n".join(visits) + "\n")
     (data / "kreach.toml").write_text(SETTINGS)
+    (data / "shipping.toml").write_text(SHIPPING)
+    (data / "kafka.properties").write_text("test.mock.num.brokers=1\n")  # librdkafka's own broker
     sizes = [f"g{group},20" for group in range(10)]
     (data / "groups.csv").write_text("\n".join(["group,size", *sizes]) + "\n")
     shown = [f"spring,g{at % 10},2026-03-01T{at % 24:02}:00:00Z" for at in range(60)]

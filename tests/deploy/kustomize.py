@@ -34,7 +34,8 @@ class Overlay:
             else:
                 self.resources += list(yaml.safe_load_all(path.read_text()))
         for generator in document.get("configMapGenerator", ()):
-            values = {name: (folder / name).read_text() for name in generator.get("files", ())}
+            files = generator.get("files", ())
+            values = {Path(name).name: (folder / name).read_text() for name in files}
             literals = (literal.partition("=") for literal in generator.get("literals", ()))
             self.config_maps[generator["name"]] = values | {k: v for k, _, v in literals}
 

@@ -160,6 +160,9 @@ def of_compose(place: Place, name: str, variables: Mapping[str, str]) -> list[Co
             source, target = filled(volume).split(":")[:2]
             if source.endswith(".toml"):
                 mounts[target] = place.file(source[2:], (DEPLOY / "compose" / source).read_text())
+            elif source == "./releases":
+                mounts[target] = place.folder(f"{service}-releases")
+                shutil.copytree(DEPLOY / "compose" / source, mounts[target], dirs_exist_ok=True)
             elif source == "./groups":
                 mounts[target] = place.folder("groups") / "current"
             elif source.startswith("./groups/"):
@@ -218,7 +221,7 @@ def volume_of(place: Place, pod: dict[str, Any], name: str, overlay: Overlay, ow
     """The folder that stands for a volume of a pod."""
     (volume,) = [one for one in pod["volumes"] if one["name"] == name]
     if "configMap" in volume:
-        folder = place.folder(f"config-{own}")
+        folder = place.folder(f"{name}-{own}")
         for file, text in overlay.config_maps[volume["configMap"]["name"]].items():
             (folder / file).write_text(text)
         return folder
@@ -296,10 +299,9 @@ def run_deployment(place: Place, title: str, containers: list[Container]) -> Non
                 one.service in ("bidder", "reporting")
                 and "KREACH_SHIPPING_STREAM_FILE" in environment
             ):
-                environment |= KEYS | {
-                    "KREACH_SHIPPING_FILES_OPTIONS": place.options,
-                    "KREACH_RELEASES_CATALOGUES": f'["{place.release}"]',
-                }
+                environment |= KEYS | {"KREACH_SHIPPING_FILES_OPTIONS": place.options}
+            if "/releases" in one.mounts and place.release:
+                (one.mounts["/releases"] / "catalogues").write_text(f'["{place.release}"]')
             space = f"/var/run/netns/{machines[one.name].prefix[3]}"
             mounts = {"/etc/hosts": hosts, **one.mounts}
             folder = next((path for path in mounts if path == "/data"), "/")
@@ -310,7 +312,6 @@ def run_deployment(place: Place, title: str, containers: list[Container]) -> Non
             push = setting(shipped[0])
             mounts = {**push.mounts, "/delivered": place.folder("catalogues") / "current"}
             environment = {**push.environment, "KREACH_RELEASES_OPTIONS": place.options}
-            del environment["KREACH_RELEASES_CATALOGUES"]
             words = ("catalogues", "push", "/delivered", "--to", f"s3://{BUCKET}/releases")
             push = smoke.Setting(mounts, environment, push.network, push.folder)
             place.release = place.image.run(place.root, *words, setting=push).strip()

@@ -19,6 +19,7 @@ from kreach.service.connections import ServerSettings
 
 __all__ = ["SECTIONS_OF", "read_settings"]
 
+COMPOSE = Path(__file__).resolve().parents[2] / "deploy" / "compose"
 _SHARED: dict[str, type[Settings]] = {
     "adsystem": AdSystemSettings,
     "redis": RedisSettings,
@@ -36,6 +37,7 @@ _SECRETS = {
     "URL": "redis://:secret@redis:6379/0\n",
     "TOKEN_KEY": "ab" * 32 + "\n",
     "STREAM": "nats://kreach:secret@nats:4222\n",
+    "CATALOGUES": (COMPOSE / "releases" / "catalogues").read_text(),
 }
 
 

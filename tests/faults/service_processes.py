@@ -30,7 +30,7 @@ GROUPS = 40
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 
-def until(true: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+def until(true: Callable[[], object], what: str, seconds: float = 180.0) -> None:
     """Wait for something that must come; how long it takes does not matter."""
     end = time.monotonic() + seconds
     while not true():

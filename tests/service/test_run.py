@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +151,15 @@ def test_signals_end_a_service_in_peace(tmp_path: Path, number: int) -> None:
         assert b"Traceback" not in service.output()
 
 
+def accepts(port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def billing_request(service: Service) -> bytes:
     """A bid, and the request that bills it."""
     until(lambda: service.ask("POST", "/openrtb2/bid", BODY)[0] == 200)
@@ -167,12 +175,14 @@ def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
         body = json.dumps({"budget": 5.0, "id": "late"}).encode()
         head = (
             b"POST /v1/campaigns HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            b"expect: 100-continue\r\n"
         )
-        with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
-            connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body[:5])
-            time.sleep(0.3)
+        with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
+            connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body))
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 100")  # it waits for the body
+            connection.sendall(body[:5])
             service.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
+            until(lambda: not accepts(service.port))
             assert service.alive
             connection.sendall(body[5:])
             assert connection.recv(65_536).startswith(b"HTTP/1.1 4")  # dates are missing: an answer

@@ -1,5 +1,8 @@
 """The catalogues that the settings name, and the audiences on them."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+
 import numpy as np
 
 from kreach.adsystem.settings import EVERYONE, AdSystemSettings
@@ -14,7 +17,13 @@ from kreach.boundary.files import read_catalogue, read_groups
 from kreach.errors import KreachError
 from kreach.numeric.types import IntArray
 
-__all__ = ["headcounts", "read_audience", "read_catalogues", "visible_per_group"]
+__all__ = [
+    "check_unchanged",
+    "headcounts",
+    "read_audience",
+    "read_catalogues",
+    "visible_per_group",
+]
 
 
 def read_audience(settings: AdSystemSettings, catalogue: Catalogue, name: str) -> Audience:
@@ -46,6 +55,26 @@ def read_catalogues(settings: AdSystemSettings) -> list[Catalogue]:
     if len({catalogue.version for catalogue in found}) != len(found):
         raise KreachError.rule("catalogues", "be of different versions", "a repeated version")
     return found
+
+
+def check_unchanged(known: Mapping[str, Catalogue], read: Iterable[Catalogue]) -> None:
+    """Refuse other groups under a version that is in use: rows of the log would be of both."""
+    for catalogue in read:
+        before = known.get(catalogue.version)
+        if before is not None and not _same(before, catalogue):
+            rule = "have a new version if anything in it differs from the one in use"
+            raise KreachError.rule("catalogues", rule, catalogue.version)
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values of a release are the same, in all their fields."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    if isinstance(one, tuple) and one and isinstance(one[0], np.ndarray):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(_same, one, other))
+    if is_dataclass(one) and type(one) is type(other):
+        return all(_same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    return one == other
 
 
 def visible_per_group(audience: Audience) -> tuple[int, float]:

@@ -2,15 +2,15 @@
 
 import json
 import os
-import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kreach.cli.common import ConfigFile
-from kreach.cli.released import checked_adsystem, load_adsystem
+from kreach.cli.released import ReleaseConfig, checked_adsystem, reload_of
 from kreach.extras import require_extra
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def bidder(
     from kreach.adsystem.bidserver.profiles import profiles_by_exchange
     from kreach.adsystem.bidserver.service import BidderState
     from kreach.adsystem.check import check_adsystem
-    from kreach.adsystem.settings import AdSystemSettings, BidderSettings, RedisSettings
+    from kreach.adsystem.settings import BidderSettings, RedisSettings
     from kreach.adsystem.shipping.check import check_shipping
     from kreach.adsystem.shipping.settings import ShippingSettings
     from kreach.adsystem.store_layout import bidder_store
@@ -102,7 +102,8 @@ def bidder(
         facts |= _check_edges(file, limits) | check_shipping(shipping)
         _show_check(facts, as_json)
         return
-    shared = bidder_store(load_adsystem(file), settings.name)
+    released = ReleaseConfig.read(file)
+    shared = bidder_store(released.fetch(), settings.name)
     tracer = _tracer(file, "bidder")
     listener = bind(settings.host, settings.port)
     if settings.public_url is None:
@@ -111,9 +112,6 @@ def bidder(
         own = settings.notices.replace("http://", "https://", 1)
         settings = msgspec.structs.replace(settings, public_url=own)
     log = Log("bidder")
-
-    def reload_settings() -> AdSystemSettings:
-        return load_adsystem(ConfigFile(config))
 
     times = file.load(ClockSettings, "clock")
     times.check_host(settings.host)
@@ -125,11 +123,11 @@ def bidder(
         redis=redis,
         shipping=shipping,
         clock=clock,
-        reload=reload_settings,
     )
+    reload = reload_of(config, released, log)
     sys.setswitchinterval(0.0002)  # planning threads must not hold up bid requests
-    site, hot = bidder_app_with_fast_path(state, Metrics("bidder"))
-    run(site, log, listener, {signal.SIGHUP: state.reload}, hot, limits, tracer=tracer)
+    site, hot = bidder_app_with_fast_path(state, Metrics("bidder"), reload)
+    run(site, log, listener, reload, hot, limits, tracer=tracer)
 
 
 @serve.command()
@@ -184,25 +182,26 @@ def reporting(
         facts |= {"keys": keys} | _check_edges(file, limits) | check_shipping(shipping)
         _show_check(facts, as_json)
         return
-    shared = load_adsystem(file)
+    released = ReleaseConfig.read(file)
+    shared = released.fetch()
     log = Log("reporting")
     tracer = _tracer(file, "reporting")
     redis = file.load(RedisSettings, "redis")
     if redis.url is not None:
         CampaignFeed(shared.store, redis, log).start()
 
-    async def refuse_reload() -> None:
-        log.warning("restart to take up changed settings")
-
+    reload = reload_of(config, released, log, partial(check_adsystem, guard=guard))
     times = file.load(ClockSettings, "clock")
     times.check_host(settings.host)
     mirrors = None
     if shipping.enabled:
         names = shipping.bidders or redis.bidders
         mirrors = LogMirrors(shared.store, names, shipping, log)
-    app = reporting_app(shared, settings, log, times.steady(), guard, noise, redis.bidders, mirrors)
+    app = reporting_app(
+        shared, settings, log, times.steady(), guard, noise, redis.bidders, mirrors, reload
+    )
     listener = bind(settings.host, settings.port)
-    run(app, log, listener, {signal.SIGHUP: refuse_reload}, limits=limits, tracer=tracer)
+    run(app, log, listener, reload, limits=limits, tracer=tracer)
 
 
 @serve.command(short_help="Look up the group of a visitor (publisher side).")

@@ -15,6 +15,7 @@ from kreach.service.web import FastRoute
 
 if TYPE_CHECKING:
     from kreach.service.connections import ServerSettings
+    from kreach.service.reload import SettingsReload
     from kreach.service.tracing import Tracer
 
 __all__ = ["bind", "serve"]
@@ -48,7 +49,8 @@ def _ignore_repeated_signal() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _handle_signals(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+def _start_reload(reload: "SettingsReload[Any, Any]") -> None:
+    """Reload on SIGHUP, and as often as it looks by itself."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()  # a task without a reference may be collected
 
@@ -57,8 +59,8 @@ def _handle_signals(on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, No
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    for number, work in on_signals.items():
-        loop.add_signal_handler(number, begin, work)
+    loop.add_signal_handler(signal.SIGHUP, begin, reload.reload)
+    begin(reload.watch)
 
 
 class _ByPort:
@@ -91,7 +93,7 @@ def serve(
     app: Any,
     log: Log,
     listener: socket.socket,
-    on_signals: Mapping[int, Callable[[], Coroutine[Any, Any, None]]] | None = None,
+    reload: "SettingsReload[Any, Any] | None" = None,
     fast_route: FastRoute | None = None,
     limits: "ServerSettings | None" = None,
     also: tuple[socket.socket, Any] | None = None,
@@ -99,8 +101,8 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in progress are answered first.
 
-    `on_signals` maps further signals to their handlers (SIGHUP: reload). `fast_route` is answered
-    without ASGI. `limits` are those of connections, with TLS if they name a certificate. `also` is
+    `reload` takes up changed settings, on SIGHUP at the latest. `fast_route` is answered without
+    ASGI. `limits` are those of connections, with TLS if they name a certificate. `also` is
     a second application on a port of its own, which starts and stops with the first. With a
     `tracer` routes are wrapped, here and nowhere else; without one they are as they were.
     """
@@ -147,7 +149,8 @@ def serve(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if not self.should_exit:
-                _handle_signals(on_signals or {})
+                if reload is not None:
+                    _start_reload(reload)
                 host, port = listener.getsockname()[:2]
                 gc.collect()
                 gc.freeze()  # loaded data stays: the collector need not scan it

@@ -1,9 +1,10 @@
 """A store with a running bidder, whose clock the test sets, and reporting on it."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,16 @@ class LiveStore:
         finally:
             self.state = None
             await state.stop()
+
+    async def caught_up(self) -> None:
+        """Until the bidder bids by the campaigns as they are now, and has money for them."""
+        assert self.state is not None
+        with closing(CampaignStore(self.shared.store)) as kept:
+            newest = max(one.revision for one in kept.all())
+        async with asyncio.timeout(120.0):
+            while self.state._revision < newest:
+                await asyncio.sleep(0.02)
+        await settled(self.state)
 
     async def _call(self, method: str, path: str, body: bytes = b"", query: bytes = b"") -> Any:
         messages: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kreach as kr
-from kreach.adsystem.reports.plans import regrouped
+from kreach.adsystem.reports.plans import sample_groups
 from kreach.boundary.audience import DisjointAudience
 from kreach.errors import KreachError
 from tests.adsystem.access.keyed_reporting import Keyed, bearer
@@ -108,8 +108,10 @@ def test_groups_that_cannot_be_made_anew(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("size", [1, 3, 7, 50, 103])
 def test_nobody_is_lost_when_groups_are_made_anew(size: int) -> None:
     audience = kr.Audience.disjoint([30, 30, 43], [10, 0, 41], 0.6)
-    groups = regrouped(audience, size)
+    made = sample_groups(audience, size)
+    groups = made.audience
     assert isinstance(groups, DisjointAudience)
+    assert (made.count, made.stands_for) == (groups.group_count, 1.0)
     assert int(groups.group_sizes.sum()) == 103
     assert groups.targeted_user_count == 51
     assert groups.group_sizes.min() >= size
@@ -118,7 +120,26 @@ def test_nobody_is_lost_when_groups_are_made_anew(size: int) -> None:
     assert (groups.kinds.dispersion == 0.6).all()
 
 
+@pytest.mark.parametrize("share", [1.0, 0.93, 0.5, 0.001])
+def test_part_of_many_groups_stands_for_all(share: float) -> None:
+    """Groups, people and targeted people are in proportion, as few as the targeted may be."""
+    people, most = 40_000, 1_000
+    sizes = np.full(people // 20, 20)
+    targeted = np.zeros(len(sizes), dtype=np.int64)
+    targeted[: round(share * len(sizes))] = 20
+    made = sample_groups(kr.Audience.disjoint(sizes, targeted), 3, most)
+    groups = made.audience
+    assert isinstance(groups, DisjointAudience)
+    assert made.count == people // 3
+    assert most <= groups.group_count <= made.count
+    assert groups.targeted_user_count >= min(most, int(targeted.sum()))
+    assert made.stands_for * groups.group_count == pytest.approx(made.count)
+    assert made.stands_for * int(groups.group_sizes.sum()) == pytest.approx(people, rel=1e-3)
+    whole = made.stands_for * groups.targeted_user_count
+    assert whole == pytest.approx(int(targeted.sum()), rel=2e-3)
+
+
 def test_groups_that_differ_in_their_visits() -> None:
     audience = kr.Audience.disjoint([30, 30], dispersion=[0.5, 2.0])
     with pytest.raises(KreachError, match="group_size must be left out: groups differ"):
-        regrouped(audience, 10)
+        sample_groups(audience, 10)

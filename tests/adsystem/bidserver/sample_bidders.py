@@ -215,10 +215,10 @@ class Exchange:
 
 async def settled(state: BidderState) -> None:
     """Let every task of a bidder have its turn, however slow the disk is."""
-    await asyncio.sleep(0.15)  # a tick asks for money, bids expire
+    await state._tick()  # asks for money, bids expire
     written = asyncio.to_thread(state.journal.run_now, lambda _: None)
     await asyncio.wait([asyncio.ensure_future(written)], timeout=10.0)  # it is granted
-    await asyncio.sleep(0.15)  # a tick wakes campaigns
+    await state._tick()  # wakes campaigns
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def fleet_bidders(
 
 async def settle(true: Callable[[], object], then: Callable[[], object] | None = None) -> None:
     """Wait for something that must come; `then` helps."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(180.0):
         while not true():
             if then is not None:
                 then()

@@ -69,7 +69,7 @@ async def asked(address: str, target: str) -> Any:
     return answer.document
 
 
-async def until(true: Callable[[], Awaitable[object]], what: str, seconds: float = 40.0) -> None:
+async def until(true: Callable[[], Awaitable[object]], what: str, seconds: float = 180.0) -> None:
     """Wait for something that must come; how long it takes does not matter."""
     end = time.monotonic() + seconds
     while not await true():

@@ -105,7 +105,7 @@ def _as_kept(told: tuple[int, str], like: StoredCampaign) -> StoredCampaign:
 
 
 def _wait(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 30.0
+    end = time.monotonic() + 180.0
     while not true():
         assert time.monotonic() < end
         time.sleep(0.02)

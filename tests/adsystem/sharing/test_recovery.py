@@ -174,7 +174,7 @@ class Watcher:
 
 
 def until(true: Callable[[], object], then: Callable[[], object]) -> None:
-    end = time.monotonic() + 30.0
+    end = time.monotonic() + 180.0
     while not true():
         assert time.monotonic() < end
         then()

@@ -16,9 +16,9 @@ from kreach.errors import KreachError
 from kreach.service.clock import Clock
 from kreach.service.logs import Log
 
-__all__ = ["Checked", "KeyRing", "KeysFailing"]
+__all__ = ["POLL_SECONDS", "Checked", "KeyRing", "KeysFailing"]
 
-_POLL_SECONDS = 0.25
+POLL_SECONDS = 0.25
 _MAX_STALE_SECONDS = 10.0  # then revocations may have been missed, and every key is refused
 
 
@@ -149,7 +149,7 @@ class KeyRing:
         return _Entry(stored.key, stored.digest, stored.former or self._no_digest, until)
 
     def _watch(self) -> None:
-        while not self._ended.wait(_POLL_SECONDS):
+        while not self._ended.wait(POLL_SECONDS):
             self.refresh()
 
 

@@ -43,6 +43,7 @@ from kreach.errors import KreachError
 from kreach.service.clock import Clock, SteadyClock
 from kreach.service.logs import Log
 from kreach.service.metrics import Metrics
+from kreach.service.reload import SettingsReload
 from kreach.service.request_checks import RequestChecks
 
 __all__ = ["advertiser_policy", "reporting_app"]
@@ -71,11 +72,13 @@ def reporting_app(
     noise: NoiseSettings | None = None,
     bidders: Sequence[str] = (),
     mirrors: LogMirrors | None = None,
+    reload: SettingsReload[Any, AdSystemSettings] | None = None,
 ) -> FastAPI:
     """The service over a store, which is opened now and closed at the end.
 
     `bidders` names those that share the store, if they have names. `mirrors` bring the logs of
-    those on other machines; they run as long as the service.
+    those on other machines; they run as long as the service. `reload` brings other catalogues and
+    audiences while it runs.
 
     The clock (seconds since 1970) decides which keys have expired, how fast rate limits refill, and
     what an advertiser may see. Without keys everybody is an operator.
@@ -103,7 +106,7 @@ def reporting_app(
             reviewed = shared.creative_review == "required"
             advertisers = ReportService(store, policy, clock, review_required=reviewed)
             opened.callback(advertisers.close)
-        services = Services(store, metrics, operators, ring, advertisers, settings.limits)
+        services = Services(store, metrics, operators, ring, advertisers, settings.limits, reload)
         opened.pop_all()
 
     @asynccontextmanager

@@ -325,8 +325,9 @@ def _add_pacing_and_plan(app: FastAPI, services: Services) -> None:
             precision == "coarse",
         )
         scope, name = services.scope(viewer), _campaign(campaign)
+        ask = scope.service.plan
         return json_response(
-            await services.plan(viewer, scope.ask, scope.service.plan, name, question)
+            await services.plan(viewer, question.coarse, scope.ask, ask, name, question)
         )
 
 
@@ -339,8 +340,10 @@ def _add_flight_plans(app: FastAPI, services: Services) -> None:
         one rests on more simulated flights. Nothing is stored.
         """
         services.reports.add("flight plan")
-        service = services.scope(viewer).service
-        return json_response(await services.plan(viewer, service.plan_flight, _flight(body)))
+        service, question = services.scope(viewer).service, _flight(body)
+        return json_response(
+            await services.plan(viewer, question.plan.coarse, service.plan_flight, question)
+        )
 
 
 def _flight(body: inputs.PlanIn) -> FlightQuestion:
@@ -406,7 +409,7 @@ def _add_monitoring(app: FastAPI, services: Services) -> None:
         """Whether the service can answer; without a key, no more than that."""
         if viewer.role not in ("operator", "publisher"):
             return await check.response()
-        document = await services.managing.run(services.operators.health)
+        document = await services.managing.run(services.health)
         return json_response(document, 200 if document.status == "ok" else 503)
 
     ready = ReadyCheck(services)

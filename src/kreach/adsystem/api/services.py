@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 from fastapi import Response
 
 from kreach.adsystem.access.gate import Viewer
@@ -15,10 +16,11 @@ from kreach.adsystem.api.errors import json_response
 from kreach.adsystem.api.scope import CampaignScope
 from kreach.adsystem.api.workers import FairWorkers, Workers
 from kreach.adsystem.reports.context import ReportContext
-from kreach.adsystem.reports.report import LogSource, Readiness
+from kreach.adsystem.reports.report import Health, LogSource, Readiness
 from kreach.adsystem.reports.service import ReportService
-from kreach.adsystem.settings import AdvertiserLimits
+from kreach.adsystem.settings import AdSystemSettings, AdvertiserLimits
 from kreach.service.metrics import Metrics
+from kreach.service.reload import SettingsReload
 
 __all__ = ["Forbidden", "HealthCheck", "ReadyCheck", "Services"]
 
@@ -44,6 +46,7 @@ class Services:
         ring: KeyRing | None = None,
         advertisers: ReportService | None = None,
         limits: AdvertiserLimits | None = None,
+        reload: SettingsReload[Any, AdSystemSettings] | None = None,
     ) -> None:
         self._limits = limits or AdvertiserLimits()
         self.store, self.metrics, self.ring = store, metrics, ring
@@ -57,8 +60,16 @@ class Services:
             max_waiting_per_owner=60,
             max_waiting=600,
         )
-        self.planning = FairWorkers(
-            "plans", 2, max_per_owner=1, max_waiting_per_owner=5, max_waiting=100
+        self.planning, self.coarse_planning = (
+            FairWorkers(name, 2, max_per_owner=1, max_waiting_per_owner=5, max_waiting=100)
+            for name in ("plans", "coarse plans")
+        )
+        self._reload = reload
+        if reload is not None:
+            reload.attach(lambda changed: asyncio.to_thread(store.take_up, changed), metrics)
+        what = "1 for each catalogue in use"
+        metrics.gauge(
+            "catalogue", what, lambda: dict.fromkeys(store.catalogues.versions, 1.0), "catalogue"
         )
         self.reports = metrics.count("reports", "Reports, by kind", "kind")
         live = store.live
@@ -77,10 +88,13 @@ class Services:
 
         metrics.gauge("newest_row_age_seconds", "Age of the newest row that was read", age)
         self._add_source_gauges()
+        what = "Campaigns whose log lacks rows that advertisers were shown: no newer figures"
+        shown = operators if advertisers is None else advertisers
+        metrics.gauge("chapters_behind", what, lambda: {"": shown.policy.chapters_behind()})
         if advertisers is not None:
             what = "Questions of advertisers that were not answered in full, by reason"
             metrics.tally("suppressed", what, advertisers.suppressions.by_reason, "reason")
-        for name in ("managing", "measuring", "planning"):
+        for name in ("managing", "measuring", "planning", "coarse_planning"):
             metrics.gauge(f"{name}_under_way", f"Requests under way, {name}", self._waiting(name))
 
     def _add_source_gauges(self) -> None:
@@ -119,9 +133,10 @@ class Services:
         """Compute a report when it is the viewer's turn."""
         return await self.measuring.run(viewer.owner, work, *args)
 
-    async def plan(self, viewer: Viewer, work: Callable[..., T], *args: Any) -> T:
-        """Compute a plan when it is the viewer's turn."""
-        return await self.planning.run(viewer.owner, work, *args)
+    async def plan(self, viewer: Viewer, coarse: bool, work: Callable[..., T], *args: Any) -> T:
+        """Compute a plan when it is the viewer's turn; a coarse one waits for no fine one."""
+        workers = self.coarse_planning if coarse else self.planning
+        return await workers.run(viewer.owner, work, *args)
 
     def scope(self, viewer: Viewer) -> CampaignScope:
         """The service that a viewer may use, and whose campaigns it may name."""
@@ -134,11 +149,18 @@ class Services:
             return CampaignScope(self.advertisers, viewer.advertiser, own)
         raise Forbidden(viewer.role)
 
+    def health(self) -> Health:
+        """Whether log and campaigns can be read, and whether changed settings are in use."""
+        found = self.operators.health()
+        if self._reload is None:
+            return found
+        return msgspec.structs.replace(found, reload=self._reload.failure or "ok")
+
     def close(self) -> None:
         """Wait for running work, then close the store."""
         if self.ring is not None:
             self.ring.close()
-        for workers in (self.managing, self.measuring, self.planning):
+        for workers in (self.managing, self.measuring, self.planning, self.coarse_planning):
             workers.close()
         if self.advertisers is not None:
             self.advertisers.close()

@@ -9,11 +9,13 @@ from kreach.adsystem.bidserver.notices import Notices
 from kreach.adsystem.bidserver.service import BidderState
 from kreach.adsystem.ledger.account import Account
 from kreach.adsystem.ledger.ledger import family_key
+from kreach.adsystem.settings import AdSystemSettings
 from kreach.adsystem.sharing.fleet_member import FleetStatus
 from kreach.adsystem.shipping.bidder_log import ShippingStatus
 from kreach.service.metrics import Metrics
+from kreach.service.reload import SettingsReload
 from kreach.service.request_checks import RequestChecks
-from kreach.service.web import App, FastRoute, Request, Response, json_response, ready_response
+from kreach.service.web import App, FastRoute, Response, json_response, ready_response
 
 __all__ = ["bidder_app", "bidder_app_with_fast_path"]
 
@@ -23,8 +25,15 @@ def bidder_app(state: BidderState, metrics: Metrics) -> App:
     return bidder_app_with_fast_path(state, metrics)[0]
 
 
-def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App, FastRoute]:
-    """The bidder as an application, and its bid route for a server that can skip ASGI."""
+def bidder_app_with_fast_path(
+    state: BidderState,
+    metrics: Metrics,
+    reload: SettingsReload[Any, AdSystemSettings] | None = None,
+) -> tuple[App, FastRoute]:
+    """The bidder as an application, and its bid route for a server that can skip ASGI.
+
+    `reload` brings other catalogues and audiences while it runs.
+    """
     settings = state.settings
     public_name = urlsplit(settings.notices).hostname or settings.host
     site = App(
@@ -43,7 +52,9 @@ def bidder_app_with_fast_path(state: BidderState, metrics: Metrics) -> tuple[App
         site.route(f"{method} /openrtb2/billing/*", notices.billing, public=True)
         site.route(f"{method} /openrtb2/win/*", notices.win, public=True)
         site.route(f"{method} /openrtb2/loss/*", notices.loss, public=True)
-    site.route("GET /healthz", lambda request: _health(state, request))
+    if reload is not None:
+        reload.attach(state.take_up, metrics)
+    site.route("GET /healthz", lambda _: _health(state, reload))
     site.route("GET /readyz", lambda _: ready_response(_waiting_for(state)))
     _add_gauges(state, metrics)
     return site, site.fast_route("POST /openrtb2/bid", bids.answer)
@@ -60,7 +71,7 @@ def _waiting_for(state: BidderState) -> dict[str, bool]:
     }
 
 
-def _health(state: BidderState, _: Request) -> Response:
+def _health(state: BidderState, reload: SettingsReload[Any, AdSystemSettings] | None) -> Response:
     failure, doubt = state.journal.failure, state.clock.doubt
     running = (stored.campaign.state == "running" for stored in state.stored_campaigns.values())
     document: dict[str, Any] = {
@@ -71,6 +82,8 @@ def _health(state: BidderState, _: Request) -> Response:
         "campaigns": sum(running),
         "epoch": state.ledger.epoch,
     }
+    if reload is not None:
+        document["reload"] = reload.failure or "ok"
     if state.fleet is not None:
         status = state.fleet.status
         document["sharing"] = {
@@ -125,6 +138,10 @@ def _add_gauges(state: BidderState, metrics: Metrics) -> None:
             for runtime in bidder.runtimes.values()
         }
 
+    what = "1 for each catalogue in use"
+    metrics.gauge(
+        "catalogue", what, lambda: dict.fromkeys(state.catalogue_bidders, 1.0), "catalogue"
+    )
     for name, what, value in (
         ("reserved_micros", "Money reserved for open bids", lambda n: state.accounts[n].reserved),
         (

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from kreach.adsystem.bidserver.local_grants import LocalGrants, grant_size
 from kreach.adsystem.bidserver.planner import PlanWorker
 from kreach.adsystem.campaigns.family import Family, counts_by_time, longest_span
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign, StoredFamily
-from kreach.adsystem.catalogues import read_audience, read_catalogues
+from kreach.adsystem.catalogues import check_unchanged, read_audience, read_catalogues
 from kreach.adsystem.ledger.account import NO_LIMIT, Account
 from kreach.adsystem.ledger.applied_rows import applied_families_row, applied_row
 from kreach.adsystem.ledger.compaction import GroupNames, sweep_unlisted
@@ -61,10 +61,8 @@ class BidderState:
         redis: RedisSettings | None = None,
         shipping: ShippingSettings | None = None,
         clock: MakeClock | None = None,
-        reload: Callable[[], AdSystemSettings] | None = None,
     ) -> None:
         self.shared, self.settings, self.log = shared, settings, log
-        self._reload = reload
         self.clock_watch = ClockWatch(self, clock or ClockSettings().steady)
         self._redis = redis if redis is not None and redis.url is not None else None
         (self._redis or RedisSettings()).check_name(settings.name)
@@ -279,7 +277,13 @@ class BidderState:
         for bidder in self.catalogue_bidders.values():
             self._update(bidder, stored)
 
-    def _update(self, bidder: CatalogueBidder, stored: StoredCampaign) -> None:
+    def _update(
+        self,
+        bidder: CatalogueBidder,
+        stored: StoredCampaign,
+        shared: AdSystemSettings | None = None,
+    ) -> None:
+        shared = shared or self.shared
         campaign, catalogue, number = stored.campaign, bidder.catalogue, stored.number
         account, family = self.accounts[number], self.family_of(stored)
         shares_cap = family is not None and bool(family.caps)  # its impressions count for others
@@ -290,7 +294,7 @@ class BidderState:
                 number,
                 campaign,
                 account,
-                lambda: read_audience(self.shared, catalogue, campaign.audience),
+                lambda: read_audience(shared, catalogue, campaign.audience),
                 family,
             )
             more = account.granted < account.budget
@@ -334,45 +338,46 @@ class BidderState:
         row = applied_families_row(self._family_revision, int(self.clock() * MICROS))
         self.journal.submit("memory", row)
 
-    async def reload(self) -> None:
-        """Read the settings again; only catalogues and audiences can change while a bidder runs."""
-        if self._reload is None:
-            return
-        try:
-            shared = await asyncio.to_thread(self._reload)
-            catalogues = await asyncio.to_thread(read_catalogues, shared)
-        except KreachError as error:
-            self.log.error("reload refused", reason=str(error))
-            return
+    async def take_up(self, shared: AdSystemSettings) -> None:
+        """Take up other catalogues and audiences, all of them or, if that fails, none."""
+        catalogues = await asyncio.to_thread(read_catalogues, shared)
+        known = {each.catalogue.version: each.catalogue for each in self._by_number.values()}
+        await asyncio.to_thread(check_unchanged, known, catalogues)
         changes = {"catalogues": shared.catalogues, "audiences": shared.audiences}
-        self.shared = msgspec.structs.replace(self.shared, **changes)
-        for catalogue in catalogues:
-            if catalogue.version not in self.catalogue_bidders:
-                await self._open_catalogue(catalogue)
-        for version in set(self.catalogue_bidders) - {
-            catalogue.version for catalogue in catalogues
-        }:
+        shared = msgspec.structs.replace(self.shared, **changes)
+        opened = [
+            await self._open_catalogue(catalogue, shared)
+            for catalogue in catalogues
+            if catalogue.version not in self.catalogue_bidders
+        ]
+        self.shared = shared  # from here on nothing can fail, and nothing waits
+        for bidder, loaded in opened:
+            for stored in self.stored_campaigns.values():
+                if loaded.get(stored.number) is not stored:  # new or changed meanwhile
+                    self._update(bidder, stored)
+            catalogue = bidder.catalogue
+            self.catalogue_bidders[catalogue.version] = self._by_number[bidder.number] = bidder
+            self.log.info("catalogue opened", catalogue=catalogue.version, groups=len(catalogue))
+        for version in self.catalogue_bidders.keys() - {one.version for one in catalogues}:
             del self.catalogue_bidders[version]  # its notices still find it by number
             self.log.info("catalogue dropped", catalogue=version)
 
-    async def _open_catalogue(self, catalogue: Catalogue) -> None:
-        now = self.clock()
+    async def _open_catalogue(
+        self, catalogue: Catalogue, shared: AdSystemSettings
+    ) -> tuple[CatalogueBidder, dict[int, StoredCampaign]]:
+        """A bidder on a catalogue, and the campaigns that were loaded, before it gets requests."""
+        now, loaded = self.clock(), dict(self.stored_campaigns)
         number = await asyncio.to_thread(self._catalogue_number, catalogue)
         bidder = self._by_number.get(number) or CatalogueBidder(
             catalogue, number, self.ledger, self.settings, now, self.exchanges
         )  # one that was dropped has missed hours, and knows it by the time that has passed
 
         def load() -> None:
-            for stored in list(self.stored_campaigns.values()):
-                self._update(bidder, stored)
+            for stored in loaded.values():
+                self._update(bidder, stored, shared)
 
         await asyncio.to_thread(load)
-        for stored in self.stored_campaigns.values():  # those that changed meanwhile
-            runtime = bidder.runtimes.get(stored.number)
-            if runtime is not None and runtime.campaign is not stored.campaign:
-                self._update(bidder, stored)
-        self.catalogue_bidders[catalogue.version] = self._by_number[number] = bidder
-        self.log.info("catalogue opened", catalogue=catalogue.version, groups=len(catalogue))
+        return bidder, loaded
 
     def bidder_of(self, claim: Claim) -> CatalogueBidder | None:
         """The catalogue bidder that made a bid."""

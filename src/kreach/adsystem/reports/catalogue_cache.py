@@ -4,7 +4,12 @@ import threading
 from collections.abc import Iterable
 from hashlib import sha256
 
-from kreach.adsystem.catalogues import headcounts, read_audience, read_catalogues
+from kreach.adsystem.catalogues import (
+    check_unchanged,
+    headcounts,
+    read_audience,
+    read_catalogues,
+)
 from kreach.adsystem.settings import AdSystemSettings
 from kreach.boundary.audience import Audience
 from kreach.boundary.catalogue import Catalogue
@@ -17,6 +22,10 @@ __all__ = ["CatalogueCache"]
 _MAX_GROUPS = 20_000_000  # of cached audiences
 
 
+def _audience_cache() -> LruCache[tuple[str, str], Audience]:
+    return LruCache(_MAX_GROUPS, lambda audience: audience.group_count)
+
+
 class CatalogueCache:
     """Catalogues by version, the newest last, and an LRU cache of the audiences on them."""
 
@@ -27,9 +36,7 @@ class CatalogueCache:
         self._unknown: set[str] = set()
         self._digests: dict[tuple[str, str], bytes] = {}
         self._failures: dict[tuple[str, str], str] = {}
-        self._audiences = LruCache[tuple[str, str], Audience](
-            _MAX_GROUPS, lambda audience: audience.group_count
-        )
+        self._audiences = _audience_cache()
 
     @property
     def versions(self) -> list[str]:
@@ -59,21 +66,48 @@ class CatalogueCache:
 
         Disclosure rules were decided on that first reading.
         """
-        key = (catalogue.version, name)
-        failure = self._failures.get(key)
+        key, failures = (catalogue.version, name), self._failures  # before the settings: see below
+        failure = failures.get(key)
         if failure is not None:
             raise KreachError(failure)
         try:
             audience = read_audience(self._shared, catalogue, name)
         except KreachError as error:
-            self._failures[key] = f"{error} (when it was first read: restart to read it again)"
+            failures[key] = f"{error} (when it was first read: reload or restart to read it again)"
             raise
+        self._check_people(key, audience)
+        return audience
+
+    def _check_people(self, key: tuple[str, str], audience: Audience) -> None:
         both = headcounts(audience).tobytes() + audience.group_sizes.tobytes()
         digest = sha256(both).digest()
         if self._digests.setdefault(key, digest) != digest:
             rule = "stay as it is while the service runs: restart to take up a change"
-            raise KreachError.rule("audience", rule, name)
-        return audience
+            raise KreachError.rule("audience", rule, key[1])
+
+    def take_up(self, shared: AdSystemSettings) -> None:
+        """Use what other settings name; if they cannot be used, raise and change nothing.
+
+        An audience may come from another file, as it must for a new catalogue. It may not have
+        other people on a catalogue on which reports have used it.
+        """
+        read = {catalogue.version: catalogue for catalogue in read_catalogues(shared)}
+        check_unchanged(self._catalogues, read.values())
+        for version, name in list(self._digests):
+            if version not in read:
+                continue
+            try:
+                audience = read_audience(shared, read[version], name)
+            except KreachError:  # not on this catalogue any more, as after a restart
+                what = "audience no longer on a catalogue: its campaigns there have no reports"
+                self._log.warning(what, audience=name, catalogue=version)
+                continue
+            self._check_people((version, name), audience)
+        with self._lock:
+            self._shared, self._catalogues = shared, read
+            self._failures = {}  # after the settings: no failure under former ones gets in
+            self._audiences = _audience_cache()
+            self._unknown.clear()
 
     def refresh(self, versions: Iterable[str]) -> None:
         """Read the folders again if the log has a version that is not cached."""

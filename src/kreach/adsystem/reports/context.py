@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from kreach.adsystem.campaigns.store import CampaignStore, StoredCampaign
 from kreach.adsystem.log.request_counts import RequestCounts
 from kreach.adsystem.log.running_counts import RunningCounts
@@ -37,6 +39,7 @@ class ReportContext:
         """
         self.sources = sources
         self.settings = settings
+        self.audience_names = (EVERYONE, *settings.audiences)
         self.traffic = TrafficModels(requests)
         self.catalogues = CatalogueCache(settings, log)
         self.live = LiveLog(settings.store, memory, self._missing)
@@ -53,10 +56,13 @@ class ReportContext:
     def _missing(self) -> tuple[str, ...]:
         return tuple(source.bidder for source in self.sources() if not source.ready)
 
-    @property
-    def audience_names(self) -> list[str]:
-        """Everyone, and the audiences that the settings name."""
-        return [EVERYONE, *self.settings.audiences]
+    def take_up(self, settings: AdSystemSettings) -> None:
+        """Use other catalogues and audiences, all of them or, if that raises, none."""
+        changes = {"catalogues": settings.catalogues, "audiences": settings.audiences}
+        changed = msgspec.structs.replace(self.settings, **changes)
+        self.catalogues.take_up(changed)
+        self.settings = changed  # last: what is named from now on can be read
+        self.audience_names = (EVERYONE, *changed.audiences)
 
     def subject(self, stored: StoredCampaign, catalogue: Catalogue) -> Subject:
         """A campaign on a catalogue; refuses an audience that the catalogue does not have."""

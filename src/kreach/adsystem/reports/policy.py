@@ -183,5 +183,8 @@ class Policy(Protocol):
     def noise_budget(self) -> PrivacyBudget | None:
         """The budget of noise and what these callers have spent of it; None without noise."""
 
+    def chapters_behind(self) -> int:
+        """Campaigns on catalogues whose log lacks rows that these callers were shown."""
+
     def close(self) -> None:
         """Release what the policy holds."""

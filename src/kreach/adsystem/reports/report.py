@@ -801,10 +801,14 @@ class LogSource(Document, frozen=True, kw_only=True):
 
 
 class Health(Document, frozen=True, kw_only=True):
-    """Whether the service can answer; callers without the right to more see the status only."""
+    """Whether the service can answer; callers without the right to more see the status only.
+
+    `reload` is "ok", or why changed settings are not in use.
+    """
 
     status: str
     log: str | None = None
+    reload: str | None = None
     catalogues: tuple[str, ...] | None = None
     campaigns: int | None = None
     sources: tuple[LogSource, ...] | None = None

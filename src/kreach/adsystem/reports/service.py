@@ -240,6 +240,7 @@ class ReportService:
                 notes += figures.notes + _as_tuple(view.pacing_note)
             state = self._delivery_state(stored, delivery, self._shortfalls(view))
         reports = figures.reports
+        definition = self._definition(stored)  # first: what it says is in force has a time then
         status = Status(
             **_money(stored, delivery, notes),
             **state,
@@ -254,7 +255,7 @@ class ReportService:
             correction=figures.correction,
             log_behind_seconds=self._log_behind(),
         )
-        return CampaignStatus(**_fields(self._definition(stored)), status=status)
+        return CampaignStatus(**_fields(definition), status=status)
 
     def _log_behind(self) -> float | None:
         ages = [source.seconds_behind for source in self.store.sources()]
