@@ -1,13 +1,14 @@
-"""Chromium on a running console. Browser errors and requests to other sites fail a test."""
+"""Browsers on a running console. Their errors and requests to other sites fail a test."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from tests.browser.locators import NewPage
-from tests.browser.services import Services, chromium, start_services, write_store
+from tests.browser.services import Services, chromium, firefox, start_services, write_store
 
 expect.set_options(timeout=20_000)  # the machine may be busy
 
@@ -20,16 +21,30 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="package")
-def browser(services: Services) -> Iterator[Browser]:
+def playwright(services: Services) -> Iterator[Playwright]:
     """Closed with the package: while it runs, no other test can have an event loop."""
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield launched
-        launched.close()
+    with sync_playwright() as running:
+        yield running
 
 
-@pytest.fixture
-def new_page(browser: Browser) -> Iterator[NewPage]:
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    """Chromium."""
+    launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    yield launched
+    launched.close()
+
+
+@pytest.fixture(scope="package")
+def firefox_browser(playwright: Playwright) -> Iterator[Browser]:
+    """Firefox as Debian builds it, through WebDriver BiDi."""
+    launched = playwright.firefox.launch(channel="moz-firefox", executable_path=firefox())
+    yield launched
+    launched.close()
+
+
+@contextmanager
+def page_opener(browser: Browser) -> Iterator[NewPage]:
     """Opens pages and collects their errors, which fail the test at its end."""
     errors: list[str] = []
     contexts = []
@@ -59,6 +74,18 @@ def new_page(browser: Browser) -> Iterator[NewPage]:
     for context in contexts:
         context.close()
     assert not errors, errors
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[NewPage]:
+    with page_opener(browser) as open_page:
+        yield open_page
+
+
+@pytest.fixture
+def new_firefox_page(firefox_browser: Browser) -> Iterator[NewPage]:
+    with page_opener(firefox_browser) as open_page:
+        yield open_page
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Finding elements of the console's pages, and reading their text."""
+"""Finding elements of the console's pages, reading their text, and dragging across charts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,6 +39,18 @@ def chart_options(page: Page, name: str) -> dict[str, Any]:
         "(el) => JSON.parse(JSON.stringify(getElement(+el.id.slice(1)).chart.getOption()))"
     )
     return options
+
+
+def drag(page: Page, chart: Locator, right: float) -> tuple[float, float]:
+    """Drag the mouse across a chart; returns where on it that began and ended, in pixels."""
+    place = chart.bounding_box()
+    assert place is not None
+    first, y = 0.08 * place["width"], place["y"] + place["height"] / 2
+    page.mouse.move(place["x"] + first, y)
+    page.mouse.down()
+    page.mouse.move(place["x"] + first + right, y, steps=5)
+    page.mouse.up()
+    return first, first + right
 
 
 def whole(value: float) -> str:

@@ -21,16 +21,25 @@ NOW = START + timedelta(days=3)
 CANARY = "reader-canary-7"
 _BAND = {"mean": 1.0, "low": 0.9, "high": 1.1}
 
-__all__ = ["CANARY", "NOW", "Services", "chromium", "start_services", "write_store"]
+__all__ = ["CANARY", "NOW", "Services", "chromium", "firefox", "start_services", "write_store"]
 
 
 def chromium() -> str:
-    """The path of the browser on this machine."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    raise RuntimeError("browser tests need chromium, chromium-browser or google-chrome in PATH")
+    """The path of the Chromium on this machine."""
+    return _find_program("chromium", "chromium-browser", "google-chrome")
+
+
+def firefox() -> str:
+    """The path of the Firefox on this machine."""
+    return _find_program("firefox-esr", "firefox")
+
+
+def _find_program(*names: str) -> str:
+    paths = (shutil.which(name) for name in names)
+    path = next((path for path in paths if path is not None), None)
+    if path is None:
+        raise RuntimeError(f"browser tests need one of these programs: {', '.join(names)}")
+    return path
 
 
 class Services:

@@ -5,11 +5,21 @@ import io
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.locators import NewPage, chart_options, count, named, span, table, text, whole
+from tests.browser.locators import (
+    NewPage,
+    chart_options,
+    count,
+    drag,
+    named,
+    span,
+    table,
+    text,
+    whole,
+)
 from tests.browser.services import CANARY, Services
-from tests.browser.variants import seen_in_all
+from tests.browser.variants import in_each, seen_in_all
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -112,25 +122,51 @@ def test_any_window_of_a_campaign(services: Services, page: Page) -> None:
     seen_in_all(page, end)
 
 
-def test_a_window_is_dragged_on_the_chart(services: Services, page: Page) -> None:
+def swipe(page: Page, chart: Locator, right: float, down: float) -> tuple[float, float]:
+    """Move a finger across a chart; returns where on it that began and ended, in pixels."""
+    place = chart.bounding_box()
+    assert place is not None
+    first, y = 0.25 * place["width"], place["y"] + place["height"] / 2
+    session = page.context.new_cdp_session(page)
+    for step in range(11):
+        x = place["x"] + first + right * step / 10
+        touch = {"x": x, "y": y + down * step / 10}
+        kind = "touchMove" if step else "touchStart"
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [touch]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    session.detach()
+    return first, first + right
+
+
+def check_window(services: Services, page: Page, chart: Locator, ends: tuple[float, ...]) -> None:
+    """The report is shown of the window between two places on the chart, in pixels."""
+    times = [named(page, f"window {name}").input_value() for name in ("start", "end")]
+    report = services.api(f"/v1/campaigns/spring/reach?start={times[0]}:00Z&end={times[1]}:00Z")
+    facts = re.compile(f"^{report['impressions']} impr")
+    expect(named(page, "window facts")).to_have_text(facts)
+    place_of = """(el, times) => times.map((time) => getElement(+el.id.slice(1)).chart
+        .convertToPixel({xAxisIndex: 0}, Date.parse(time + "Z")))"""
+    assert chart.evaluate(place_of, times) == pytest.approx(ends, abs=5.0)  # whole hours
+
+
+def test_a_window_is_dragged_on_the_chart(services: Services, new_page: NewPage) -> None:
+    page = new_page(services.url, has_touch=True)
     page.goto(f"{services.url}/campaign/spring")
     chart_options(page, "over time")
     chart = page.locator('.nicegui-echart[data-name="over time"]')
-    chart.scroll_into_view_if_needed()
-    page.wait_for_timeout(1_200)  # until dragging is enabled
-    place = chart.bounding_box()
-    assert place is not None
-    y = place["y"] + place["height"] / 2
-    page.mouse.move(place["x"] + 60, y)
-    page.mouse.down()
-    page.mouse.move(place["x"] + 120, y, steps=5)
-    page.mouse.move(place["x"] + 300, y, steps=5)
-    page.mouse.up()
-    expect(named(page, "window title")).to_contain_text("Nov 2026")
-    start, end = (named(page, f"window {name}").input_value() for name in ("start", "end"))
-    assert "2026-11-01" <= start < end <= "2026-11-20"
-    impressions = services.api(f"/v1/campaigns/spring/reach?start={start}:00Z&end={end}:00Z")
-    assert text(named(page, "window facts")).startswith(f"{impressions['impressions']} impr")
+    for at, variant in enumerate(in_each(page), 1):
+        chart.scroll_into_view_if_needed()
+        before = page.url
+        if variant == "phone":
+            swipe(page, chart, 0.0, -120.0)
+            page.wait_for_function("scrollY > 0")  # up and down scrolls
+            assert page.url == before
+            ends = swipe(page, chart, 120.0, 10.0)
+        else:
+            ends = drag(page, chart, 100.0 * at)
+        expect(page).not_to_have_url(before)
+        check_window(services, page, chart, ends)
+    seen_in_all(page, named(page, "window facts"), page.locator('[data-name="window report"]'))
 
 
 def test_figures_follow_the_dates_that_are_chosen(services: Services, page: Page) -> None:
@@ -161,6 +197,7 @@ def test_a_flight_is_planned_without_a_campaign_and_saved(services: Services, pa
     page.get_by_label("Eligible bid requests").fill("600")
     page.get_by_label("Frequency cap").fill("2")
     page.get_by_role("button", name="Plan", exact=True).click()
+    expect(named(page, "People reached")).to_contain_text("(95%)", timeout=90_000)  # it has begun
     expect(named(page, "progress")).to_have_text("", timeout=90_000)
     body = {"cap": 2, "budgets": [0.2], "requests": 600, "auction": "second_price"}
     body |= {"start": "2026-11-05T00:00:00Z", "end": "2026-11-19T00:00:00Z"}

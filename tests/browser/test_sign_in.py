@@ -128,6 +128,27 @@ def test_an_advertiser_signs_in_and_sees_its_own_campaigns(
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
+def test_an_advertiser_signs_in_with_firefox(
+    signed: SignedConsole, new_firefox_page: NewPage
+) -> None:
+    page = new_firefox_page(signed.url, ignore_messages=True)  # a refused key is a 401
+    page.goto(f"{signed.url}/campaign/winter")
+    page.get_by_label("API key").fill("kreach_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("This key is not valid")
+    sign_in(page, signed, "acme")
+    expect(page.locator("h1")).to_have_text("Winter sale")
+    expect(named(page, "account")).to_contain_text("advertiser")
+    assert page.evaluate("document.cookie.includes('kreach-session')") is False
+    page.goto(signed.url)
+    expect(named(page, "campaign winter")).to_be_visible()
+    expect(named(page, "campaign secret")).to_be_hidden()
+    page.goto(f"{signed.url}/privacy")
+    expect(page.locator('table[data-name="withheld from you"]')).to_be_visible()
+    named(page, "sign out").click()
+    expect(page.get_by_text("You are signed out.")).to_be_visible()
+
+
 def test_a_privacy_officer_sees_the_privacy_pages(signed: SignedConsole, new_page: NewPage) -> None:
     page = new_page(signed.url)
     page.goto(f"{signed.url}/privacy")

@@ -1,10 +1,11 @@
 """Light, dark, phone and wide: the key places of a flow are looked at in all of them."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 from playwright.sync_api import Error, Locator, Page, expect
 
-__all__ = ["VARIANTS", "seen_in_all"]
+__all__ = ["VARIANTS", "in_each", "seen_in_all"]
 
 Scheme = Literal["light", "dark"]
 VARIANTS: dict[str, tuple[int, Scheme]] = {
@@ -55,22 +56,25 @@ _PROBLEMS = """
 """
 
 
-def seen_in_all(page: Page, *places: Locator) -> None:
-    """In each variant the places are visible and fit the screen, and their text can be read.
-
-    The page stays as it is: only the screen and the theme change, and are then as before.
-    """
+def in_each(page: Page) -> Iterator[str]:
+    """Show the page as it is in one variant after the other; then the screen is as before."""
     before = page.viewport_size
     for name, (width, scheme) in VARIANTS.items():
         page.set_viewport_size({"width": width, "height": _HEIGHT})
         page.emulate_media(color_scheme=scheme)
+        yield name
+    page.emulate_media(color_scheme="light")
+    if before is not None:
+        page.set_viewport_size(before)
+
+
+def seen_in_all(page: Page, *places: Locator) -> None:
+    """In each variant the places are visible and fit the screen, and their text can be read."""
+    for name in in_each(page):
         for place in places:
             expect(place).to_be_visible()
-        given = [[place.element_handle() for place in places], scheme]
+        given = [[place.element_handle() for place in places], VARIANTS[name][1]]
         try:  # colors and charts take a moment to follow
             page.wait_for_function(f"(given) => ({_PROBLEMS})(given).length === 0", arg=given)
         except Error:
             raise AssertionError((name, page.evaluate(_PROBLEMS, given))) from None
-    page.emulate_media(color_scheme="light")
-    if before is not None:
-        page.set_viewport_size(before)

@@ -50,10 +50,10 @@ def test_a_campaign_ends_after_a_while() -> None:
 def test_undo_puts_it_back_as_it_was() -> None:
     async def run() -> None:
         for state, expected in (("running", ["paused", "running"]), ("paused", [])):
-            reporting, endings = await _begin(state, 0.05)
+            reporting, endings = await _begin(state, 60.0)
             await endings.begin("spring", state)  # a second press changes nothing
             assert await endings.undo("spring")
-            await asyncio.sleep(0.1)
+            await endings.close()  # which would end what waits
             assert reporting.states == expected
 
     asyncio.run(run())

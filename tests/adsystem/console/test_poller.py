@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kreach.adsystem.console.client import Query, ReportingUnavailable, RequestRefused
-from kreach.adsystem.console.poller import PolledAnswer, Poller
+from kreach.adsystem.console.poller import Answers, PolledAnswer, Poller
 from kreach.adsystem.reports.report import Allowed, ErrorInfo
 
 Document = dict[str, Any]
@@ -209,5 +209,21 @@ def test_a_refusal_with_other_offers_is_a_new_version() -> None:
             await fake.advance(3.0, A)
             versions.append(fake.poller.lease(A).version)
         assert versions[0] == versions[1] != versions[2]
+
+    run(work)
+
+
+def test_a_page_waits_until_all_its_queries_were_answered() -> None:
+    async def work(fake: FakeReporting) -> None:
+        await fake.advance(1.0, A)
+        assert not Answers((A,), fake.poller.lease).any_waiting
+        assert Answers((A, B), fake.poller.lease).any_waiting
+
+        def fail(_: Query[Any]) -> Document:
+            raise ReportingUnavailable("reporting cannot be reached")
+
+        fake.answer = fail
+        await fake.advance(1.0, A, B)
+        assert not Answers((A, B), fake.poller.lease).any_waiting  # an error is an answer
 
     run(work)

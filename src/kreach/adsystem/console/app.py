@@ -99,6 +99,8 @@ def console_app(settings: ConsoleSettings, log: Log, clock: Clock, speed: float 
         sign_in.add_routes(app)
     _add_pages(shared, sign_in)
     pages_app.on_exception(lambda error: _log_error(log, error))
+    # pages say themselves that they load; a bar without a name tells a screen reader nothing
+    pages_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     ui.run_with(
         app,
         title="kreach",

@@ -82,7 +82,7 @@ def make_chart(series: list[Options], x: Options, y: Any, tooltip: str, **more: 
         "animation": False,
         "useUTC": True,
         "textStyle": {"fontFamily": "system-ui, sans-serif"},
-        "grid": {"left": 8, "right": 16, "top": 56, "bottom": 34, "containLabel": True},
+        "grid": {"left": 8, "right": 22, "top": 56, "bottom": 34, "containLabel": True},
         "legend": {
             "data": named,
             "show": len(named) > 1,
@@ -97,6 +97,7 @@ def make_chart(series: list[Options], x: Options, y: Any, tooltip: str, **more: 
         "tooltip": {
             "trigger": "axis",
             "confine": True,
+            "extraCssText": "max-width: min(26rem, 78vw); white-space: normal",
             ":backgroundColor": theme_color("surface"),
             ":borderColor": theme_color("line"),
             "textStyle": {":color": theme_color("ink"), "fontSize": 13},

@@ -53,6 +53,7 @@ def reach_over_time(
     brush = {
         "toolbox": [],
         "xAxisIndex": 0,
+        "transformable": False,
         "brushStyle": {":color": theme_color("brand", 0.12), ":borderColor": theme_color("brand")},
     }
     tooltip = tooltip_script(unit, over_time=True)
@@ -114,7 +115,8 @@ def frequency_bars(frequency: Sequence[float], cap: int, bars: int = 7) -> Optio
     }
     series = {"type": "bar", "name": "people", "data": data, "barMaxWidth": 46, "label": label}
     across = x_axis("impressions per person", "category", data=names)
-    return make_chart([series], across, y_axis("people"), tooltip_script("people"))
+    up = y_axis("people", boundaryGap=[0, "8%"])  # labels stay below the name of the axis
+    return make_chart([series], across, up, tooltip_script("people"))
 
 
 def spend_over_time(

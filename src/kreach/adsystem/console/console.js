@@ -1,4 +1,4 @@
-/* Functions of the charts in the browser: colors of the theme, tooltips, whiskers. */
+/* Functions of the charts in the browser: colors of the theme, tooltips, whiskers, dragging. */
 window.kreach = {
   color(name, alpha) {
     const value = getComputedStyle(document.body).getPropertyValue("--" + name).trim();
@@ -97,16 +97,38 @@ window.kreach = {
     addEventListener("afterprint", resize, { once: true });
     window.print();
   },
-  /* Dragging selects a window where there is a mouse; on touch it would keep the page from scrolling. */
-  brush(element) {
-    if (!element?.$el?.isConnected) return;
-    if (!matchMedia("(pointer: fine)").matches) return;
-    const chart = element.chart;
-    if (!chart || !chart.getOption()?.brush?.length) {
-      setTimeout(() => kreach.brush(element), 300); // its first options are on their way
-      return;
-    }
-    const brushOption = { brushType: "lineX", brushMode: "single" };
-    chart.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption });
+  /* Dragging across a chart selects a window, by mouse, pen or finger. Where a finger moves up or
+     down, the page scrolls (touch-action), and the browser cancels the drag. */
+  startDrag(event) {
+    const place = event.target.closest?.(".k-drag");
+    const chart = place && getElement(+place.id.slice(1))?.chart;
+    if (!chart || event.button || !event.isPrimary) return;
+    const { left, top } = place.getBoundingClientRect();
+    if (!chart.containPixel("grid", [event.clientX - left, event.clientY - top])) return;
+    const [axis] = chart.getOption().xAxis;
+    const valueAt = (x) => {
+      const value = chart.convertFromPixel({ xAxisIndex: 0 }, x - left);
+      return Math.min(axis.max, Math.max(axis.min, value));
+    };
+    const areasTo = (x) => {
+      if (Math.abs(x - event.clientX) < 6) return []; // a click or a tap
+      const coordRange = [valueAt(event.clientX), valueAt(x)].sort((a, b) => a - b);
+      return [{ brushType: "lineX", xAxisIndex: 0, coordRange }];
+    };
+    const dispatch = (type, areas) => chart.isDisposed() || chart.dispatchAction({ type, areas });
+    const drag = new AbortController();
+    const on = (name, act) => addEventListener(
+      name, (one) => one.pointerId === event.pointerId && act(one.clientX), { signal: drag.signal });
+    const stop = () => {
+      drag.abort();
+      dispatch("brush", []);
+    };
+    on("pointermove", (x) => dispatch("brush", areasTo(x)));
+    on("pointercancel", stop);
+    on("pointerup", (x) => {
+      stop();
+      dispatch("brushEnd", areasTo(x));
+    });
   },
 };
+addEventListener("pointerdown", kreach.startDrag);

@@ -35,7 +35,7 @@ THEME_COOKIE = "kreach-theme"
 _ROLE_PAGES = {"publisher": ("/privacy", "/cost")}  # others see all
 _LATE_SECONDS = 8.0  # that reporting may take to answer before figures count as stale
 _OLD_SECONDS, _FRESH_SECONDS = 45.0, 5.0
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS, _WAITING_LOOK_SECONDS = 0.5, 0.05  # while a page has not all of its answers
 _LOOKS_PER_REDRAW = 20  # at least: some text depends on the time
 _BROWSER_SECONDS = 15.0  # that a busy browser may take to answer
 _YEAR_SECONDS = 31_536_000
@@ -197,7 +197,10 @@ class Frame:
         show: Callable[[Answers], None],
         also: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Keep a page fresh: call `show` when an answer or the value of `also` changes."""
+        """Keep a page fresh: call `show` when an answer or the value of `also` changes.
+
+        Reporting is asked at once, while the browser still loads what pages are made of.
+        """
         last: Any = None
         looks = 0
 
@@ -214,8 +217,11 @@ class Frame:
                 last, looks = current, 0
                 self._show_banner(page, answers, late)
                 show(answers)
+                answers = Answers(queries(), poller.lease)  # an answer may lead to a question
+            timer.interval = _WAITING_LOOK_SECONDS if answers.any_waiting else _LOOK_SECONDS
 
-        ui.timer(_LOOK_SECONDS, look)
+        timer = ui.timer(_LOOK_SECONDS, look)
+        look()
 
     def _show_freshness(self, answers: Answers, waiting: float) -> bool:
         """Show how old the page is; returns whether it is older than it should be."""

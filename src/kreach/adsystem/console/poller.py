@@ -86,6 +86,11 @@ class Answers:
         return min((at for at in times if at is not None), default=None)
 
     @property
+    def any_waiting(self) -> bool:
+        """Whether a query was never answered."""
+        return not all(one.version for one in self._answers.values())
+
+    @property
     def any_stale(self) -> bool:
         """Whether a document on the page may be old."""
         return any(one.stale and one.document is not None for one in self._answers.values())

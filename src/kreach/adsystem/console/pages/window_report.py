@@ -104,8 +104,7 @@ class WindowPanel:
                 self._facts = Text("", "p", "k-sub", name="window facts")
                 self._table = cap_table("window report")
             self._result.set_visibility(False)
-        self.chart.element.on("chart:brushEnd", self._drag, ["areas"])
-        ui.timer(0.6, self._enable_dragging, once=True)
+        self.chart.element.classes("k-drag").on("chart:brushEnd", self._drag, ["areas"])
 
     def _add_head(self) -> None:
         with box("k-row k-between"):
@@ -132,7 +131,7 @@ class WindowPanel:
             button("Report this window", self._submit)
             self._allowed = box("k-row")
             csv_button("window report", lambda: report_rows(self._report), self._about)
-        Text("Or drag across the chart.", "p", "k-sub gt-sm")
+        Text("Or drag across the chart.", "p", "k-sub")
 
     def add_presets(self) -> None:
         """Buttons for usual ranges, which all figures of the page follow."""
@@ -154,9 +153,6 @@ class WindowPanel:
         if window is None:
             return PRESETS[TO_DATE]
         return f"{fmt.date_time(window[0])} to {fmt.date_time(window[1])} UTC"
-
-    def _enable_dragging(self) -> None:
-        ui.run_javascript(f"kreach.brush(getElement({self.chart.element.id}))")
 
     # -- choices ------------------------------------------------------------------------------
 
@@ -205,7 +201,6 @@ class WindowPanel:
 
     def _drag(self, event: GenericEventArguments) -> None:
         areas = event.args.get("areas") or []
-        self.chart.element.run_chart_method("dispatchAction", {"type": "brush", "areas": []})
         if not areas or len(areas[0].get("coordRange") or []) != 2:
             return
         low, high = (float(end) for end in areas[0]["coordRange"])
