@@ -34,8 +34,17 @@ def demo(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def ended(started: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = started.communicate(timeout=120)
+    out, err = started.communicate(timeout=300)
     return started.returncode, out, err
+
+
+def await_visits(folder: Path, started: "subprocess.Popen[str]") -> None:
+    """Until the demonstration has noted the first visits, however long that takes."""
+    until, file = time.monotonic() + 240.0, folder / "demo.json"
+    while not (file.exists() and json.loads(file.read_text())["visits"] > 0):
+        assert started.poll() is None, started.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def services_of(folder: Path) -> list[str]:
@@ -51,11 +60,8 @@ def services_of(folder: Path) -> list[str]:
     return found
 
 
-def test_the_final_report_stands_beside_the_truth(tmp_path: Path) -> None:
-    code, out, err = ended(demo(tmp_path / "demo", "--json"))
-    assert (code, err) == (0, "")
-    assert out.count("\n") == 1
-    shown: dict[str, Any] = json.loads(out)
+def check_report(shown: dict[str, Any]) -> None:
+    """The final report stands beside the truth, and the attack on it was refused."""
     assert shown["share_of_flight"] == 1.0
     assert [one["campaign"] for one in shown["campaigns"]] == [
         "spring-shoes",
@@ -68,7 +74,6 @@ def test_the_final_report_stands_beside_the_truth(tmp_path: Path) -> None:
         assert one["true_reach"] <= one["impressions"]
         spread = max(one["interval"][1] - one["interval"][0], 4.0)
         assert abs(one["reach"] - one["true_reach"]) <= 2.0 * spread  # eight sigmas
-    assert not services_of(tmp_path)
     attack = shown["attack"]
     assert attack["stopped"], attack
     assert 422 in attack["statuses"]
@@ -77,12 +82,7 @@ def test_the_final_report_stands_beside_the_truth(tmp_path: Path) -> None:
 def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     first = demo(folder, "--headless")
-    until = time.monotonic() + 60.0
-    while not (folder / "demo.json").exists():
-        assert first.poll() is None, first.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    time.sleep(1.5)
+    await_visits(folder, first)
     os.killpg(first.pid, signal.SIGINT)  # as a terminal does: to all that it started, too
     code, out, err = ended(first)
     assert code == 0, err
@@ -91,10 +91,11 @@ def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
     assert before["visits"] > 0
     assert not services_of(tmp_path)
     code, out, err = ended(demo(folder, "--json"))
-    assert code == 0, err
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
     after = json.loads((folder / "demo.json").read_text())
     assert after["visits"] >= before["visits"]
-    assert json.loads(out)["share_of_flight"] == 1.0
+    check_report(json.loads(out))
     code, _, err = ended(demo(folder, "--headless", "--group-size", "30"))
     assert code == 1
     assert "use the same options, or --fresh to start over" in err
@@ -103,13 +104,11 @@ def test_it_can_be_interrupted_and_goes_on_from_there(tmp_path: Path) -> None:
 def test_services_end_with_a_demonstration_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     first = demo(folder, "--headless")
-    until = time.monotonic() + 60.0
-    while not (folder / "demo.json").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    await_visits(folder, first)
     assert len(services_of(tmp_path)) == 3
     first.kill()
     first.communicate(timeout=60)
+    until = time.monotonic() + 120.0
     while services_of(tmp_path):
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -155,6 +154,7 @@ def test_bad_options(tmp_path: Path, arguments: tuple[str, ...], said: str) -> N
 def test_a_tour_tells_what_happens_with_its_numbers(tmp_path: Path) -> None:
     code, out, err = ended(demo(tmp_path / "demo", "--headless", "--tour"))
     assert code == 0, err
+    assert not services_of(tmp_path)
     told = " ".join(err.split())
     for number, title in enumerate(
         (
@@ -180,7 +180,7 @@ def test_the_address_comes_at_once_and_visitors_keep_coming(tmp_path: Path) -> N
     folder = tmp_path / "demo"
     started = demo(folder, "--port", "0")
     assert started.stdout is not None
-    until = time.monotonic() + 90.0
+    until = time.monotonic() + 300.0
     try:
         lines = []
         for line in started.stdout:  # no terminal: nothing is held back
@@ -227,6 +227,7 @@ def test_the_address_comes_at_once_and_visitors_keep_coming(tmp_path: Path) -> N
         assert json.loads((folder / "demo.json").read_text())["visits"] > before
     finally:
         os.killpg(started.pid, signal.SIGINT)
-        code, _, err = ended(started)
+        code, out, err = ended(started)
     assert code == 0, err
+    assert "The demo has stopped. The next start continues it" in out
     assert not services_of(tmp_path)

@@ -272,13 +272,14 @@ def test_a_known_campaign_may_have_nothing_in_a_window(files: tuple[str, ...]) -
 
 def test_tables_fit_eighty_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    rows = [f"a,g{at % 40},2026-11-{1 + at % 9:02d}T10:00:00Z" for at in range(400)]
+    rows = [f"a,g{at % 40},2026-11-{1 + at % 9:02d}T10:00:00Z" for at in range(9_000)]
     (tmp_path / "log.csv").write_text("\n".join(["campaign,group,ts", *rows]) + "\n")
     sizes = [f"g{at},{10**6 + at}" for at in range(40)]
     (tmp_path / "groups.csv").write_text("\n".join(["group,size", *sizes]) + "\n")
     where = ("--groups", str(tmp_path / "groups.csv"), "--impressions", str(tmp_path / "log.csv"))
-    for more in (("--by", "day"), ("--window", "x=/2026-11-04", "--window", "y=2026-11-04/")):
-        result = kreach("measure", *where, "--cap", "1", "--cap", "30", "--table", *more)
+    windows = ("--window", "x=/2026-11-04", "--window", "y=2026-11-04/")
+    for more in (("--cap", "2", "--by", "day"), ("--by", "day"), windows):
+        result = kreach("measure", *where, *more, "--cap", "1", "--cap", "30", "--table")
         assert result.code == 0, result.err
         assert max(map(len, result.out.splitlines())) <= 80
         assert "…" not in result.out

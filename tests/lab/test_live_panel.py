@@ -152,7 +152,7 @@ async def _status_after_a_release(at: Addresses, folder: Path) -> dict[str, Any]
     path = folder / "corrections.json"
     with closing(sqlite3.connect(folder / "gateway-store" / "panel" / "showings.sqlite")) as store:
         last = store.execute("SELECT max(at_us) FROM showing").fetchone()[0] / 1e6
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 180.0
     while time.monotonic() < until:
         status: dict[str, Any] = (await ask(at.reporting, "/v1/campaigns/spring"))["status"]
         correction = status["correction"]

@@ -93,6 +93,8 @@ def demo(
         typer.echo(json.dumps({**_document(running, results), "attack": attack}))
     elif headless:
         _print_final(running, results)
+    else:
+        say("The demo has stopped. The next start continues it; --fresh starts over.")
 
 
 def _say_addresses(demo: "Demo", addresses: dict[str, str], say: "Callable[[str], None]") -> None:

@@ -145,18 +145,20 @@ def measure(
     )
     wants_json = as_json or (as_json is None and not sys.stdout.isatty())
 
-    def once(*, may_be_unknown: bool = False) -> None:
+    def measured() -> "Measured":
         with (
             progress_spinner() as progress,
             open_engine(engine, master, memory, checkpoints=checkpoints) as opened,
         ):
-            document = request.document(opened, progress, may_be_unknown=may_be_unknown)
+            return request.document(opened, progress, may_be_unknown=watch is not None)
+
+    def show(document: "Measured") -> None:
         _print(document, wants_json)
 
     if watch is None:
-        once()
+        show(measured())
     else:
-        follow(once, watch, clear=not wants_json)
+        follow(measured, show, watch, clear=not wants_json)
 
 
 def _check_source(impressions: str | None, counts: str | None, by_rows: bool) -> None:
@@ -204,7 +206,7 @@ def _check_options(level: float, start: str | None, end: str | None, by: str | N
 
 def _refuse_with_several(by: str | None) -> None:
     if by is not None:
-        rule = "be left out with several campaigns or windows (name windows with --window)"
+        rule = "be left out with several campaigns or windows: measure one campaign at a time"
         raise KreachError.rule("by", rule, by)
 
 

@@ -115,7 +115,7 @@ def _show_series(console: Any, document: "SeriesDocument") -> None:
             "reach": _people(alone.reach),
             "to date": _people(so_far.reach),
             f"{level:.0%} interval": _range(so_far.interval),
-            "1+": _people(so_far.at_least[0]),
+            **({} if so_far.cap == 1 else {"1+": _people(so_far.at_least[0])}),
             "2+": _people(so_far.at_least[1]),
             "freq.": f"{so_far.average_frequency:.2f}",
         }
@@ -123,8 +123,9 @@ def _show_series(console: Any, document: "SeriesDocument") -> None:
             columns.setdefault(name, []).append(cell)
     title = f"By {document.by}, cap {document.reports[0].cap} (reach does not add up over periods)"
     table = _series_table(title, columns)
+    unlimited = console.options.update(max_width=10_000)  # else the console's own width is the most
     for optional_column in ("1+", "freq.", "2+"):
-        if console.measure(table).maximum > console.width:
+        if console.measure(table, options=unlimited).maximum > console.width:
             columns.pop(optional_column, None)
             table = _series_table(title, columns)
     console.print(table)

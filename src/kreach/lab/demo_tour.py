@@ -64,8 +64,9 @@ class Tour:
         self._step(
             "The publisher puts people into groups",
             f"{options.people:,} people visit the site. The publisher puts those it knows into "
-            f"{facts['groups']:,} groups of at least {facts['group_size']} and releases only group "
-            f"ids and sizes. Before that it attacks its own release: {audit['verdict']}",
+            f"{facts['groups']:,} groups of at least {facts['group_size']}. It releases group ids, "
+            "group sizes and a model of how people visit the whole site, and nobody's name. Before "
+            f"that it attacks its own release: {audit['verdict']}",
             f"the release: {options.folder / 'groups/release'}",
             *self._page("/privacy", "the audit"),
         )
@@ -92,11 +93,11 @@ class Tour:
         inside = "inside" if low <= row.true_reach <= high else "outside"
         self._step(
             "Reach from groups alone",
-            f"{row.campaign} has {row.impressions:,} impressions for {row.spend:,.2f}. From groups "
-            f"alone kreach reports a reach of {row.reach:,.0f} at cap {row.cap} ({low:,.0f} to "
-            f"{high:,.0f}). The simulation knows the truth, {row.true_reach:,}: {inside} the "
-            f"interval. Without ids a cap is a target: {row.over_exposed:,.0f} people are over it "
-            f"by the report, {row.true_over_exposed:,} in truth.",
+            f"{row.campaign} has {row.impressions:,} impressions for ${row.spend:,.2f}. From "
+            f"groups alone kreach reports a reach of {row.reach:,.0f} at cap {row.cap} "
+            f"({low:,.0f} to {high:,.0f}). The simulation knows the truth, {row.true_reach:,}: "
+            f"{inside} the interval. Without ids a cap is a target: {row.over_exposed:,.0f} people "
+            f"are over it by the report, {row.true_over_exposed:,} in truth.",
             *self._page(f"/campaign/{row.campaign}", "the campaign, truth as a dashed line"),
         )
 
@@ -163,7 +164,7 @@ class Tour:
         self._step(
             "The flights are over",
             f"{held} of {len(rows)} intervals hold the truth. Spend: "
-            + ", ".join(f"{one.campaign} {one.spend:,.2f} of {one.budget:,.2f}" for one in rows)
+            + ", ".join(f"{one.campaign} ${one.spend:,.2f} of ${one.budget:,.2f}" for one in rows)
             + ".",
             *self._page("/planner", "plan the next one"),
         )

@@ -15,6 +15,7 @@ __all__ = ["ModuleProcess", "ServiceProcess", "StartWatch"]
 
 _PR_SET_PDEATHSIG = 1
 _MAX_START_SECONDS = 1_800.0
+_LOOK_SECONDS = 1.0  # between looks at all processes, which cost more than the caller's own
 
 
 def _end_with_parent() -> None:
@@ -31,12 +32,15 @@ class StartWatch:
 
     def __init__(self, pid: int, idle_seconds: float = 60.0) -> None:
         self._pid, self._idle_seconds = pid, idle_seconds
-        self._begun = self._worked_at = time.monotonic()
+        self._begun = self._worked_at = self._looked_at = time.monotonic()
         self._ticks = 0
 
     def is_over(self) -> bool:
-        """Whether nothing has happened for too long."""
+        """Whether nothing has happened for too long. May be asked as often as one likes."""
         now = time.monotonic()
+        if now - self._looked_at < min(_LOOK_SECONDS, self._idle_seconds / 4.0):
+            return False
+        self._looked_at = now
         ticks = _cpu_ticks(self._pid)
         if ticks > self._ticks:
             self._ticks, self._worked_at = ticks, now
