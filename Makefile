@@ -5,9 +5,15 @@ BOOT := .uv
 UV := $(BOOT)/bin/uv
 RUN := .venv/bin/
 SYNC := $(UV) sync --frozen --quiet --inexact --python $(PYTHON)
-WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 # In the order of tests/schedule.py, not by how many tests a group has.
-SPREAD = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+SPREAD = --dist loadgroup --no-loadscope-reorder -n
+CORES = $$(getconf _NPROCESSORS_ONLN)
+
+# As in tests/conftest.py: without bytecode every process would compile all modules anew.
+ifdef PYTHONDONTWRITEBYTECODE
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.pytest_cache/bytecode
+endif
 
 .PHONY: demo test quick check bench soak docs image deploy-check clean
 
@@ -21,11 +27,11 @@ test: .venv/ready
 	@$(SHELL) tools/find_nats.sh
 	@$(SHELL) tools/find_promtool.sh
 	@$(SHELL) tools/find_systemd.sh
-	$(RUN)pytest $(SPREAD)
+	$(RUN)pytest $(SPREAD) $$(($(CORES) + 2)) # some wait for services at any time
 
 # Everything that starts no JVM, browser, Redis or other process.
 quick: .venv/ready
-	$(RUN)pytest $(SPREAD) -m quick
+	$(RUN)pytest $(SPREAD) $$(($(CORES) + 1)) -m quick
 
 check: .venv/ready
 	$(RUN)ruff format --check .

@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.docs.shell import commands_of
 from tests.docs.test_docs import ROOT
 
-pytestmark = pytest.mark.xdist_group("demo")
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 INSTALLS = re.compile(r"^python3 -m venv |^venv/bin/")  # tests/packaging does so
 
